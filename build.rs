@@ -86,9 +86,10 @@ fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
     for contrib in contribs {
         let name = contrib.file_name().unwrap_or_default();
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(&fs::read(&contrib)?)?;
+        let fasl = fs::read(&contrib)?;
+        encoder.write_all(&fasl)?;
         fs::write(packed.join(name), encoder.finish()?)?;
-        writeln!(list, "    ({name:?}, include_bytes!({:?})),", packed.join(name))?;
+        writeln!(list, "    ({name:?}, {}, include_bytes!({:?})),", fasl.len(), packed.join(name))?;
     }
     list.push_str("]\n");
     fs::write(out.join("contribs.rs"), list)?;

@@ -8,8 +8,12 @@
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use steelbank::Control;
+use steelbank::Kind;
+use steelbank::actions::uses::who::WhoRequest;
 
 use divan::{Bencher, black_box};
+use steelbank::DescribeSymbolRequest;
 use steelbank::Steelbank;
 
 fn main() {
@@ -94,17 +98,25 @@ mod questions {
 
     #[divan::bench]
     fn describe_symbol(bencher: Bencher<'_, '_>) {
-        bencher.bench_local(|| bank().describe_symbol("mapcar", "CL").unwrap());
+        bencher.bench_local(|| {
+            bank().ask(&DescribeSymbolRequest::new("mapcar").package("CL"), &Control::default()).unwrap()
+        });
     }
 
     #[divan::bench]
     fn describe_symbol_with_a_value(bencher: Bencher<'_, '_>) {
-        bencher.bench_local(|| bank().describe_symbol("*print-base*", "CL").unwrap());
+        bencher.bench_local(|| {
+            bank()
+                .ask(&DescribeSymbolRequest::new("*print-base*").package("CL"), &Control::default())
+                .unwrap()
+        });
     }
 
     #[divan::bench]
     fn who_calls_mapcar(bencher: Bencher<'_, '_>) {
-        bencher.bench_local(|| bank().who_calls("mapcar", "CL").unwrap());
+        bencher.bench_local(|| {
+            bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap()
+        });
     }
 
     #[divan::bench]
@@ -120,7 +132,11 @@ mod questions {
 
     #[divan::bench]
     fn who_references_print_base(bencher: Bencher<'_, '_>) {
-        bencher.bench_local(|| bank().who_references("*print-base*", "CL").unwrap());
+        bencher.bench_local(|| {
+            bank()
+                .ask(&WhoRequest::new(Kind::References, "*print-base*").package("CL"), &Control::default())
+                .unwrap()
+        });
     }
 
     #[divan::bench]

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use steelbank::Control;
 use steelbank::ProjectSettings;
 use steelbank::Steelbank;
-use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadStatus;
+use steelbank::loaded::LoadStatus;
+use steelbank::{EvaluateRequest, LoadRequest};
 
 #[allow(dead_code)]
 mod common;
@@ -137,16 +138,19 @@ fn load_through_us(cache: &Path, system: &str) {
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let processor = || -> f64 {
         let answer = bank
-            .evaluate(
-                "(* 1000.0 (/ (get-internal-run-time) internal-time-units-per-second))",
-                Duration::from_secs(5),
+            .run(
+                &EvaluateRequest::new(
+                    "(* 1000.0 (/ (get-internal-run-time) internal-time-units-per-second))",
+                )
+                .values(),
+                &Control::new(Duration::from_secs(5)),
             )
             .unwrap();
         answer.values[0].parse().unwrap()
     };
     let before = processor();
     let start = Instant::now();
-    let answer = bank.load_system(system, false, &Control::new(Duration::from_secs(900)), None).unwrap();
+    let answer = bank.run(&LoadRequest::system(system), &Control::new(Duration::from_secs(900))).unwrap();
     let wall = start.elapsed().as_secs_f64() * 1000.0;
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     println!("cost {wall} {}", processor() - before);

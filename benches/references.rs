@@ -14,12 +14,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use divan::Bencher;
+use steelbank::Control;
+use steelbank::LoadRequest;
 use steelbank::ProjectSettings;
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::CodeFindReferencesRequest;
-use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadStatus;
-use steelbank::query::who::{PlaceDetail, WhoRequest};
+use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
+use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
+use steelbank::loaded::LoadStatus;
 use steelbank_xref::Kind;
 
 #[allow(dead_code)]
@@ -35,7 +36,7 @@ fn main() {
     let bank = bank();
     for name in NAMES {
         let answer = bank
-            .code_find_references(&CodeFindReferencesRequest { limit: usize::MAX, ..request(name) })
+            .ask(&CodeFindReferencesRequest { limit: usize::MAX, ..request(name) }, &Control::default())
             .unwrap();
         let files: std::collections::BTreeSet<&str> =
             answer.refs.iter().map(|found| found.place.file.as_str()).collect();
@@ -58,7 +59,7 @@ fn bank() -> &'static Steelbank {
             Steelbank::builder().project(ProjectSettings::in_folder(root).cache(cache)).start().unwrap();
         for system in SYSTEMS {
             let answer =
-                bank.load_system(system, false, &Control::new(Duration::from_secs(600)), None).unwrap();
+                bank.run(&LoadRequest::system(system), &Control::new(Duration::from_secs(600))).unwrap();
             assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
         }
         bank
@@ -71,7 +72,7 @@ fn request(name: &str) -> CodeFindReferencesRequest {
 
 #[divan::bench(args = NAMES)]
 fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
-    bencher.bench_local(|| bank().code_find_references(&request(name)).unwrap());
+    bencher.bench_local(|| bank().ask(&request(name), &Control::default()).unwrap());
 }
 
 /// Asks the who-calls family with lines and columns.
@@ -79,7 +80,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
         for kind in [Kind::Calls, Kind::Macroexpands] {
-            bank().who(&WhoRequest::new(kind, name).places(PlaceDetail::Lines)).unwrap();
+            bank().ask(&WhoRequest::new(kind, name).places(PlaceDetail::Lines), &Control::default()).unwrap();
         }
     });
 }
@@ -89,7 +90,7 @@ fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
 fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
         for kind in [Kind::Calls, Kind::Macroexpands] {
-            bank().who(&WhoRequest::new(kind, name)).unwrap();
+            bank().ask(&WhoRequest::new(kind, name), &Control::default()).unwrap();
         }
     });
 }

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use renames::verified::{Random, rename_each};
 use renames::{Class, Table};
-use steelbank::query::control::Control;
+use steelbank::Control;
+use steelbank::{ListSystemsRequest, LoadRequest};
 use steelbank::{ProjectSettings, Steelbank};
 
 const CHILD: &str = "STEELBANK_RENAME_LIBRARY";
@@ -118,7 +119,7 @@ fn child(root: &Path, arguments: &[String]) {
     let [what, work, name] = arguments else { panic!("{arguments:?}") };
     let work = Path::new(work);
     let bank = bank(root, work, "cache");
-    let systems = bank.list_systems(&Control::default()).unwrap().systems;
+    let systems = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems;
     let systems: Vec<String> = systems.into_iter().map(|system| system.name).collect();
     let folders = [work.join("before"), work.join("after")];
     let report = renames::report(&bank, &systems, [&folders[0], &folders[1]]);
@@ -138,7 +139,7 @@ fn child(root: &Path, arguments: &[String]) {
 fn verify(root: &Path, work: &Path, names: &[String], program: PathBuf) {
     let settings = ProjectSettings::in_folder(root).cache(work.join("cache"));
     let bank = Steelbank::builder().project(settings).program(program).start().unwrap();
-    let loaded = bank.load_project(false, &Control::new(Duration::from_secs(600)), None).unwrap();
+    let loaded = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(600))).unwrap();
     let failed = loaded.systems.iter().filter(|system| system.failure.is_some()).count();
     let cautioned = renames::cautioned(&bank, names);
     let count = std::env::var("STEELBANK_RENAME_VERIFY_NAMES").map_or(10, |text| text.parse().unwrap());

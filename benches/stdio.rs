@@ -8,11 +8,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
+use steelbank::Control;
 
 use divan::Bencher;
 use serde_json::{Value, json};
 use steelbank::Steelbank;
-use steelbank::query::who::{PlaceDetail, WhoRequest};
+use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
 use steelbank::tools::{Call, Session};
 use steelbank_xref::Kind;
 
@@ -309,15 +310,43 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     static BANK: OnceLock<Steelbank> = OnceLock::new();
     let bank = BANK.get_or_init(|| Steelbank::builder().start().unwrap());
     bank.lisp().wait_until_ready().unwrap();
-    bank.watch();
-    let session = Session::new(bank.clone());
+    let session = Session::new(bank.clone()).with_tools(steelbank::actions::tools().clone());
     let tool = session.tools().get("who-references").unwrap();
     let Value::Object(given) = arguments("cl:*print-base*") else { return };
     let question = WhoRequest::new(Kind::References, "cl:*print-base*").places(PlaceDetail::Lines);
     match stage {
-        "question" => bencher.bench_local(|| bank.who(&question).unwrap().count),
+        "question" => bencher.bench_local(|| bank.ask(&question, &Control::default()).unwrap().count),
         _ => bencher.bench_local(|| tool.call(&session, given.clone(), &Call::default()).unwrap().text.len()),
     }
+}
+
+/// Measures a name that does not exist, with its suggestions, beside ten names that do.
+#[divan::bench(args = ["no such name", "ten that are"])]
+fn names(bencher: Bencher<'_, '_>, which: &str) {
+    let bank = Steelbank::get_or_start(Steelbank::builder()).unwrap();
+    let session = Session::new(bank).with_tools(steelbank::actions::tools().clone());
+    let tool = session.tools().get("who-calls").unwrap();
+    let names: &[&str] = match which {
+        "no such name" => &["cl:multiple-value-bnd"],
+        _ => &[
+            "cl:notany",
+            "cl:reduce",
+            "cl:gcd",
+            "cl:sixth",
+            "cl:lcm",
+            "cl:substitute",
+            "cl:rplaca",
+            "cl:ninth",
+            "cl:revappend",
+            "cl:phase",
+        ],
+    };
+    bencher.bench_local(|| {
+        for name in names {
+            let Value::Object(given) = arguments(name) else { return };
+            assert!(!tool.call(&session, given, &Call::default()).unwrap().text.is_empty());
+        }
+    });
 }
 
 /// Measures 32 times code-find-references of three lines in flight, in a project with so many folders.

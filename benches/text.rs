@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use steelbank::query::find_references::{FindReferencesRequest, find_references};
+use steelbank::actions::text::find_references::{FindReferencesRequest, find_references};
 use steelbank_text::{Freshness, IndexControl, TextIndex};
 
 fn main() {

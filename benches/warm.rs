@@ -17,9 +17,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadStatus;
-use steelbank::query::who::{PlaceDetail, WhoRequest};
+use steelbank::Control;
+use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
+use steelbank::loaded::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_xref::Kind;
 
@@ -29,6 +29,7 @@ mod common;
 mod fixtures;
 
 use common::LIBRARIES;
+use steelbank::{EvaluateRequest, LoadRequest};
 
 /// The environment variable that names the project's folder, for the process that loads it through steelbank.
 const CHILD: &str = "STEELBANK_BENCH_WARM";
@@ -132,22 +133,26 @@ fn through_us(root: &Path) {
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let milliseconds = |from: Instant| from.elapsed().as_secs_f64() * 1000.0;
     let (begun, before) = (Instant::now(), processor());
-    let answer = bank.load_system("warm", false, &Control::new(Duration::from_secs(900)), None).unwrap();
+    let answer = bank.run(&LoadRequest::system("warm"), &Control::new(Duration::from_secs(900))).unwrap();
     let (wall, whole) = (milliseconds(begun), processor());
     let load = whole - before;
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let ask = || {
         let begun = Instant::now();
         let request = WhoRequest::new(Kind::Calls, "scan").package("CL-PPCRE").places(PlaceDetail::Lines);
-        let answer = bank.who(&request).unwrap();
+        let answer = bank.ask(&request, &Control::default()).unwrap();
         assert!(answer.count > 5, "{answer:?}");
         milliseconds(begun)
     };
     let (first, second) = (ask(), ask());
     let before = resident();
     // Ask in Lisp, as plain SBCL does: after an evaluation the index is exported.
-    let collected =
-        bank.evaluate(&format!("(progn (sb-ext:gc :full t) {RESIDENT})"), Duration::from_secs(60)).unwrap();
+    let collected = bank
+        .run(
+            &EvaluateRequest::new(format!("(progn (sb-ext:gc :full t) {RESIDENT})")).values(),
+            &Control::new(Duration::from_secs(60)),
+        )
+        .unwrap();
     println!("cost {wall} {load} {whole} {first} {second} {before} {}", collected.values[0]);
 }
 

@@ -2,8 +2,9 @@
 
 #![allow(clippy::print_stdout)]
 
+use steelbank::Error;
 use steelbank::Steelbank;
-use steelbank::query::Error;
+use steelbank::{Control, WhoRequest};
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
@@ -11,7 +12,7 @@ fn main() -> Result<(), Error> {
     let package = arguments.next().unwrap_or_else(|| "CL".to_owned());
 
     let bank = Steelbank::builder().start()?;
-    let answer = bank.who_calls(&name, &package)?;
-    println!("{}", steelbank::render::text::who(&answer));
+    let answer = bank.ask(&WhoRequest::calls(&name).package(&package), &Control::default())?;
+    println!("{}", steelbank::actions::uses::who::text::who(&answer));
     Ok(())
 }

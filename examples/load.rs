@@ -6,8 +6,9 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use steelbank::WhoRequest;
 use steelbank::engine::LispError;
-use steelbank::query::load_system::LoadStatus;
+use steelbank::loaded::LoadStatus;
 use steelbank::{Control, Error, LoadRequest, ProjectSettings, Steelbank};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,15 +23,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bank = Steelbank::builder().project(ProjectSettings::in_folder(folder)).start()?;
 
     let minutes = |minutes: u64| Control::new(Duration::from_secs(60 * minutes));
-    let request = LoadRequest::system("demo")
-        .listener(|news| println!("{} of {}: {} {}", news.done, news.total, news.what, news.path));
-    let answer = bank.load(&request, &minutes(5))?;
+    let control = minutes(5).on_progress(|at| {
+        let total = at.total.map_or_else(String::new, |total| format!(" of {total}"));
+        println!("{}{total}: {} {}", at.done, at.what, at.path.unwrap_or_default());
+    });
+    let answer = bank.run(&LoadRequest::system("demo"), &control)?;
     println!("demo is {:?}; {} compiled", answer.status, answer.compiled.len());
     for diagnostic in &answer.diagnostics {
         println!("{}", diagnostic.message);
     }
     // Ask about the loaded code.
-    let callers = bank.who_calls("mapcar", "CL")?;
+    let callers = bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())?;
     println!(
         "TWICE calls MAPCAR: {}",
         callers.users.iter().any(|user| user.name == "COMMON-LISP-USER::TWICE")
@@ -43,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         thread::sleep(Duration::from_millis(500));
         cancellation.cancel();
     });
-    match bank.load(&LoadRequest::system("slow"), &control) {
+    match bank.run(&LoadRequest::system("slow"), &control) {
         Ok(answer) if answer.status == LoadStatus::Cancelled => println!("slow was called off"),
         Err(Error::Lisp(LispError::Cancelled)) => println!("slow was called off"),
         other => println!("slow: {other:?}"),

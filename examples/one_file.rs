@@ -4,13 +4,14 @@
 
 #![allow(clippy::print_stdout)]
 
+use steelbank::{Control, DescribeSymbolRequest};
 use steelbank::{Error, Installation, Steelbank};
 
 fn main() -> Result<(), Error> {
     // Use a folder in place of `None` to require contrib modules that are not in the core: they are unpacked
     // there.
     let bank = Steelbank::builder().installation(Installation::embedded(None)).start()?;
-    let answer = bank.describe_symbol("*print-base*", "CL")?;
-    println!("{}", steelbank::render::text::describe_symbol(&answer));
+    let answer = bank.ask(&DescribeSymbolRequest::new("*print-base*").package("CL"), &Control::default())?;
+    println!("{}", steelbank::actions::symbols::describe_symbol::text::describe_symbol(&answer));
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 use std::thread;
 
+use steelbank::{Control, WhoRequest};
 use steelbank::{Error, Steelbank};
 
 fn main() -> Result<(), Error> {
@@ -11,8 +12,12 @@ fn main() -> Result<(), Error> {
     let names = ["mapcar", "funcall", "gethash", "make-instance", "when", "loop", "format", "error"];
     let answers = thread::scope(|scope| {
         // Share the handle by reference; a clone is the same SBCL too.
-        let asking: Vec<_> =
-            names.iter().map(|name| (name, scope.spawn(|| bank.who_calls(name, "CL")))).collect();
+        let asking: Vec<_> = names
+            .iter()
+            .map(|name| {
+                (name, scope.spawn(|| bank.ask(&WhoRequest::calls(*name).package("CL"), &Control::default())))
+            })
+            .collect();
         asking.into_iter().filter_map(|(name, asking)| Some((name, asking.join().ok()?))).collect::<Vec<_>>()
     });
     for (name, answer) in answers {

@@ -1,13 +1,16 @@
-//! Asks one server for minutes: questions, loads, redefinitions, faults, cancellations and, with `--deaths`, the death of
-//! Lisp, eight requests in flight at any time. It ends with an error if an answer was lost, doubled or crossed, was
-//! wrong, or if the server's memory, threads or descriptors grew.
+//! Asks one server for minutes: questions, loads, redefinitions, evaluations, faults, cancellations and, with `--deaths`,
+//! the death of Lisp and restarts, eight requests in flight at any time. Between them, it edits a generated project,
+//! has it reloaded, and compares who-calls, code-find-references and find_references with the text that it generated. It
+//! ends with an error if an answer was lost, doubled or crossed, or wrong, an edit was lost, an evaluation was lost or done
+//! twice, or if the server's memory, threads or descriptors grew.
 //!
 //!     cargo run --release --example soak -- --minutes 15 [--deaths] [PROGRAM]
 
 #![allow(clippy::print_stdout)]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::error::Error;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +25,11 @@ const IN_FLIGHT: usize = 8;
 /// The time without an answer after which a request counts as lost.
 const LOST: Duration = Duration::from_secs(120);
 /// The time between two measurements of the process.
-const LOOK: Duration = Duration::from_secs(10);
+const SAMPLING: Duration = Duration::from_secs(10);
+/// The time between two comparisons with what is known to be true.
+const COMPARING: Duration = Duration::from_secs(4);
+/// The time that Lisp has to come back before it is told to.
+const RETURN: Duration = Duration::from_secs(20);
 /// The growth in KiB of resident memory that is allowed after the first half: Lisp's heap moves within its
 /// limit.
 const GROWTH: u64 = 400 * 1024;
@@ -73,9 +80,14 @@ impl Project {
     fn new() -> std::io::Result<Self> {
         let root = std::env::temp_dir().join(format!("steelbank-soak-{}", std::process::id()));
         fs::create_dir_all(&root)?;
-        let system = "(defsystem \"soak\" :serial t :components ((:file \"package\") (:file \"steady\") (:file \"moving\")))";
+        let users: String = (0..FILES).map(|file| format!(" (:file \"users-{file}\")")).collect();
+        let system = format!(
+            "(defsystem \"soak\" :serial t :components ((:file \"package\") (:file \"steady\") (:file \"moving\"){users}))"
+        );
         fs::write(root.join("soak.asd"), system)?;
-        fs::write(root.join("package.lisp"), "(defpackage :soak (:use :cl))\n")?;
+        let targets: String = (0..TARGETS).map(|target| format!("(defun target-{target} ())\n")).collect();
+        let package = format!("(defpackage :soak (:use :cl))\n(in-package :soak)\n{targets}");
+        fs::write(root.join("package.lisp"), package)?;
         fs::write(
             root.join("steady.lisp"),
             "(in-package :soak)\n(defun target (x) (1+ x))\n(defun user (x)\n  (target\n   (target x)))\n",
@@ -93,6 +105,16 @@ impl Project {
         self.0.join(format!("fault-{number}.lisp"))
     }
 
+    /// A file of generated functions.
+    fn users(&self, file: usize) -> PathBuf {
+        self.0.join(format!("users-{file}.lisp"))
+    }
+
+    /// The file in which each evaluation leaves its number.
+    fn marks(&self) -> PathBuf {
+        self.0.join("marks.txt")
+    }
+
     /// Writes the file that changes, with a definition of its own for each turn.
     fn change(&self, turn: u64) -> std::io::Result<()> {
         let code =
@@ -107,6 +129,47 @@ impl Drop for Project {
     }
 }
 
+/// The files of generated functions, the functions in each, and the functions that they call.
+const FILES: usize = 6;
+const USERS: usize = 8;
+const TARGETS: usize = 12;
+
+/// What the generated files say: for each function, which targets it calls, one a line.
+type Truth = Vec<Vec<Vec<usize>>>;
+
+/// The text of one generated function.
+fn user_text(file: usize, user: usize, calls: &[usize]) -> String {
+    let lines: String = calls.iter().fold(String::new(), |mut lines, target| {
+        let _ = write!(lines, "\n  (target-{target})");
+        lines
+    });
+    format!("(defun user-{file}-{user} ()\n (list{lines}))")
+}
+
+/// The text of a generated file.
+fn file_text(file: usize, users: &[Vec<usize>]) -> String {
+    let forms = users.iter().enumerate().map(|(user, calls)| user_text(file, user, calls) + "\n");
+    "(in-package :soak)\n".to_owned() + &forms.collect::<String>()
+}
+
+/// The calls of `target`: each user with its places.
+fn callers(truth: &Truth, target: usize) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, users) in truth.iter().enumerate() {
+        let mut line = 2;
+        for (user, calls) in users.iter().enumerate() {
+            for (number, called) in calls.iter().enumerate() {
+                if *called == target {
+                    let place = format!("users-{file}.lisp:{}", line + 2 + number);
+                    found.entry(format!("SOAK::USER-{file}-{user}")).or_default().insert(place);
+                }
+            }
+            line += 2 + calls.len();
+        }
+    }
+    found
+}
+
 /// The kind of a request, which says what its answer must look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
@@ -117,13 +180,26 @@ enum Kind {
     Status,
     Load,
     Fault,
+    Evaluate,
+    Restart,
     Death,
+    /// One whose answer is looked at by the one who waits for it.
+    Compared,
 }
 
 struct Asked {
     kind: Kind,
     at: Instant,
     cancelled: bool,
+}
+
+/// Whether the answer says that Lisp is dead, is being started again, or has not loaded all yet.
+fn is_passing(message: &Value) -> bool {
+    let (error, result) = (&message["error"], &message["result"]);
+    error["data"]["passing"] == true
+        || result["_meta"]["steelbank/passing"] == true
+        || result["structuredContent"]["loading"] == true
+        || result["structuredContent"]["as_of"].is_u64()
 }
 
 /// A measurement of the process.
@@ -148,6 +224,13 @@ struct Soak<'a> {
     wrong: Vec<String>,
     looks: Vec<Look>,
     worst: Duration,
+    truth: Truth,
+    compared: u64,
+    edits: u64,
+    /// The last answer of kind [`Kind::Compared`].
+    answer: Option<Value>,
+    /// The evaluations that were answered as done.
+    evaluated: HashSet<u64>,
 }
 
 impl<'a> Soak<'a> {
@@ -155,7 +238,7 @@ impl<'a> Soak<'a> {
         let mut child = Command::new(program)
             .arg("--project")
             .arg(&project.0)
-            .arg("serve")
+            .args(["serve", "--allow-eval", "--allow-edits"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -185,7 +268,17 @@ impl<'a> Soak<'a> {
             wrong: Vec::new(),
             looks: Vec::new(),
             worst: Duration::ZERO,
+            truth: Truth::new(),
+            compared: 0,
+            edits: 0,
+            answer: None,
+            evaluated: HashSet::new(),
         };
+        for file in 0..FILES {
+            let users = (0..USERS).map(|_| soak.some_targets()).collect::<Vec<_>>();
+            fs::write(project.users(file), file_text(file, &users))?;
+            soak.truth.push(users);
+        }
         soak.send(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } } }))?;
         soak.output.recv_timeout(LOST)?;
@@ -201,9 +294,10 @@ impl<'a> Soak<'a> {
         println!("   time  resident  threads  descriptors   asked");
         let begin = Instant::now();
         let mut next_look = begin;
+        let mut next_comparison = begin;
         while Instant::now() < end {
             if Instant::now() >= next_look {
-                next_look += LOOK;
+                next_look += SAMPLING;
                 let look = self.look()?;
                 self.looks.push(look);
                 println!(
@@ -215,17 +309,135 @@ impl<'a> Soak<'a> {
                     self.next
                 );
             }
+            if Instant::now() >= next_comparison {
+                self.compare()?;
+                next_comparison = Instant::now() + COMPARING;
+            }
             while self.waiting.len() < IN_FLIGHT {
                 let kind = self.choose();
                 self.begin(kind)?;
             }
             self.hear()?;
         }
+        self.compare()?;
+        self.looks.push(self.look()?);
+        Ok(())
+    }
+
+    /// Waits for the answers to all requests.
+    fn drain(&mut self) -> Result<(), Box<dyn Error>> {
         while !self.waiting.is_empty() {
             self.hear()?;
         }
-        self.looks.push(self.look()?);
         Ok(())
+    }
+
+    /// Calls a tool while nothing else runs, and returns its result: the first one that is of Lisp as it is when all is
+    /// loaded, if that comes in time.
+    fn ask(&mut self, tool: &str, arguments: &Value) -> Result<Value, Box<dyn Error>> {
+        let begun = Instant::now();
+        loop {
+            self.answer = None;
+            self.begin_call(Kind::Compared, tool, arguments, false)?;
+            self.drain()?;
+            let answer = self.answer.take().ok_or("no answer")?;
+            if !is_passing(&answer) || begun.elapsed() > RETURN {
+                return Ok(answer["result"].clone());
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Changes a generated file, has it reloaded, and compares answers with what it says now.
+    fn compare(&mut self) -> Result<(), Box<dyn Error>> {
+        self.drain()?;
+        let (file, user) = (self.roll(FILES as u64) as usize, self.roll(USERS as u64) as usize);
+        self.truth[file][user] = self.some_targets();
+        let path = self.project.users(file);
+        let text = file_text(file, &self.truth[file]);
+        if self.roll(2) == 0 {
+            fs::write(&path, &text)?;
+        } else {
+            let arguments = json!({ "path": path, "definition": format!("user-{file}-{user}"), "operation": "replace",
+                "text": user_text(file, user, &self.truth[file][user]) });
+            let answer = self.ask("edit-definition", &arguments)?;
+            self.edits += 1;
+            if fs::read_to_string(&path)? != text {
+                self.wrong.push(format!("an edit of {} was lost: {answer:.300}", path.display()));
+                fs::write(&path, &text)?;
+            }
+        }
+        let mut begun = Instant::now();
+        loop {
+            // After a restart all is loaded again first: this waits for it.
+            self.ask("status", &json!({}))?;
+            let answer = self.ask("reload", &json!({ "timeout_seconds": 60 }))?;
+            let told = &answer["structuredContent"];
+            if told["status"] == "loaded" && told["nothing_loaded"] != true {
+                break;
+            }
+            if begun.elapsed() > RETURN {
+                self.ask("restart-lisp", &json!({}))?;
+                begun = Instant::now();
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        for _ in 0..3 {
+            let target = self.roll(TARGETS as u64) as usize;
+            self.compare_target(target)?;
+        }
+        Ok(())
+    }
+
+    fn compare_target(&mut self, target: usize) -> Result<(), Box<dyn Error>> {
+        let truth = callers(&self.truth, target);
+        let name = format!("soak::target-{target}");
+        let without_column = |place: &Value| {
+            let place = place.as_str().unwrap_or_default();
+            place.rsplit_once(':').map_or(place, |(place, _)| place).to_owned()
+        };
+        let line = |reference: &Value| {
+            format!("{}:{}", reference["path"].as_str().unwrap_or_default(), reference["line"])
+        };
+        let entries = |answer: &Value, key: &str| {
+            answer["structuredContent"][key].as_array().cloned().unwrap_or_default()
+        };
+
+        let answer = self.ask("who-calls", &json!({ "name": name }))?;
+        let told: BTreeMap<String, BTreeSet<String>> = entries(&answer, "users")
+            .iter()
+            .map(|user| {
+                let places = user["places"].as_array().into_iter().flatten().map(without_column).collect();
+                (user["name"].as_str().unwrap_or_default().to_owned(), places)
+            })
+            .collect();
+        if told != truth {
+            self.wrong.push(format!("who-calls {name}: {answer:.600}, but it is {truth:?}"));
+        }
+        let places: BTreeSet<String> = truth.into_values().flatten().collect();
+        let answer = self.ask("code-find-references", &json!({ "symbol": name, "limit": 1000 }))?;
+        let told: Vec<String> = entries(&answer, "refs").iter().map(line).collect();
+        if told.len() != places.len() || told.iter().collect::<BTreeSet<_>>() != places.iter().collect() {
+            self.wrong.push(format!("code-find-references {name}: {answer:.600}, but it is {places:?}"));
+        }
+        let answer =
+            self.ask("find_references", &json!({ "pattern": format!("target-{target}"), "limit": 1000 }))?;
+        let told: BTreeSet<String> = entries(&answer, "references").iter().map(line).collect();
+        // The definition is one of them, or is told apart.
+        let defined = format!("package.lisp:{}", target + 3);
+        if told.iter().filter(|place| **place != defined).collect::<BTreeSet<_>>() != places.iter().collect()
+        {
+            self.wrong.push(format!("find_references {name}: {answer:.600}, but it is {places:?}"));
+        }
+        self.compared += 3;
+        Ok(())
+    }
+
+    /// Some of the targets, each once.
+    fn some_targets(&mut self) -> Vec<usize> {
+        let first = self.roll(TARGETS as u64) as usize;
+        let count = self.roll(5) as usize;
+        (0..count).map(|number| (first + number * 5) % TARGETS).collect()
     }
 
     fn finish(mut self) -> Result<(), Box<dyn Error>> {
@@ -242,6 +454,21 @@ impl<'a> Soak<'a> {
         let mut kinds: Vec<_> = self.asked.iter().collect();
         kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         println!("asked {kinds:?}, cancelled {}, slowest answer {:?}", self.cancelled, self.worst);
+        let marks = fs::read_to_string(self.project.marks()).unwrap_or_default();
+        let mut done = HashSet::new();
+        for mark in marks.split_ascii_whitespace().filter_map(|mark| mark.parse::<u64>().ok()) {
+            if !done.insert(mark) {
+                self.wrong.push(format!("evaluation {mark} was done twice"));
+            }
+        }
+        self.wrong.extend(self.evaluated.difference(&done).map(|lost| format!("evaluation {lost} was lost")));
+        println!(
+            "{} answers compared with the truth, {} edits, {} evaluations told as done, {} done",
+            self.compared,
+            self.edits,
+            self.evaluated.len(),
+            done.len()
+        );
         let half = self.looks.len() / 2;
         if let (Some(middle), Some(last)) = (self.looks.get(half), self.looks.last()) {
             if last.resident > middle.resident + GROWTH {
@@ -255,6 +482,11 @@ impl<'a> Soak<'a> {
         for line in self.wrong.iter().take(20) {
             println!("WRONG: {line}");
         }
+        let beginning = |line: &String| line.split(':').next().unwrap_or_default().to_owned();
+        let kinds: BTreeSet<String> = self.wrong.iter().map(beginning).collect();
+        if !kinds.is_empty() {
+            println!("wrong: {kinds:?}");
+        }
         if self.wrong.is_empty() { Ok(()) } else { Err(format!("{} wrong", self.wrong.len()).into()) }
     }
 
@@ -264,8 +496,10 @@ impl<'a> Soak<'a> {
         match self.roll(100) {
             0..=1 if !loading => Kind::Fault,
             2..=4 if !loading => Kind::Load,
-            5 if self.deaths && !loading && self.roll(8) == 0 => Kind::Death,
-            6..=30 => Kind::Describe,
+            5 if self.deaths && !loading && self.roll(20) == 0 => Kind::Death,
+            5 if self.deaths && !loading && self.roll(40) == 0 => Kind::Restart,
+            6..=8 => Kind::Evaluate,
+            9..=30 => Kind::Describe,
             31..=50 => Kind::WhoCalls,
             51..=70 => Kind::WhoReferences,
             71..=95 => Kind::References,
@@ -287,14 +521,35 @@ impl<'a> Soak<'a> {
                 ("load-system", json!({ "system": "soak", "timeout_seconds": 60 }))
             }
             Kind::Fault => ("load-file", path(fault)),
+            Kind::Evaluate => {
+                let marks = self.project.marks();
+                let code = format!(
+                    "(with-open-file (o {:?} :direction :output :if-exists :append :if-does-not-exist :create) (format o \"~D~%\" {}))",
+                    marks.display(),
+                    self.next
+                );
+                ("evaluate", json!({ "code": code }))
+            }
+            Kind::Restart => ("restart-lisp", json!({})),
             Kind::Death => ("load-file", path(FAULTS.len())),
+            Kind::Compared => return Ok(()),
         };
+        let cancelled = !matches!(kind, Kind::Death | Kind::Restart) && self.next > 1 && self.roll(100) < 6;
+        self.begin_call(kind, tool, &arguments, cancelled)
+    }
+
+    fn begin_call(
+        &mut self,
+        kind: Kind,
+        tool: &str,
+        arguments: &Value,
+        cancelled: bool,
+    ) -> Result<(), Box<dyn Error>> {
         let id = self.next;
         self.next += 1;
         *self.asked.entry(kind).or_default() += 1;
         let call = json!({ "name": tool, "arguments": arguments });
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call }))?;
-        let cancelled = kind != Kind::Death && self.roll(100) < 6 && id > 1;
         self.waiting.insert(id, Asked { kind, at: Instant::now(), cancelled });
         if cancelled {
             self.cancelled += 1;
@@ -336,14 +591,25 @@ impl<'a> Soak<'a> {
         };
         self.worst = self.worst.max(asked.at.elapsed());
         let text = message["result"]["content"][0]["text"].as_str().unwrap_or_default();
-        let dead = line.contains("has died") || line.contains("restart");
+        let (dead, result) = (is_passing(&message), &message["result"]);
         let right = match asked.kind {
             Kind::Describe => text.starts_with("COMMON-LISP::MAPCAR [FUNCTION]") || dead,
             Kind::WhoCalls => text.contains("SOAK::USER") || dead,
             Kind::WhoReferences => text.starts_with("Code that references COMMON-LISP::*PRINT-BASE*:"),
-            Kind::References => line.contains("steady.lisp") || line.contains("SOAK::TARGET") || dead,
-            Kind::Status | Kind::Load | Kind::Fault | Kind::Death => !message["result"].is_null() || dead,
+            Kind::References => text.contains("steady.lisp") || dead,
+            Kind::Evaluate => result["isError"] == false || dead,
+            Kind::Status | Kind::Load | Kind::Fault | Kind::Restart | Kind::Death => {
+                !result.is_null() || dead
+            }
+            Kind::Compared => true,
         };
+        if asked.kind == Kind::Evaluate && result["isError"] == false {
+            self.evaluated.insert(id);
+        }
+        if asked.kind == Kind::Compared {
+            self.answer = Some(message);
+            return;
+        }
         if !right && !asked.cancelled {
             self.wrong.push(format!("{:?}: {line:.300}", asked.kind));
         }

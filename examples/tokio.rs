@@ -7,15 +7,16 @@
 
 use std::time::Duration;
 
+use steelbank::WhoRequest;
+use steelbank::actions::run::evaluate::EvaluateRequest;
 use steelbank::engine::Lane;
-use steelbank::query::evaluate::EvaluateRequest;
 use steelbank::{Control, Error, Steelbank};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bank = tokio::task::spawn_blocking(|| Steelbank::get_or_start(Steelbank::builder())).await??;
 
-    let callers = bank.who_calls("mapcar", "CL")?;
+    let callers = bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())?;
     println!("MAPCAR has hundreds of callers: {}", callers.count > 300);
 
     // Ask on a blocking thread. When this task is dropped, the guard cancels the work; else it would go on.
@@ -23,8 +24,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = control.cancel_on_drop();
     let asking = bank.clone();
     let squares: Vec<u32> = tokio::task::spawn_blocking(move || {
-        let request = EvaluateRequest::new("(loop for n below 5 collect (* n n))");
-        asking.evaluate_json(&request, &control)
+        let request = EvaluateRequest::new("(loop for n below 5 collect (* n n))").json();
+        asking.run(&request, &control)
     })
     .await??;
     drop(guard);

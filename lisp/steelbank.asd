@@ -53,6 +53,7 @@
                (:file "ask/packages")
                (:file "ask/macroexpand")
                (:file "ask/impact")
+               (:file "ask/facts")
                (:file "ask/refusals")
                (:file "try/handles")
                (:file "try/printing")

@@ -2,10 +2,10 @@
 
 /// Whether `body` parses as a snapshot's manifest, without its checksum.
 pub fn manifest(body: &[u8]) -> bool {
-    crate::steelbank::snapshot::reads_as_manifest(body)
+    crate::handle::snapshot::reads_as_manifest(body)
 }
 
-/// Whether `bytes` parse as a snapshot's table of names.
+/// Whether `bytes` parse as a table of names, without its checksum.
 pub fn names(bytes: &[u8]) -> bool {
-    crate::project::baked::reads(bytes)
+    crate::workspace::names::reads(bytes)
 }

@@ -57,7 +57,12 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
 
     let mut build = cc::Build::new();
     build.include("include").include("shim").warnings(true).pic(true);
-    let mut shim = build.clone().file("shim/steelbank.c").file("shim/memory.c").compile_intermediates();
+    let mut shim = build
+        .clone()
+        .file("shim/steelbank.c")
+        .file("shim/memory.c")
+        .file("shim/children.c")
+        .compile_intermediates();
     // This part is compiled with SBCL's own headers, which are not free of warnings.
     let mut faults = build.clone();
     faults.include("shim/absent").flag("-isystem").flag(&runtime).file("shim/faults.c");
@@ -68,6 +73,7 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
     link.arg("-shared").arg("-o").arg(&library).args(&shim).args(&objects);
     for function in [
         "execv",
+        "fork",
         "personality",
         "exit",
         "_exit",

@@ -87,14 +87,14 @@ fn arrows_point_down_only() {
     let allowed = BTreeMap::from([
         ("engine", vec![]),
         ("source", vec![]),
-        ("project", vec!["engine", "source"]),
-        ("answer", vec!["source", "project"]),
-        ("query", vec!["engine", "source", "project", "answer"]),
-        ("steelbank", vec!["engine", "source", "project", "answer", "query"]),
-        ("render", vec!["answer", "query", "source", "engine"]),
-        ("tools", vec!["steelbank", "answer", "query", "render", "engine", "source"]),
-        ("fuzzing", vec!["steelbank", "project"]),
-        ("doors", vec!["tools", "steelbank", "answer", "query", "render", "engine", "source"]),
+        ("workspace", vec!["engine", "source"]),
+        ("answer", vec!["source", "workspace"]),
+        ("handle", vec!["engine", "source", "workspace", "answer"]),
+        ("tools", vec!["handle", "workspace", "answer", "engine"]),
+        ("actions", vec!["tools", "handle", "workspace", "answer", "engine", "source"]),
+        ("export", vec!["actions", "handle", "workspace", "answer", "engine", "source"]),
+        ("fuzzing", vec!["handle", "workspace"]),
+        ("doors", vec!["actions", "export", "tools", "handle", "answer", "engine", "source"]),
     ]);
     for (path, text) in sources("src") {
         let module = module(&path);
@@ -108,8 +108,8 @@ fn arrows_point_down_only() {
         for line in code(&text) {
             for used in line.split("crate::").skip(1) {
                 let used: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                // Count a capitalised path as `steelbank`: lib.rs re-exports it.
-                let used = if used.starts_with(char::is_uppercase) { "steelbank".to_owned() } else { used };
+                // Count a capitalised path as `handle`: lib.rs re-exports it.
+                let used = if used.starts_with(char::is_uppercase) { "handle".to_owned() } else { used };
                 let known =
                     used == module || allowed.contains(&used.as_str()) || !allowed_modules().contains(&used);
                 assert!(known, "{path}: {module} uses {used}:\n{line}");
@@ -119,26 +119,21 @@ fn arrows_point_down_only() {
 }
 
 fn allowed_modules() -> BTreeSet<String> {
-    ["engine", "source", "project", "answer", "query", "steelbank", "render", "tools", "doors"]
+    ["engine", "source", "workspace", "answer", "handle", "tools", "actions", "export", "doors"]
         .map(str::to_owned)
         .into()
 }
 
-/// Holds that doors name no request or answer of a query: tools do.
+/// Holds that doors know no action, but the list of tools and what carries out an order.
 #[test]
-fn doors_know_no_question() {
-    // Allow the modules that all questions share.
-    let shared = ["Error", "control", "counted", "nearest", "Step"];
-    // Allow doctor's own: it tries the installation with a call and a question.
-    let tries = ["read_json", "who"];
+fn doors_know_no_action() {
     for (path, text) in sources("src/doors") {
         for line in code(&text) {
-            let Some((_, rest)) = line.split_once("crate::query::") else { continue };
-            let list = rest.strip_prefix('{').and_then(|list| list.split('}').next());
-            for used in list.unwrap_or(rest).split(if list.is_some() { ',' } else { '\n' }) {
-                let used = used.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
-                let tried = path.ends_with("/doctor.rs") && tries.contains(&used);
-                assert!(tried || shared.contains(&used), "{path} knows the question {used}: {line}");
+            // The language server is about positions, which no tool has.
+            for used in line.split("crate::actions::").skip(1).filter(|_| !path.starts_with("src/doors/lsp/"))
+            {
+                let known = ["tools()", "carry_out("].iter().any(|known| used.starts_with(known));
+                assert!(known, "{path} knows an action: {line}");
             }
         }
     }
@@ -151,7 +146,7 @@ fn the_crates_below_stand_alone() {
         ("xref", vec![]),
         ("reader", vec![]),
         ("watch", vec![]),
-        ("cache", vec![]),
+        ("cache", vec!["steelbank-tree"]),
         ("tree", vec!["steelbank-reader"]),
         ("text", vec!["steelbank-cache", "steelbank-reader", "steelbank-tree", "steelbank-watch"]),
     ] {
@@ -216,10 +211,10 @@ const SEARCHED: &[(&str, &str, &str)] = &[
         "reason",
         "SBCL's own words, as it ends in the start: there is nothing else to go by",
     ),
-    ("src/render/project.rs", "message", "a file that Lisp's message names is not named again below it"),
-    ("src/steelbank/trial.rs", "why", "the whole path of a file becomes the shown one"),
-    ("src/tools/load_system.rs", "message", "the whole path of a file becomes the shown one"),
-    ("src/tools/load_system.rs", "remedy", "the whole path of a file becomes the shown one"),
+    ("src/handle/loaded/text.rs", "message", "a file that Lisp's message names is not named again below it"),
+    ("src/actions/run/trial/run.rs", "why", "the whole path of a file becomes the shown one"),
+    ("src/actions/run/load_system.rs", "message", "the whole path of a file becomes the shown one"),
+    ("src/actions/run/load_system.rs", "remedy", "the whole path of a file becomes the shown one"),
 ];
 
 /// Returns what is searched for words in a line of code, if it is something for people: a message, a reason, an
@@ -324,6 +319,10 @@ fn every_unsafe_block_has_its_proof() {
     }
 }
 
+fn mentions_word(text: &str, word: &str) -> bool {
+    code(text).any(|line| line.contains(word))
+}
+
 #[test]
 fn libraries_stay_where_they_belong() {
     for (path, text) in sources("src") {
@@ -331,6 +330,12 @@ fn libraries_stay_where_they_belong() {
         let mcp = ["jsonrpc", "readOnlyHint", "inputSchema"].iter().any(|word| text.contains(word));
         assert!(!mcp || path.starts_with("src/doors/mcp/"), "{path} knows MCP");
         assert!(!mentions("rmcp") || path.starts_with("src/doors/mcp/"), "{path} knows rmcp");
+        let exports = path.starts_with("src/export/");
+        assert!(exports || !mentions("scip::types") && !mentions("protobuf"), "{path} knows SCIP");
+        assert!(!mentions("lsp_server") || path.starts_with("src/doors/lsp/"), "{path} knows LSP");
+        let tool =
+            ["Tools", "ToolAnswer", "tools::Call", "tools()"].iter().any(|word| mentions_word(&text, word));
+        assert!(!tool || !path.starts_with("src/doors/lsp/"), "{path} knows tools");
         assert!(!mentions("clap") || path.starts_with("src/doors/cli/"), "{path} knows clap");
         assert!(!mentions("indicatif") || path.starts_with("src/doors/cli/"), "{path} knows indicatif");
     }
@@ -345,7 +350,7 @@ fn library_code_reads_no_environment_and_prints_nothing() {
         for line in code(&text) {
             // Allow two files: the engine hands the environment on to SBCL, and a snapshot depends on the
             // variables that loaded code read.
-            let may = ["src/engine/start.rs", "src/steelbank/snapshot/inputs.rs"].contains(&path.as_str());
+            let may = ["src/engine/start.rs", "src/handle/snapshot/inputs.rs"].contains(&path.as_str());
             let environment = line.contains("env::var") && !may;
             assert!(!environment, "{path} reads the environment: {line}");
             for macro_name in ["println!", "eprintln!", "print!(", "eprint!(", "dbg!"] {
@@ -418,4 +423,15 @@ fn the_pages_name_files_that_are_there() {
         }
     }
     assert!(all > 100, "{all} files are named");
+}
+
+/// Holds that each script in tests/ is a step of `cargo xtask full`, but those that others read.
+#[test]
+fn every_script_of_tests_is_a_step_of_the_whole() {
+    let steps = fs::read_to_string(root().join("xtask/src/main.rs")).unwrap();
+    for path in files("tests", "sh") {
+        let path = path.strip_prefix(root()).unwrap().to_str().unwrap();
+        let is_read = ["tests/npm.sh", "tests/fixtures.sh", "tests/bootstrap/world.sh"].contains(&path);
+        assert!(is_read || steps.contains(&format!("(\"{path}\")")), "{path} is no step of cargo xtask full");
+    }
 }

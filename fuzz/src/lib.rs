@@ -103,11 +103,11 @@ mod tests {
         writer.finish()
     }
 
-    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"crc":7},"index":{"bytes":9,"crc":7},"names":{"bytes":9,"crc":7},"root":"/p","systems":["a"],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}"#;
+    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"crc":7},"index":{"bytes":9,"crc":7},"root":"/p","kind":"whole","loads":[{"system":"a"}],"systems":[{"name":"a","asd":"/p/a.asd","own":["/p/a.lisp"]}],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}"#;
 
     /// A table of names as [`super::snapshot`] wants it.
     fn names() -> Vec<u8> {
-        let json = br#"{"files":[{"path":"/p/a.lisp","loaded":[1,"/c/a.tap"],"seen":null,"text":null}]}"#;
+        let json = br#"[{"path":"/p/a.lisp","written":1,"sidecar":null,"seen":null}]"#;
         let mut bytes = (json.len() as u16).to_le_bytes().to_vec();
         bytes.extend_from_slice(json);
         bytes.extend_from_slice(&[1; 32]);

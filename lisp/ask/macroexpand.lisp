@@ -41,7 +41,7 @@
 
 ;;; Without permission to evaluate, no local definition becomes a function: not one of the form that was given, and not one
 ;;; that a macro makes. Whoever walks code with SBCL's walker, DEFMETHOD and SB-CLTL2 too, leaves such forms as they stand:
-;;; names in them may be theirs. The macros themselves run, as everywhere.
+;;; names in them may be theirs. Nor is a function called because its call looks constant. The macros themselves run, as everywhere.
 
 (defvar *left-forms* :none
   "The forms that were left as they stand in this expansion, the last first; :NONE if none is to be left.")
@@ -71,6 +71,12 @@
       'leave-form
       (funcall function operator context)))
 
+(defun careful-constant-call-p (function &rest arguments)
+  "Around +CONSTANT-CALL-P+: no call of a function is constant, where that is in force. It would be made, if the function is
+one like SOME, which calls another."
+  (unless (listp *left-forms*)
+    (apply function arguments)))
+
 (defun careful-eval (function form)
   "Around EVAL: refuse FORM to a macro of SBCL's or ASDF's, where that is in force, unless it is constant."
   (when (and *refusing-evaluation* (not (constantp form)))
@@ -93,14 +99,15 @@
   "Held while *CAREFUL-CALLS* and the encapsulations are made to agree.")
 
 (defun count-careful-call (change)
-  "Add CHANGE to *CAREFUL-CALLS*. While there are any, EVAL and the walker are encapsulated."
+  "Add CHANGE to *CAREFUL-CALLS*. While there are any, EVAL, CONSTANTP and the walker are encapsulated."
   (sb-thread:with-mutex (*careful-calls-lock*)
     (cond ((plusp (incf *careful-calls* change))
            (encapsulate +walker-template+ 'steelbank-macroexpand #'careful-walker-template)
+           (encapsulate +constant-call-p+ 'steelbank-macroexpand #'careful-constant-call-p)
            (encapsulate 'eval 'steelbank-macroexpand #'careful-eval))
           (t
-           (unencapsulate +walker-template+ 'steelbank-macroexpand)
-           (unencapsulate 'eval 'steelbank-macroexpand)))))
+           (dolist (name (list +walker-template+ +constant-call-p+ 'eval))
+             (unencapsulate name 'steelbank-macroexpand))))))
 
 (defun call-carefully (function)
   "Call FUNCTION, in which no local definition is evaluated."

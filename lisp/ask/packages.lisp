@@ -18,10 +18,12 @@
             (loop
               (multiple-value-bind (more symbol status) (next)
                 (unless more (return))
-                (when (eq status :internal) (incf internal))
-                (if (eq (symbol-package symbol) package)
-                    (incf home)
-                    (push symbol imported)))))
+                ;; What names nothing is there or not, as a file was read or its fasl was loaded.
+                (let ((counts (if (symbol-kinds symbol) 1 0)))
+                  (when (eq status :internal) (incf internal counts))
+                  (if (eq (symbol-package symbol) package)
+                      (incf home counts)
+                      (push symbol imported))))))
           (object "status" "found"
                   "name" (package-name package)
                   "documentation" (documentation-text package t)

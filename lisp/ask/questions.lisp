@@ -104,16 +104,18 @@ MILLISECONDS."
                 (open-project root cache :userinit userinit :timeout-seconds seconds))
               milliseconds))
 
-(define-question "load-system" (system definition mode files milliseconds)
-  "Load SYSTEM through ASDF, which the file DEFINITION defines, if given, within MILLISECONDS: from scratch if MODE is \"force\", up to the
-first of FILES if it is \"before\". Progress is reported meanwhile."
+(define-question "load-system" (system definition force keep-going milliseconds)
+  "Load SYSTEM through ASDF, which the file DEFINITION defines, if given, within MILLISECONDS; with FORCE, from scratch; with
+KEEP-GOING, also behind files that do not compile. Progress is reported meanwhile."
   (outcome-of (lambda (seconds)
-                (load-system system :definition definition
-                                    :force (equal mode "force")
-                                    :before (and (equal mode "before") files)
-                                    :timeout-seconds seconds
-                                    :progress #'send-progress))
+                (load-system system :definition definition :force force :keep-going keep-going
+                                    :progress #'send-progress :timeout-seconds seconds))
               milliseconds))
+
+(define-question "load-systems" (systems keep-going milliseconds)
+  "Load SYSTEMS, pairs of a name and the file that defines it, through ASDF within MILLISECONDS; with KEEP-GOING, also behind files
+that do not compile."
+  (outcome-of (lambda (seconds) (load-systems systems :keep-going keep-going :timeout-seconds seconds)) milliseconds))
 
 (define-question "load-file" (path milliseconds)
   "Compile and load the file PATH within MILLISECONDS."
@@ -123,9 +125,9 @@ first of FILES if it is \"before\". Progress is reported meanwhile."
   "Remember the definitions that stand in FILES, native names, for \"leftovers\"."
   (object "marked" (mark-definitions files)))
 
-(define-question "leftovers" (files remove)
-  "The definitions that the image has and FILES do not have any more. REMOVE takes them out."
-  (leftovers-json files remove))
+(define-question "leftovers" (files gone remove)
+  "The definitions that the image has and FILES, of which GONE are no more, do not have. REMOVE takes them out."
+  (leftovers-json files gone remove))
 
 ;;; The index, snapshots and copies
 
@@ -142,9 +144,13 @@ first of FILES if it is \"before\". Progress is reported meanwhile."
   (record-inputs)
   (object))
 
-(define-question "snapshot-inputs" (part)
-  "The inputs of the image. With PART, systems of which nothing is loaded are forgotten before that."
-  (snapshot-inputs part))
+(define-question "snapshot-inputs" ()
+  "The inputs of the image."
+  (snapshot-inputs))
+
+(define-question "load-order" ()
+  "The systems that were loaded since \"record-inputs\", in order."
+  (load-order))
 
 (define-question "prepare-save" (path)
   "Have the core be saved as PATH once the host gives the main thread back. Returns the obstacles as sentences."

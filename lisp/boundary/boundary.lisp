@@ -177,6 +177,10 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
       (answer text)
       status)))
 
+(define-question "heap-is-full" ()
+  "Whether the heap is full whatever is collected. Ends nothing."
+  (json-boolean (> (live-octets) (heap-limit))))
+
 (sb-ext:define-load-time-global *out-of-memory-answer*
     (text-octets (fault-json :storage-exhausted "There was no room left to say what went wrong."))
   "The answer for an exhausted heap, made beforehand because making it would need memory.")
@@ -224,13 +228,15 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                    (callable-pointer name)))
     table))
 
-(defun serve (number)
+(defun serve (number &optional protected)
   "Let the host serve its queue on this thread as lane NUMBER. Without interrupts: outside of a call the stack holds the
-host's frames, which nothing may unwind."
+host's frames, which nothing may unwind. Sets the car of PROTECTED when that is so."
   (let ((*lane* (make-lane number sb-thread:*current-thread*)))
-    (sb-ext:atomic-push *lane* *lanes*)
     (unwind-protect
          (sb-sys:without-interrupts
+           (sb-ext:atomic-push *lane* *lanes*)
+           (when protected
+             (setf (car protected) t))
            (setf (floating-point-modes) *host-modes*)
            (sb-alien:alien-funcall
             (sb-alien:extern-alien "steelbank_host_serve"
@@ -239,15 +245,27 @@ host's frames, which nothing may unwind."
            (setf (floating-point-modes) *lisp-modes*))
       (sb-ext:atomic-update *lanes* (lambda (lanes) (remove *lane* lanes))))))
 
+(defun make-protected-thread (name function &rest arguments)
+  "Make a thread that calls FUNCTION with ARGUMENTS and a cons, whose car it sets once it is without interrupts. Made
+again if somebody terminates it before: code that terminates every other thread meets it in the list from its birth."
+  (loop
+    (let* ((protected (list nil))
+           (thread (sb-thread:make-thread function :arguments (append arguments (list protected)) :name name)))
+      (loop while (sb-thread:thread-alive-p thread)
+            do (when (car protected)
+                 (return-from make-protected-thread thread))
+               (pause-microseconds 100)))))
+
 (defun start-lane (number)
   "Make the Lisp thread of lane NUMBER."
   (sb-alien:alien-funcall (sb-alien:extern-alien "steelbank_reserve_below_stacks" (function sb-alien:void)))
-  (sb-thread:make-thread #'serve :arguments (list number) :name (format nil "steelbank lane ~d" number)))
+  (make-protected-thread (format nil "steelbank lane ~d" number) #'serve number))
 
-(defun supervise (order)
+(defun supervise (order protected)
   "Carry out the host's orders, which the other threads cannot while they are busy; ORDER is the buffer for them.
-Without interrupts, so that code that terminates every other thread does not end this one."
+Without interrupts, so that code that terminates every other thread does not end this one; sets the car of PROTECTED then."
   (sb-sys:without-interrupts
+    (setf (car protected) t)
     (loop
       (sb-alien:alien-funcall
        (sb-alien:extern-alien "steelbank_host_supervise" (function sb-alien:void sb-sys:system-area-pointer))
@@ -344,7 +362,7 @@ core to be saved."
   (encapsulate +after-collection+ 'steelbank #'check-heap)
   ;; Refuse again: SAVE-CORE removed the refusals from the core that it saved.
   (refuse-exits)
-  (setf *supervisor* (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
-                       (sb-thread:make-thread #'supervise :arguments (list order) :name "steelbank supervisor")))
+  (setf *supervisor* (make-protected-thread "steelbank supervisor" #'supervise
+                                            (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
   (serve 0)
   (save-core))

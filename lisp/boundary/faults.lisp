@@ -28,8 +28,7 @@
   (pending 0 :type sb-ext:word)
   ;; True if the last interrupt met code that must not be left.
   (refused nil :type boolean)
-  ;; What the thread had allocated when the call began, and the call that is to end because it has filled the heap; 0: none.
-  (allocated 0 :type unsigned-byte)
+  ;; The call that is to end because it has filled the heap; 0: none.
   (full 0 :type (unsigned-byte 64)))
 
 (sb-ext:define-load-time-global *lanes* '()
@@ -60,9 +59,11 @@
   '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit) ("_Exit" . steelbank-refuse-exit)
     ("quick_exit" . steelbank-refuse-exit)
     ;; These two mean that something is broken: the shim ends Lisp, not the process.
-    ("abort" . "__wrap_abort") ("lose" . "__wrap_lose"))
-  "The substitutes for the exit functions of libc and of the runtime, by name: an alien callable, or a function of the
-shim.")
+    ("abort" . "__wrap_abort") ("lose" . "__wrap_lose")
+    ;; Of RUN-PROGRAM.
+    ("spawn" . "steelbank_spawn"))
+  "The substitutes for functions of libc and of the runtime that have to do with the ends of processes, by name: an alien callable,
+or a function of the shim.")
 
 (sb-ext:define-load-time-global *foreign-substitutes* '()
   "The substitutes for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
@@ -246,17 +247,44 @@ runs out of room itself, the runtime does not survive it.")
   (let ((lane (find thread *lanes* :key #'lane-thread)))
     (values lane (if lane (lane-call lane) 0))))
 
+(sb-ext:define-load-time-global *heap-noted* 0
+  "The octets that were in use when what every thread allocates was last counted from.")
+
+(defun note-heap ()
+  "Count from now on what every thread allocates, and what is in use."
+  (setf *heap-noted* (heap-usage))
+  (mapc #'note-allocated (sb-thread:list-all-threads)))
+
+(defun heap-step ()
+  "The octets more that are no small part of what may be in use."
+  (floor (heap-limit) 32))
+
+(defun heap-bound ()
+  "The octets in use that are too many: HEAP-LIMIT, or somewhat more than ended calls have left, if that is more."
+  (if (> *heap-noted* (heap-limit))
+      (+ *heap-noted* (heap-step))
+      (heap-limit)))
+
 (defun heap-filler ()
-  "The thread that has allocated most since its call began, or since it began if it is no lane's."
-  (let ((filler sb-thread:*current-thread*) (most 0))
-    (dolist (thread (sb-thread:list-all-threads) filler)
+  "The thread that has allocated most since its call began, or the heap was last noted. NIL if what came into use since then is
+little, or more than those which run have allocated: a call that has ended may have left it, and who runs now is not to blame."
+  (let ((growth (- (heap-usage) *heap-noted*)) (filler nil) (most 0) (all 0))
+    (dolist (thread (sb-thread:list-all-threads))
       (multiple-value-bind (lane call) (call-of thread)
         (unless (or (runtime-thread-p thread)
                     (and lane (zerop call)))
-          (let ((allocated (- (allocated thread) (if lane (lane-allocated lane) 0))))
+          (let ((allocated (allocated thread)))
+            (incf all allocated)
             (when (> allocated most)
               (setf filler thread
-                    most allocated))))))))
+                    most allocated))))))
+    (cond ((< growth (heap-step))
+           nil)
+          ((> all (* 3/4 growth))
+           filler)
+          (t
+           (note-heap)
+           nil))))
 
 (defun end-for-full-heap ()
   "End what this thread does, because it has filled the heap."
@@ -264,11 +292,11 @@ runs out of room itself, the runtime does not survive it.")
       (end-work (make-condition 'heap-share-exhausted))
       (error 'heap-share-exhausted)))
 
-(defun heap-full-p ()
-  "True if more is in use than *HEAP-SHARE* allows, after a full collection."
+(defun live-octets ()
+  "The octets that are in use after a full collection."
   (let ((*checking-heap* t))
     (sb-ext:gc :full t))
-  (> (heap-usage) (heap-limit)))
+  (heap-usage))
 
 (defun end-heap-filler (thread)
   "Have THREAD, another one, end what it does, because it has filled the heap. Waits a while for it to have done so; true if it has."
@@ -278,7 +306,8 @@ runs out of room itself, the runtime does not survive it.")
           (t
            (handler-case (sb-thread:interrupt-thread thread #'end-for-full-heap)
              (sb-thread:interrupt-thread-error () nil))))
-    (loop repeat 200
+    ;; Of a busy machine, too: who has not filled the heap is ended if this one is not.
+    (loop repeat 1000
           do (cond (lane
                     (interrupt-lane lane)
                     (unless (= call (lane-call lane)) (return t)))
@@ -286,22 +315,43 @@ runs out of room itself, the runtime does not survive it.")
                     (return t)))
              (pause-microseconds 10000))))
 
+(defun relieve-heap ()
+  "End those who have filled the heap, one after another, until it is not full. Without anybody to blame this thread goes on, as long
+as it has allocated little or the collector has room."
+  (mapc #'funcall *memory-to-free*)
+  (loop while (> (live-octets) (heap-bound))
+        do (let ((filler (heap-filler)))
+             (cond ((eq filler sb-thread:*current-thread*)
+                    (end-for-full-heap))
+                   ((and filler (end-heap-filler filler)))
+                   ((and (> (heap-usage) (floor (sb-ext:dynamic-space-size) 2))
+                         (> (allocated sb-thread:*current-thread*) (heap-step)))
+                    (end-for-full-heap))
+                   (t
+                    (return))))))
+
+(sb-ext:define-load-time-global *heap-reliever* nil
+  "The thread that looks who has filled the heap, or NIL.")
+
 (defun check-heap (collect)
-  "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after
-a full collection, the thread that has allocated most is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
+  "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after a full
+collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
-             (> (heap-usage) (heap-limit))
              (not (runtime-thread-p sb-thread:*current-thread*)))
-    (sb-sys:with-interrupts
-      (mapc #'funcall *memory-to-free*)
-      (when (heap-full-p)
-        (let ((filler (heap-filler)))
-          (unless (and (not (eq filler sb-thread:*current-thread*))
-                       (end-heap-filler filler)
-                       (not (heap-full-p)))
-            (end-for-full-heap)))))))
+    (cond ((<= (heap-usage) (if (> *heap-noted* (heap-limit)) (heap-limit) (floor (heap-limit) 2)))
+           (note-heap))
+          ((> (heap-usage) (heap-bound))
+           (sb-sys:without-interrupts
+             (if (sb-ext:compare-and-swap (symbol-value '*heap-reliever*) nil sb-thread:*current-thread*)
+                 (with-interrupts-allowed
+                   (loop repeat 1000
+                         while *heap-reliever*
+                         do (pause-microseconds 10000)))
+                 (unwind-protect (with-interrupts-allowed
+                                   (relieve-heap))
+                   (setf *heap-reliever* nil))))))))
 
 (define-condition heap-share-exhausted (heap-full)
   ()
@@ -318,8 +368,8 @@ a full collection, the thread that has allocated most is the likely cause, and g
   (setf (lane-stop lane) 0
         (lane-full lane) 0
         (lane-pending lane) 0
-        (lane-allocated lane) (allocated (lane-thread lane))
-        (lane-call lane) call))
+        (lane-call lane) call)
+  (note-allocated (lane-thread lane)))
 
 (defvar *leave-call* (lambda () (leave 'interrupted nil))
   "The function that leaves the running call when the host interrupts it.")

@@ -47,8 +47,10 @@
   (remove-if (lambda (class) (own-name-p (class-name class))) classes))
 
 (defun others-methods (function)
-  "The methods of the generic function FUNCTION, but for ours."
-  (remove-if (lambda (method) (own-name-p (method-name method)))
+  "The methods of the generic function FUNCTION, but for ours, and for those that are being replaced."
+  (remove-if (lambda (method)
+               (let ((name (method-name method)))
+                 (or (null name) (own-name-p name))))
              (sb-mop:generic-function-methods function)))
 
 (defun exported-packages ()

@@ -354,22 +354,44 @@ serial number seen."
            (funcall function (class-name class) method)))))))
 
 (defun method-name (method)
-  "The name of METHOD, as its function is called."
-  (list* +fast-method+
-         (sb-mop:generic-function-name (sb-mop:method-generic-function method))
-         (append (method-qualifiers method)
-                 (list (loop for specializer in (sb-mop:method-specializers method)
-                             collect (typecase specializer
-                                       (class (or (class-name specializer) specializer))
-                                       (sb-mop:eql-specializer
-                                        (list 'eql (sb-mop:eql-specializer-object specializer)))
-                                       (class-eq-specializer
-                                        (list +class-eq+
-                                              (class-name (class-eq-specializer-class specializer))))
-                                       (t specializer)))))))
+  "The name of METHOD, as its function is called; NIL if another thread is replacing it, so that it is no generic function's."
+  ;; Read it once: it may become NIL at any time.
+  (let ((generic-function (sb-mop:method-generic-function method)))
+    (and generic-function
+         (list* +fast-method+
+                (sb-mop:generic-function-name generic-function)
+                (append (method-qualifiers method)
+                        (list (loop for specializer in (sb-mop:method-specializers method)
+                                    collect (typecase specializer
+                                              (class (or (class-name specializer) specializer))
+                                              (sb-mop:eql-specializer
+                                               (list 'eql (sb-mop:eql-specializer-object specializer)))
+                                              (class-eq-specializer
+                                               (list +class-eq+
+                                                     (class-name (class-eq-specializer-class specializer))))
+                                              (t specializer)))))))))
 
-(defun export-method (state method number)
-  "Append the row of METHOD."
+(defconstant +most-walks+ 8
+  "The most walks over the methods in one export, while other threads keep replacing some.")
+
+(defun specializations ()
+  "The methods that specialize on a class, as lists of the class's name, the method and its name. Methods that are being replaced
+are left out, and looked for again."
+  (loop repeat +most-walks+
+        for in-the-making = nil
+        for found = (let ((rows '()))
+                      (map-specializations
+                       (lambda (class method)
+                         (let ((name (method-name method)))
+                           (if name
+                               (push (list class method name) rows)
+                               (setf in-the-making t)))))
+                      (nreverse rows))
+        while in-the-making
+        finally (return found)))
+
+(defun export-method (state method name number)
+  "Append the row of METHOD, called NAME."
   (let* ((fast (method-fast-function method))
          (function (and fast (underlying-function fast)))
          (own (and function
@@ -377,7 +399,7 @@ serial number seen."
     (multiple-value-bind (form offset) (if own
                                      (function-position function (code-debug-functions (function-code function)))
                                      (values nil nil))
-      (add-function state (method-name method)
+      (add-function state name
                     (and own (state-source state (code-source (function-code function))))
                     form offset +none+ number +current+))))
 
@@ -389,19 +411,18 @@ Returns a table of the methods met and their numbers."
          (seen (make-hash-table :test 'eq))
          (rows (make-hash-table :test 'eq))
          (next (if baseline (baseline-method-count baseline) 0)))
-    (map-specializations
-     (lambda (class method)
-       (let ((old (and known (gethash method known))))
-         (cond (old (setf (gethash method seen) old))
-               ((own-name-p (method-name method)))
-               (t (add-row (state-records state)
-                           (kind-number :specializes)
-                           (state-name state class)
-                           (or (gethash method rows)
-                               (setf (gethash method seen) next
-                                     (gethash method rows)
-                                     (prog1 (export-method state method next) (incf next))))
-                           +none+))))))
+    (loop for (class method name) in (specializations)
+          for old = (and known (gethash method known))
+          do (cond (old (setf (gethash method seen) old))
+                   ((own-name-p name))
+                   (t (add-row (state-records state)
+                               (kind-number :specializes)
+                               (state-name state class)
+                               (or (gethash method rows)
+                                   (setf (gethash method seen) next
+                                         (gethash method rows)
+                                         (prog1 (export-method state method name next) (incf next))))
+                               +none+))))
     (when baseline
       (let ((alive (make-array (baseline-method-count baseline) :element-type 'bit :initial-element 0)))
         (loop for number being the hash-values of seen

@@ -100,11 +100,16 @@
   "The native name NAME without links, or NIL if there is no such file."
   (values (sb-unix:unix-realpath name)))
 
+(defun special-file-p (name)
+  "True if NAME, a native name, leads to what is no plain file: to open a FIFO or a device may wait for ever."
+  (let ((mode (nth-value 3 (sb-unix:unix-stat name))))
+    (and mode (/= (logand sb-unix:s-ifmt mode) sb-unix:s-ifreg))))
+
 (defun native-file-octets (name size)
-  "The first SIZE octets of the file NAME, a native name, with zeros where it is shorter; NIL if it cannot be read. It is read without a
-stream, which takes several times as long to make as to use."
+  "The first SIZE octets of the plain file NAME, a native name, with zeros where it is shorter; NIL if it cannot be read. It is read
+without a stream, which takes several times as long to make as to use."
   (handler-case
-      (let ((descriptor (sb-posix:open name sb-posix:o-rdonly))
+      (let ((descriptor (sb-posix:open name (logior sb-posix:o-rdonly sb-posix:o-nonblock)))
             (octets (make-array size :element-type '(unsigned-byte 8))))
         (unwind-protect
              (sb-sys:with-pinned-objects (octets)

@@ -61,6 +61,9 @@ names the encapsulation."
   "Tells how the code walker treats the forms of an operator, its first argument. A symbol names the function that walks
 them: it is called with form, context and environment.")
 
+(defconstant +constant-call-p+ 'sb-c::constant-function-call-p
+  "Tells CONSTANTP whether a call of a function is constant. It calls the function to find out.")
+
 (defconstant +after-collection+ 'sb-kernel::post-gc
   "The function that the thread which caused a garbage collection calls after it.")
 
@@ -194,13 +197,28 @@ in a row."
   "True if THREAD is the runtime's own, as the finalizer's."
   (sb-thread::thread-ephemeral-p thread))
 
+(defmacro with-allocation ((allocated noted) thread &body body)
+  "The values of BODY, or 0 if THREAD has ended. ALLOCATED stands for the octets that it has allocated since it began, as the shim
+counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only where it is built to make histograms."
+  (let ((primitive (gensym "PRIMITIVE")))
+    (flet ((field (slot)
+             `(sb-sys:sap-ref-word (sb-sys:int-sap ,primitive) (* ,slot sb-vm:n-word-bytes))))
+      `(sb-thread:with-deathlok (,thread ,primitive)
+         (symbol-macrolet ((,allocated ,(field 'sb-vm::thread-tot-bytes-alloc-boxed-slot))
+                           (,noted ,(field 'sb-vm::thread-tot-bytes-alloc-unboxed-slot)))
+           (if (zerop ,primitive)
+               0
+               (progn ,@body)))))))
+
 (defun allocated (thread)
-  "The octets that THREAD has allocated since it began, as the shim counts them; none once it has ended."
-  (sb-thread:with-deathlok (thread primitive)
-    (if (zerop primitive)
-        0
-        (sb-sys:sap-ref-word (sb-sys:int-sap primitive)
-                             (* sb-vm::thread-tot-bytes-alloc-boxed-slot sb-vm:n-word-bytes)))))
+  "The octets that THREAD has allocated since NOTE-ALLOCATED, or since it began; none once it has ended."
+  (with-allocation (allocated noted) thread
+    (- allocated noted)))
+
+(defun note-allocated (thread)
+  "Count from now on what THREAD allocates."
+  (with-allocation (allocated noted) thread
+    (setf noted allocated)))
 
 (define-inline pause-microseconds (microseconds)
   "Let MICROSECONDS, less than a second, pass."

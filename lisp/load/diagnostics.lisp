@@ -49,8 +49,10 @@
 
 (defun condition-text (condition)
   "The report of CONDITION, as one string of bounded length."
-  (let* ((*print-length* 20) (*print-level* 6) (*print-pretty* nil) (*print-circle* t)
-         (inner (innermost-condition condition))
+  (let* ((inner (innermost-condition condition))
+         (*print-length* 20) (*print-level* 6) (*print-pretty* nil)
+         ;; What names share is told twice, and no labels are made of it.
+         (*print-circle* (not (typep inner 'sb-ext:deprecation-condition)))
          (text (cond ((source-end-p condition)
                       "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
                      ((typep inner 'decoding-error)
@@ -210,8 +212,26 @@ functions that no file has defined so far."
                        :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
                                              did not reach)~]"
                                         kind name (not (eq kind :variable)))
-                       (compiler-place context))
+                       (append (subject-place name) (compiler-place context)))
                 (load-session-diagnostics *load-session*)))))))
+
+(defun undefined-subject (condition)
+  "The name of the one symbol of which CONDITION says that it is undefined or not used, as a property list, or NIL if it says
+something else."
+  (let ((said (innermost-condition condition)))
+    (when (typep said 'simple-condition)
+      (let ((arguments (simple-condition-format-arguments said)))
+        (dolist (undefined (undefined-names))
+          (when (equal arguments (list (undefined-name-kind undefined) (undefined-name undefined)))
+            (return-from undefined-subject (subject-place (undefined-name undefined)))))
+        ;; A variable that is not used, or read before it is bound.
+        (when (and (typep said 'style-warning) (consp arguments) (null (rest arguments)) (symbolp (first arguments)))
+          (subject-place (first arguments)))))))
+
+(defun subject-place (name)
+  "A property list with the symbol of NAME, a symbol or (SETF symbol), by its own name."
+  (let ((symbol (if (consp name) (second name) name)))
+    (and symbol (symbolp symbol) (list :subject (symbol-name symbol)))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
   "Add CONDITION to the diagnostics of this load, once. Returns the place that it belongs to."
@@ -223,7 +243,8 @@ functions that no file has defined so far."
              (key (list severity text place)))
         (unless (gethash key (load-session-seen session))
           (setf (gethash key (load-session-seen session)) t)
-          (let ((diagnostic (list* :severity severity :message text place)))
+          (let ((diagnostic (list* :severity severity :message text
+                                   (append (undefined-subject condition) place))))
             (push diagnostic (load-session-diagnostics session))
             (unless (or *loading* (member severity '(:error :read-error)))
               (push diagnostic (load-session-compiler-said session)))))
@@ -255,8 +276,8 @@ functions that no file has defined so far."
 
 (defun diagnostic-json (diagnostic)
   "DIAGNOSTIC as an object."
-  (destructuring-bind (&key severity message path line column form at kept) diagnostic
+  (destructuring-bind (&key severity message path line column form at kept subject) diagnostic
     (object "severity" (word severity) "path" path "line" line "column" column "message" message "form" form
-            "kept" (and kept :true)
+            "kept" (and kept :true) "subject" subject
             "at" (and at (destructuring-bind (write-date toplevel number) at
                            (object "write_date" write-date "form" toplevel "number" number))))))

@@ -43,7 +43,7 @@
      (list :kind :system-definition
            :name (princ-to-string (asdf:error-name condition))
            :path (sb-ext:native-namestring (asdf:error-pathname condition))))
-    ((or uiop:compile-file-error asdf:compile-error)
+    ((or uiop:compile-file-error asdf:compile-error uiop:compile-failed-warning)
      (list :kind :compile))
     (heap-share-exhausted
      (list :kind :heap))

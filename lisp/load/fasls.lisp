@@ -41,7 +41,8 @@
         (unless (gethash name *borrowed-files*)
           (setf (gethash name *borrowed-files*) t)
           (let ((from (merge-pathnames (uiop:enough-pathname path *cache-directory*) lower)))
-            (when (and (not (probe-file path)) (probe-file from))
+            (when (and (not (probe-file path)) (probe-file from)
+                       (not (special-file-p (sb-ext:native-namestring from))))
               ;; What cannot be taken is made again.
               (handler-case
                   (progn
@@ -165,7 +166,9 @@ stamps of source, fasl and sidecar when each was last found to be what it must b
          (known (and records (gethash name records))))
     (if (and (consp stamp) known (equal (car known) stamp))
         (cdr known)
-        (let* ((octets (and (consp stamp) (native-file-octets name (stamp-size stamp))))
+        (let* ((octets (and (consp stamp)
+                            (not (special-file-p name))
+                            (native-file-octets name (stamp-size stamp))))
                (record (and octets (parse-record octets))))
           (when records
             (setf (gethash name records) (cons stamp record)))
@@ -183,7 +186,7 @@ stamps of source, fasl and sidecar when each was last found to be what it must b
 (defun source-now (source record)
   "The version of SOURCE, the source file of RECORD, now, or NIL if it cannot be read."
   (multiple-value-bind (version stamp)
-      (version-now source (fasl-record-source record) (fasl-record-source-stamp record) #'settled-stamp)
+      (version-now source (fasl-record-source record) (fasl-record-source-stamp record) #'reliable-stamp)
     (setf (fasl-record-source-stamp record) stamp)
     version))
 
@@ -332,7 +335,7 @@ Then ASDF makes it again, and what depends on it."
           ((not (probe-file fasl))
            ;; ASDF would make them as the umask says.
            (when-file-permits (make-private-directories fasl)))
-          ((or (uiop:directory-exists-p fasl)
+          ((or (special-file-p (sb-ext:native-namestring fasl))
                (null (read-record fasl))
                (stale-fasl-p fasl source component))
            (discard-fasl fasl)))))
@@ -367,7 +370,7 @@ touched."
           for path = (sb-ext:parse-native-namestring file)
           unless (definition-as-read-p file loaded)
             ;; Take the stamp before the file is read: what is written meanwhile has another one.
-            nconc (let ((stamp (settled-stamp file)))
+            nconc (let ((stamp (reliable-stamp file)))
                     (ecase (unseen-change path loaded)
                       (:changed (list path))
                       (:same (when (consp stamp)

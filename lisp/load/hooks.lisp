@@ -13,7 +13,6 @@
   (check-load-session)
   (let ((file (source-file-of component))
         (*loading* (eq what :load)))
-    (check-boundary session file)
     (when (< (load-session-total session) (incf (load-session-done session)))
       ;; Forced and generated files are not in the plan that was counted.
       (setf (load-session-total session) 0))

@@ -120,13 +120,14 @@ version of its file of that time. Returns how many there are."
        (eq (mark-object mark) (mark-object before))
        (not (eq (mark-version mark) (mark-version before)))))
 
-(defun leftovers (files)
-  "The marks of those definitions of FILES that the files, as they were loaded last, do not have."
+(defun leftovers (files gone)
+  "The marks of those definitions of FILES that the files, as they were loaded last, do not have, or that are in GONE."
   (let ((before (marks-by-name)))
     (let ((found (remove-if-not
                   (lambda (mark)
                     (let ((version (mark-version mark)))
-                      (or (and version (mark-created mark)
+                      (or (member (mark-file mark) gone :test #'string=)
+                          (and version (mark-created mark)
                                (/= (mark-created mark) (file-version-write-date version)))
                           (not-defined-again-p mark (gethash (list (mark-kind mark) (mark-name mark)) before)))))
                   (definitions-in files))))
@@ -167,9 +168,12 @@ version of its file of that time. Returns how many there are."
                                                           (or (class-name specializer) specializer)))))))
         (name-text name))))
 
-(defun leftovers-json (files remove)
-  "The leftovers of FILES as objects, by file and name. REMOVE takes them out of the image."
-  (let ((marks (leftovers files)))
+(defun leftovers-json (files gone remove)
+  "The leftovers of FILES, of which GONE are no more, as objects, by file and name. REMOVE takes them out of the image."
+  (let ((marks (leftovers files gone)))
+    (when remove
+      (dolist (file gone)
+        (remhash file *loaded-files*)))
     (flet ((key (mark) (format nil "~A ~A ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
       (loop for (nil . mark) in (sort (loop for mark in marks collect (cons (key mark) mark)) #'string< :key #'car)
             for text = (leftover-text mark)

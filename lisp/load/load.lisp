@@ -67,6 +67,22 @@
           :failure (or (load-session-failure session)
                        (failure (true-reason condition))))))
 
+(defun pass-broken-file (session condition)
+  "When SESSION keeps going, note that CONDITION says that a file does not compile, and have ASDF go on with what came of it."
+  (when (load-session-keep-going session)
+    (push *file* (load-session-broken session))
+    (unless (load-session-failure session)
+      (setf (load-session-failure session) (failure condition)))
+    (muffle-warning condition)))
+
+(defun forget-broken-fasls (session)
+  "Delete what came of the files of SESSION that do not compile: no later load may take it for their fasl."
+  (dolist (file (load-session-broken session))
+    (let ((fasl (around-user-code (asdf:apply-output-translations
+                                   (compile-file-pathname (sb-ext:parse-native-namestring file))))))
+      (when fasl
+        (uiop:delete-file-if-exists fasl)))))
+
 (defun run-load (session function)
   "Call FUNCTION as the load SESSION. Returns the outcome, unless FUNCTION leaves to a place outside of the load."
   (catch 'end-of-load
@@ -75,16 +91,23 @@
               (let ((*checking-heap* nil)
                     (*note-fault* (lambda (condition) (note-failure session condition)))
                     (*leave-call* (lambda () (leave-load session)))
+                    (uiop:*compile-file-failure-behaviour* (if (load-session-keep-going session)
+                                                               :warn
+                                                               uiop:*compile-file-failure-behaviour*))
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
                 (with-simple-restart (abort "Give up the load.")
                   ;; Note the diagnostics. An error that nobody handles reaches the debugger's hook.
-                  (handler-bind ((fatal-compiler-error #'note-diagnostic)
+                  (handler-bind ((uiop:compile-failed-warning
+                                   (lambda (condition) (pass-broken-file session condition)))
+                                 (fatal-compiler-error #'note-diagnostic)
                                  (compiler-error #'note-diagnostic)
                                  (warning #'note-diagnostic)
                                  (error #'continue-with-new-structure))
                     (funcall function))
-                  (throw 'end-of-load '(:status :loaded))))
+                  (throw 'end-of-load (if (load-session-broken session)
+                                          (list :status :failed :failure (load-session-failure session))
+                                          '(:status :loaded)))))
               (make-condition 'left-by-exit))))
       (failed-outcome session condition))))
 
@@ -182,6 +205,7 @@ list; FUNCTION's effects before a failure remain."
                (forget-unread-systems)
                (note-loaded-code session)))))
     (keep-features session features)
+    (forget-broken-fasls session)
     (keep-diagnostics session)
     (incf *consed-by-loads* (- (sb-ext:get-bytes-consed) consed))
     (append outcome
@@ -250,9 +274,10 @@ list; FUNCTION's effects before a failure remain."
              (let ((path (file-error-pathname condition)))
                (format stream (cond ((equal path #p"") "No file is named.")
                                     ((uiop:directory-exists-p path) "~A is a folder.")
+                                    ((uiop:file-exists-p path) "~A is no plain file.")
                                     (t "There is no file ~A."))
                        (sb-ext:native-namestring path)))))
-  (:documentation "The file to be loaded is missing, or is a folder."))
+  (:documentation "The file to be loaded is missing, or is no plain file."))
 
 (defun check-loaded-files (system)
   "Signal an error if a file of SYSTEM that was loaded through us is gone, which ASDF does not notice."
@@ -261,9 +286,9 @@ list; FUNCTION's effects before a failure remain."
                (not (uiop:file-exists-p (asdf:component-pathname component))))
       (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
-(defun load-system (system &key definition force before progress stop timeout-seconds)
+(defun load-system (system &key definition force keep-going progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF, after DEFINITION, the native name of the file that defines it, if ASDF would not find
-that; FORCE compiles its own files anew. If BEFORE, native names, is given, end before the first of these files. PROGRESS is called with (done total
+that; FORCE compiles its own files anew; KEEP-GOING goes on behind files that do not compile. PROGRESS is called with (done total
 what file) before each file; STOP, without arguments, at each safe point. A property list: :STATUS
 :LOADED, :FAILED, :CANCELLED or :TIMED-OUT; :COMPILED and :CACHED files; :DURATION-MS;
 :DIAGNOSTICS; and :FAILURE when it did not load."
@@ -272,8 +297,7 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds))
         (name system))
-    (when before
-      (setf (load-session-before session) (name-table before)))
+    (setf (load-session-keep-going session) keep-going)
     (flet ((find-and-load ()
              (read-changed-definitions)
              (when definition
@@ -290,6 +314,23 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
              (note-kept-diagnostics-of-system session (asdf:find-system name))))
       (let ((outcome (call-with-load-session session #'find-and-load)))
         (list* :system name outcome)))))
+
+(defun load-systems (systems &key keep-going progress stop timeout-seconds)
+  "Load SYSTEMS, lists of a name and the native name of the file that defines it, through ASDF one after the other. KEEP-GOING and
+the outcome are as of LOAD-SYSTEM."
+  (install-load-hooks)
+  (let ((session (make-session progress stop timeout-seconds)))
+    (setf (load-session-keep-going session) keep-going)
+    (call-with-load-session
+     session
+     (lambda ()
+       (call-with-settled-systems
+        nil (load-session-settled session)
+        (lambda ()
+          (loop for (name definition) in systems
+                do (unless (asdf:find-system name nil)
+                     (asdf:load-asd (sb-ext:parse-native-namestring definition)))
+                   (asdf:load-system name))))))))
 
 (defun error-p (diagnostic)
   "True when DIAGNOSTIC says that a form could not be compiled."
@@ -317,6 +358,8 @@ file that could not be read or compiled."
              (let ((version (current-version file)))
                (multiple-value-bind (output kept) (file-output path)
                  (make-private-directories output)
+                 (when (special-file-p (sb-ext:native-namestring output))
+                   (discard-fasl output))
                  (with-compilation-unit ()
                    (let ((fasl (compile-file file :output-file output)))
                      (unless (and fasl (notany #'error-p (load-session-diagnostics session)))
@@ -331,7 +374,7 @@ file that could not be read or compiled."
              (call-with-load-session
               session
               (lambda ()
-                (unless (uiop:file-exists-p file)
+                (when (or (not (uiop:file-exists-p file)) (special-file-p path))
                   (error 'no-such-file :pathname file))
                 (call-with-file session path #'compile-and-load)))))))
 

@@ -44,14 +44,16 @@
         (multiple-value-prog1 (funcall function)
           (own-foreign-memory (setf *memory-owner* before))))))
 
+(defun held-memory (number)
+  "The octets of foreign memory that the owner NUMBER still holds."
+  (sb-alien:alien-funcall
+   (sb-alien:extern-alien "steelbank_held_memory" (function (sb-alien:signed 64) (sb-alien:signed 64))) number))
+
 (defun kept-foreign-memory ()
   "A sentence for each system that still holds foreign memory."
   (loop for name across (or *memory-owners* #())
         for number from 0
-        for size = (sb-alien:alien-funcall
-                    (sb-alien:extern-alien "steelbank_held_memory"
-                                           (function (sb-alien:signed 64) (sb-alien:signed 64)))
-                    number)
+        for size = (held-memory number)
         when (plusp size)
           collect (format nil "~:[What was loaded~;System ~:*~A~] keeps ~D byte~:P of foreign memory, which would not be in a ~
                                snapshot." name size)))

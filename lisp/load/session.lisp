@@ -12,6 +12,9 @@
   ;; The file that was begun last and has not ended.
   (file nil)
   (failure nil :type list)
+  ;; Whether the load goes on behind a file that does not compile, and the native names of those.
+  (keep-going nil :type boolean)
+  (broken '() :type list)
   ;; True if the stack was left near its end, so that the failure is to be described from its copy.
   (copied nil :type boolean)
   (restarts '() :type list)
@@ -33,8 +36,6 @@
   (records (make-hash-table :test 'equal) :type hash-table)
   ;; Each pathname that ASDF has asked the date of -> the name under which ASDF keeps that.
   (stamped (make-hash-table :test 'equal) :type hash-table)
-  ;; Native names of files: the load ends before the first of them. NIL: it loads all.
-  (before nil :type (or null hash-table))
   ;; The names of the systems that ASDF was told are settled, or that it has made plans to do something for.
   (settled (make-hash-table :test 'equal) :type hash-table)
   ;; The components whose fasls were looked at before ASDF asked for their dates.
@@ -75,12 +76,6 @@ loaded from its fasl as well."
   "True when the time of SESSION is over."
   (let ((deadline (load-session-deadline session)))
     (and deadline (> (get-internal-real-time) deadline))))
-
-(defun check-boundary (session file)
-  "End the load SESSION if it is to end before FILE, a native name. What was loaded so far is loaded for good."
-  (let ((before (load-session-before session)))
-    (when (and before (gethash file before))
-      (throw 'end-of-load '(:status :loaded)))))
 
 (defun leave-load (session)
   "Leave the load SESSION, because its time is over or else because its host wants it to end."

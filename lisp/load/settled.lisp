@@ -75,7 +75,7 @@ them."
                       (asdf/plan:status-done-p status)
                       (eq system (asdf:registered-system name))
                       (not (gethash name except)))
-              do (let ((files (mapcar (lambda (file) (cons file (settled-stamp file))) (system-sources system on-it))))
+              do (let ((files (mapcar (lambda (file) (cons file (reliable-stamp file))) (system-sources system on-it))))
                    (if (every #'cdr files)
                        (setf (gethash name *settled-systems*)
                              (make-settled-system system features files (system-dependencies system on-it)))

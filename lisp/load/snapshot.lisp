@@ -85,67 +85,20 @@ environment. Else NIL.")
             (walk system)))))
     files))
 
-(defun call-with-components (function)
-  "Call FUNCTION with each component of a file that ASDF knows, and with its system."
-  (dolist (name (asdf:registered-systems))
-    (let ((system (asdf:registered-system name)))
-      (labels ((walk (component)
-                 (if (typep component 'asdf:parent-component)
-                     (mapc #'walk (asdf:component-children component))
-                     (funcall function component system))))
-        (when (typep system 'asdf:system)
-          (walk system))))))
+(defun load-order ()
+  "The systems that were loaded since RECORD-INPUTS, as objects in the order in which their first files were: whether each still keeps
+foreign memory is known after a collection."
+  (loop for name across (or *memory-owners* #())
+        for number from 0
+        for system = (and name (asdf:registered-system name))
+        when (and system (asdf:component-loaded-p system))
+          collect (object "name" name "keeps" (json-boolean (plusp (held-memory number))))))
 
-(defun unloaded-files ()
-  "The files of components that are not loaded, as a table. ASDF has looked at them, and loaded none."
-  (let ((files (make-hash-table :test 'equal)))
-    (call-with-components
-     (lambda (component system)
-       (declare (ignore system))
-       (let* ((path (around-user-code (asdf:component-pathname component)))
-              (given (and path (when-file-permits (sb-ext:native-namestring path))))
-              (file (and path (when-file-permits (native-truename path)))))
-         (unless (or (asdf:component-loaded-p component)
-                     (nth-value 1 (gethash file *loaded-files*)))
-           (setf (gethash given files) t
-                 (gethash file files) t)))))
-    files))
-
-(defun forget-untouched-systems ()
-  "Have ASDF forget the systems of which nothing is loaded, if nothing is loaded of any system in the file that defines
-them: whoever needs them reads the file again. Returns the native names of those files."
-  (let ((touched (make-hash-table :test 'equal))
-        (names (make-hash-table :test 'equal)))
-    (flet ((definition (system)
-             (let ((file (and (typep system 'asdf:system) (asdf:system-source-file system))))
-               (and file (native-truename file)))))
-      (dolist (name (asdf:registered-systems))
-        (let* ((system (asdf:registered-system name))
-               (file (definition system)))
-          (when (and file (nth-value 1 (gethash file *loaded-files*)))
-            (push name (gethash file names))
-            (when (asdf:component-loaded-p system)
-              (setf (gethash file touched) t)))))
-      (call-with-components
-       (lambda (component system)
-         (when (asdf:component-loaded-p component)
-           (setf (gethash (definition system) touched) t)))))
-    (loop for file being the hash-keys of names using (hash-value systems)
-          unless (gethash file touched)
-            do (mapc #'asdf:clear-system systems)
-               (remhash file *loaded-files*)
-            and collect file)))
-
-(defun snapshot-inputs (part)
-  "The inputs of the image, as an object. Ends the recording that RECORD-INPUTS began. With PART, the files of
-components that are not loaded are left out, and ASDF forgets the systems of which nothing is loaded."
+(defun snapshot-inputs ()
+  "The inputs of the image, as an object. Ends the recording that RECORD-INPUTS began."
   (settle-loaded-systems)
   (multiple-value-bind (files variables) (stop-recording-inputs)
-    (when part
-      (let ((unloaded (unloaded-files)))
-        (setf files (remove-if (lambda (file) (gethash file unloaded)) files))))
-    (object "forgotten" (and part (forget-untouched-systems))
-            "files" (remove-duplicates
+    (object "files" (remove-duplicates
                      (append files (component-files)
                              (loop for file being the hash-keys of *loaded-files* collect file))
                      :test #'equal)
@@ -216,6 +169,12 @@ Returns a sentence for each obstacle."
   (dolist (lane *lanes*)
     (unless (eq (lane-thread lane) sb-thread:*current-thread*)
       (sb-thread:join-thread (lane-thread lane) :default nil :timeout 10)))
+  ;; A thread that has ended stays among all threads for a moment, which SBCL would refuse to save.
+  (loop repeat 10000
+        while (find-if-not (lambda (thread)
+                             (or (eq thread sb-thread:*current-thread*) (runtime-thread-p thread)))
+                           (sb-thread:list-all-threads))
+        do (pause-microseconds 1000))
   (setf *lanes* '()
         *supervisor* nil))
 

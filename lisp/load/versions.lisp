@@ -54,22 +54,22 @@
   "The size in octets of the file of which STAMP, a list, is."
   (fifth stamp))
 
-(defun settled-p (seconds)
+(defun older-than-clock-grain-p (seconds)
   "True if SECONDS since 1970 are so long past that what is written now has another date."
   (< seconds (- (sb-ext:get-time-of-day) 2)))
 
-(defun settled-stamp (file)
+(defun reliable-stamp (file)
   "The stamp of FILE, or NIL if it is so young that another write could leave the same."
   (let ((stamp (file-stamp file)))
     (and (or (eq stamp :absent)
-             (and stamp (settled-p (max (first stamp) (third stamp)))))
+             (and stamp (older-than-clock-grain-p (max (first stamp) (third stamp)))))
          stamp)))
 
 (defun written-stamp (file)
-  "The settled stamp of FILE without the date of its change, which a hard link to it changes as well; NIL if there is none."
+  "The reliable stamp of FILE without the date of its change, which a hard link to it changes as well; NIL if there is none."
   (let ((stamp (file-stamp file)))
     (and (consp stamp)
-         (settled-p (third stamp))
+         (older-than-clock-grain-p (third stamp))
          (cddr stamp))))
 
 (defun version-now (path version stamp stamp-function)

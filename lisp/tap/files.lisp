@@ -11,7 +11,9 @@
       (setf hash (ldb (byte 64 0) (* (logxor hash (aref octets index)) #x100000001b3))))))
 
 (defun file-octets (path)
-  "The octets of the file PATH."
+  "The octets of the plain file PATH."
+  (when (special-file-p (sb-ext:native-namestring path))
+    (error 'file-error :pathname path))
   (with-open-file (stream path :element-type '(unsigned-byte 8))
     (let ((octets (make-array (file-length stream) :element-type '(unsigned-byte 8))))
       (read-sequence octets stream)

@@ -7,18 +7,18 @@
   (let ((reads 0))
     (unwind-protect
          (progn
-           (steelbank::encapsulate 'steelbank::settled-p 'old (constantly t))
+           (steelbank::encapsulate 'steelbank::older-than-clock-grain-p 'old (constantly t))
            (steelbank::encapsulate 'steelbank::current-version 'counted
                                (lambda (function path)
                                  (incf reads)
                                  (funcall function path)))
            (funcall function (lambda () (shiftf reads 0))))
-      (steelbank::unencapsulate 'steelbank::settled-p 'old)
+      (steelbank::unencapsulate 'steelbank::older-than-clock-grain-p 'old)
       (steelbank::unencapsulate 'steelbank::current-version 'counted))))
 
 (defun stamp-now (path version stamp)
   "The stamp of PATH as VERSION-NOW tells it, and whether it holds what VERSION says."
-  (multiple-value-bind (found stamp) (steelbank::version-now path version stamp #'steelbank::settled-stamp)
+  (multiple-value-bind (found stamp) (steelbank::version-now path version stamp #'steelbank::reliable-stamp)
     (values stamp (steelbank::same-contents-p found version))))
 
 (deftest a-file-is-read-again-only-when-it-was-touched
@@ -43,7 +43,7 @@
     (call-with-file "young.lisp" "(list 1)"
                     (lambda (path)
                       (nth-value 1 (steelbank::version-now path (steelbank::current-version path) nil
-                                                           #'steelbank::settled-stamp))))
+                                                           #'steelbank::reliable-stamp))))
   nil)
 
 (deftest a-link-to-a-file-does-not-touch-what-was-written
@@ -55,11 +55,11 @@
                          (let* ((name (sb-ext:native-namestring path))
                                 (link (concatenate 'string name ".link"))
                                 (written (steelbank::written-stamp name))
-                                (whole (steelbank::settled-stamp name)))
+                                (whole (steelbank::reliable-stamp name)))
                            (sleep 0.05)
                            (sb-posix:link name link)
                            (unwind-protect (list (equal written (steelbank::written-stamp name))
-                                                 (equal whole (steelbank::settled-stamp name)))
+                                                 (equal whole (steelbank::reliable-stamp name)))
                              (sb-posix:unlink link)))))))
   (t nil))
 
@@ -92,5 +92,7 @@
                               (coerce (steelbank::native-file-octets name 2) 'list)
                               (coerce (steelbank::native-file-octets name 5) 'list)
                               (steelbank::native-file-octets (concatenate 'string name "-gone") 3)
+                              (mapcar #'steelbank::special-file-p (list name (concatenate 'string name "-gone") "/dev/zero" "/"))
+                              (length (steelbank::octets-if-any #p"/dev/zero"))
                               (steelbank::stamp-size (steelbank::file-stamp name))))))
-  ((97 98 99) (97 98) (97 98 99 0 0) nil 3))
+  ((97 98 99) (97 98) (97 98 99 0 0) nil (nil nil t t) 0 3))

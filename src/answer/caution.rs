@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Advice, Wording, counted};
+use super::{Advice, Location, Wording, counted};
 
 /// What must be known beside an answer. In JSON it is the sentence, with advice in terms of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -17,6 +17,8 @@ pub enum Caution {
     NamesStructureSlot(usize),
     /// Local variables or functions have the name, so often.
     LocalsLeftOut(usize),
+    /// Words of LOOP have the name, so often.
+    LoopWordsLeftOut(usize),
     /// An uninterned symbol or a keyword of the name stands where names are made or looked up, at so many places.
     Designators(usize),
     /// No definition in the files that were searched names the symbol.
@@ -37,6 +39,8 @@ pub enum Caution {
     },
     /// Macros make so many uses, in a way that is not known.
     UsesByMacros(usize),
+    /// The function is named at these places, where the compiler records no call.
+    NamedAsFunction(Vec<Location>),
     /// So many uses are not exactly placed.
     Approximate(usize),
     /// So many uses are by definitions that their files do not have any more.
@@ -65,6 +69,9 @@ pub enum Caution {
     Said(String),
 }
 
+/// The most places that a caution lists.
+const MOST_PLACES: usize = 10;
+
 /// The most files of which a caution gives the names.
 const MOST_FILES: usize = 5;
 
@@ -81,6 +88,10 @@ impl Display for Caution {
             Self::LocalsLeftOut(count) => {
                 let left_out = counted(*count, "occurrence is", "occurrences are");
                 write!(f, "{left_out} left out: a local variable or function has this name there.")
+            }
+            Self::LoopWordsLeftOut(count) => {
+                let left_out = counted(*count, "occurrence is", "occurrences are");
+                write!(f, "{left_out} left out: it is a word of LOOP there.")
             }
             Self::Designators(count) => write!(
                 f,
@@ -107,6 +118,12 @@ impl Display for Caution {
                 "{} made by macros: the symbol does not stand there; change the macro's template instead.",
                 counted(*uses, "use is", "uses are")
             ),
+            Self::NamedAsFunction(places) => {
+                let shown: Vec<String> = places.iter().take(MOST_PLACES).map(Location::to_string).collect();
+                let more = places.len().saturating_sub(MOST_PLACES);
+                write!(f, "It is also named as a function, from where it may be called: {}", shown.join(", "))?;
+                if more > 0 { write!(f, ", and {more} more.") } else { f.write_str(".") }
+            }
             Self::Approximate(uses) => {
                 write!(f, "{} approximate: look before you edit.", counted(*uses, "use is", "uses are"))
             }

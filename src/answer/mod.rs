@@ -1,14 +1,40 @@
 //! What the answers of all questions are made of.
 
+pub(crate) mod words;
+
 pub mod advice;
 pub mod caution;
+pub mod designator;
+pub mod escape;
+mod lisp_kind;
 pub mod location;
+pub mod lookup;
+pub(crate) mod nearest;
+mod not_found;
+pub(crate) mod package_owner;
+pub mod source_place;
 
 pub use advice::{Advice, Wording};
 pub use caution::Caution;
+pub use lisp_kind::LispKind;
 pub use location::Location;
+pub use not_found::NotFound;
+pub use source_place::SourcePlace;
 
 use std::fmt::Display;
+
+/// Whether a count need not be written: serde leaves it out.
+pub(crate) fn is_zero<T: PartialEq + From<u8>>(count: &T) -> bool {
+    *count == 0.into()
+}
+
+/// The first 100 characters of a text.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}
 
 /// Formats a count with its noun in singular or plural: "1 use", "2 uses".
 pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, several: &str) -> String {

@@ -4,4 +4,8 @@
 // For `main`.
 #[doc(hidden)]
 pub mod cli;
+pub mod lsp;
 pub mod mcp;
+mod restart;
+mod share;
+mod streams;

@@ -6,10 +6,11 @@
 use std::ffi::{CString, OsString, c_char};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -49,6 +50,13 @@ impl Writing {
     /// Waits until no call writes.
     pub fn wait_for_end() {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
+    }
+
+    /// Waits until no call writes, but not longer than `most`, and lets none begin to: the program is told to end.
+    pub(super) fn end(most: Duration) {
+        let mut writers = WRITERS.lock();
+        writers.1 = true;
+        WRITTEN.wait_while_for(&mut writers, |writers| writers.0 > 0, most);
     }
 
     /// Waits until no call writes, and lets none begin to until the guard is dropped.
@@ -179,8 +187,8 @@ pub fn reap_children() {
 }
 
 const NONE: i32 = -1;
-/// The descriptors that forked children close: the protocol's streams, and two of each folder watch.
-static PRIVATE: [AtomicI32; 16] = [const { AtomicI32::new(NONE) }; 16];
+/// The descriptors that forked children close: the streams of each client, and two of each folder watch.
+static PRIVATE: [AtomicI32; 128] = [const { AtomicI32::new(NONE) }; 128];
 
 extern "C" fn close_private() {
     for descriptor in &PRIVATE {
@@ -192,14 +200,8 @@ extern "C" fn close_private() {
     }
 }
 
-/// Closes the stream in every child that code of this process forks, for as long as the process lives: its other end
-/// could not see otherwise that the process has ended.
-pub fn close_on_fork(stream: &impl AsRawFd) {
-    keep_from_children(stream.as_raw_fd(), true);
-}
-
 /// Has every child that code of this process forks close the descriptor `number`, if it is `private`, or no longer.
-/// Beyond sixteen, children keep the rest.
+/// Beyond 128, children keep the rest.
 pub(crate) fn keep_from_children(number: RawFd, private: bool) {
     static REGISTERED: std::sync::Once = std::sync::Once::new();
     // SAFETY: the function only closes descriptors.
@@ -217,6 +219,7 @@ pub(crate) fn keep_from_children(number: RawFd, private: bool) {
 #[cfg(all(test, feature = "server"))]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn only_what_was_handed_over_is_adopted_and_once() {

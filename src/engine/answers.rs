@@ -215,3 +215,8 @@ pub enum LispError {
     #[error("a job panicked on the Lisp thread: {0}")]
     Panicked(String),
 }
+
+/// Deserializes an answer of Lisp's.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, LispError> {
+    serde_json::from_slice(bytes).map_err(|error| LispError::Unreadable(error.to_string()))
+}

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::again::Writing;
 use super::host::Semaphore;
 use super::signals;
 
 /// The time that they are given to end by themselves.
-const GRACE: Duration = Duration::from_millis(300);
-const GLANCE: Duration = Duration::from_millis(10);
+const TERMINATION: Duration = Duration::from_millis(300);
+const POLL: Duration = Duration::from_millis(10);
 
 /// A process, by its number and the time of its start, which no other of that number has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,9 +79,9 @@ pub(crate) fn end_children() {
         }
     };
     send(Signal::TERM);
-    let until = Instant::now() + GRACE;
+    let until = Instant::now() + TERMINATION;
     while left().next().is_some() && Instant::now() < until {
-        std::thread::sleep(GLANCE);
+        std::thread::sleep(POLL);
     }
     send(Signal::KILL);
 }
@@ -96,17 +97,28 @@ extern "C" fn note_end(signal: libc::c_int) {
     }
 }
 
-/// Has the signals that end this process end its children first. To be called before SBCL starts.
+/// Whether children are to end with this process.
+pub(super) fn are_to_end() -> bool {
+    ENDING.get().is_some()
+}
+
+/// How long what writes files may go on once a signal ends the process. What it has not done then is taken back at the next start.
+const WRITING: Duration = Duration::from_secs(5);
+
+/// Has the signals that end this process wait for what writes files, and end its children first. To be called before SBCL starts, whose own children then end
+/// even if this process is killed.
 ///
 /// # Errors
 /// The system refuses a thread.
-pub(crate) fn end_children_at_signals() -> io::Result<()> {
+pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> io::Result<()> {
     if ENDING.set(Semaphore::new()?).is_err() {
         return Ok(());
     }
-    signals::spawn("steelbank-ending", || {
+    signals::spawn("steelbank-ending", move || {
         let Some(ending) = ENDING.get() else { return };
         ending.wait();
+        Writing::end(WRITING);
+        clean();
         end_children();
         let signal = ENDED_BY.load(Ordering::SeqCst);
         // SAFETY: the first call sets the default action, which is no handler; the second has it end the process.

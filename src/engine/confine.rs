@@ -1,6 +1,7 @@
 //! Confines this process with Landlock and seccomp (Linux): its threads and their children may write below one folder
-//! only. Landlock knows folders, but neither sockets of all kinds nor what is kept of a file beside its contents; these
-//! calls are refused by a filter.
+//! only. Landlock knows folders, but neither sockets of all kinds, nor what is kept of a file beside its contents, nor what
+//! processes share and settle for each other; these calls are refused by a filter. What a superuser may do to the system goes with
+//! the capabilities.
 //!
 //! The few system calls are made here rather than by crates: those are more code than they are, and bring procedural
 //! macros.
@@ -10,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// The reason why a process cannot be confined, as a clause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,8 +80,8 @@ fn checked(result: i64) -> Result<i64, ConfineError> {
     if result < 0 { Err(ConfineError::Refused(io::Error::last_os_error().to_string())) } else { Ok(result) }
 }
 
-/// What the filter refuses: sockets; owner, mode, times and attributes of files; and the ring by which calls are made
-/// that no filter sees.
+/// What the filter refuses: sockets; owner, mode, times and attributes of files; memory, semaphores, queues and keys that
+/// processes share; other processes' priorities and places; and the ring by which calls are made that no filter sees.
 const REFUSED_CALLS: &[i64] = &[
     libc::SYS_socket,
     libc::SYS_io_uring_setup,
@@ -105,12 +107,49 @@ const REFUSED_CALLS: &[i64] = &[
     463,
     466,
     469,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_setpriority,
+    libc::SYS_ioprio_set,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// The device controls that the filter lets through: they ask what a terminal is, and how much can be read, or set a flag of
+/// the process's own descriptor. Others put input into terminals and change attributes of files that are open for reading.
+const ALLOWED_CONTROLS: &[u64] = &[
+    libc::TCGETS,
+    libc::TIOCGPGRP,
+    libc::TIOCGWINSZ,
+    libc::FIONREAD,
+    libc::FIONBIO,
+    libc::FIOCLEX,
+    libc::FIONCLEX,
 ];
 
 /// The numbers of the calls of other kinds of programs (x32) begin here.
 const OTHER_CALLS: u32 = 0x4000_0000;
 
-/// The filter's program: calls of other architectures, and [`REFUSED_CALLS`], fail with EACCES.
+/// The filter's program: calls of other architectures, [`REFUSED_CALLS`] and limits of another process fail with EACCES, and all but
+/// [`ALLOWED_CONTROLS`] with ENOTTY, as where there is no such control.
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -133,12 +172,29 @@ fn filter() -> Vec<libc::sock_filter> {
         program.push(step(EQUAL, u32::try_from(*call).unwrap_or(OTHER_CALLS), 0, 1));
         program.push(step(RETURN, refusal, 0, 0));
     }
-    program.push(step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
+    let allow = step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
+    // The lower halves of the first and second argument: numbers of 32 bits both.
+    let (first, second) = (step(LOAD, 16, 0, 0), step(LOAD, 24, 0, 0));
+    let only = |program: &mut Vec<_>, call: i64, argument, values: &[u64], refusal| {
+        let count = u8::try_from(values.len()).unwrap_or(0);
+        // Others skip the argument, each test of it, the refusal and the permission.
+        program.push(step(EQUAL, u32::try_from(call).unwrap_or(OTHER_CALLS), 0, count + 3));
+        program.push(argument);
+        for (left, value) in (1..=count).rev().zip(values) {
+            program.push(step(EQUAL, u32::try_from(*value).unwrap_or(OTHER_CALLS), left, 0));
+        }
+        program.extend([step(RETURN, refusal, 0, 0), allow]);
+    };
+    only(&mut program, libc::SYS_prlimit64, first, &[0], refusal);
+    let no_control = libc::SECCOMP_RET_ERRNO | libc::ENOTTY.unsigned_abs();
+    only(&mut program, libc::SYS_ioctl, second, ALLOWED_CONTROLS, no_control);
+    program.push(allow);
     program
 }
 
 /// Confines this process for good, and all that it starts: it may write below `folder` and to `/dev/null`, and
-/// nowhere else, change nothing of a file but its contents, and make no socket. What it may read and execute stays. Closes descriptors that it inherited, the standard ones
+/// nowhere else, change nothing of a file but its contents, make no socket, and settle nothing for the system or other
+/// processes. What it may read and execute stays. Closes descriptors that it inherited, the standard ones
 /// excepted. To be called while the process has one thread: others would not be confined.
 ///
 /// # Errors
@@ -181,6 +237,13 @@ pub fn confine(folder: &Path) -> Result<(), ConfineError> {
         })?;
     }
     close_inherited().map_err(refused)?;
+    // A superuser's copy may read all that a superuser may, and do nothing else. What it executes has no more (no new
+    // privileges, below).
+    let mut sets = capabilities(None).map_err(|error| refused(error.into()))?;
+    sets.permitted &= CapabilitySet::DAC_READ_SEARCH;
+    sets.effective &= CapabilitySet::DAC_READ_SEARCH;
+    sets.inheritable = CapabilitySet::empty();
+    set_capabilities(None, sets).map_err(|error| refused(error.into()))?;
     // SAFETY: the call sets a flag of this thread; it takes numbers only.
     checked(i64::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))?;
     // SAFETY: the call takes the descriptor of a ruleset, which is open until it returns.
@@ -223,5 +286,56 @@ mod tests {
         assert_eq!((oldest.handled_files, oldest.handled_network, oldest.scoped), (0x7ff2, 0, 0));
         let now = Ruleset::of(7).unwrap();
         assert_eq!((now.handled_files, now.handled_network, now.scoped), (0xfff2, 3, 3));
+    }
+
+    /// What the filter returns for a call, as the kernel runs it.
+    fn filtered(call: i64, arguments: [u64; 2]) -> u32 {
+        let program = filter();
+        let (mut at, mut word) = (0, 0);
+        loop {
+            let step = program[at];
+            at += 1;
+            match u32::from(step.code) {
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => {
+                    word = match step.k {
+                        0 => call as u32,
+                        4 => 0xc000_003e,
+                        16 => arguments[0] as u32,
+                        24 => arguments[1] as u32,
+                        other => panic!("{other}"),
+                    }
+                }
+                code if code & 7 == libc::BPF_JMP => {
+                    let holds = if code & 0xf0 == libc::BPF_JEQ { word == step.k } else { word >= step.k };
+                    at += usize::from(if holds { step.jt } else { step.jf });
+                }
+                _ => return step.k,
+            }
+        }
+    }
+
+    #[test]
+    fn the_filter_refuses_what_it_names_and_nothing_else() {
+        let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES as u32;
+        for call in REFUSED_CALLS {
+            assert_eq!(filtered(*call, [0, 0]), refusal, "{call}");
+        }
+        assert_eq!(filtered(0x4000_0000, [0, 0]), refusal);
+        for call in
+            [libc::SYS_read, libc::SYS_openat, libc::SYS_execve, libc::SYS_clone, libc::SYS_socketpair, 500]
+        {
+            assert_eq!(filtered(call, [7, 0x5412]), libc::SECCOMP_RET_ALLOW, "{call}");
+        }
+        assert_eq!(filtered(libc::SYS_prlimit64, [0, 7]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(filtered(libc::SYS_prlimit64, [1, 7]), refusal);
+        for control in ALLOWED_CONTROLS {
+            assert_eq!(filtered(libc::SYS_ioctl, [3, *control]), libc::SECCOMP_RET_ALLOW, "{control}");
+        }
+        for control in [libc::TIOCSTI, 0x4008_6602, 0x4004_9409, 0x1_5401] {
+            assert_eq!(
+                filtered(libc::SYS_ioctl, [3, control]),
+                libc::SECCOMP_RET_ERRNO | libc::ENOTTY as u32
+            );
+        }
     }
 }

@@ -9,8 +9,8 @@ unsafe extern "C" {
 pub(crate) static LIBRARY: &[u8] =
     include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/libsteelbank-sbcl.so"));
 
-/// The contrib modules that are not in the core: file names, and fasls deflated (zlib).
-pub(crate) static CONTRIBS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/contribs.rs"));
+/// The contrib modules that are not in the core: file names, and the fasls' sizes, and contents deflated (zlib).
+pub(crate) static CONTRIBS: &[(&str, u64, &[u8])] = include!(concat!(env!("OUT_DIR"), "/contribs.rs"));
 
 /// The baked index of the core's cross references.
 pub(crate) static INDEX: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref"));

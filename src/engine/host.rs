@@ -5,7 +5,6 @@ use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::mem::MaybeUninit;
 use std::panic::catch_unwind;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use steelbank_sys::{Runtime, ffi};
@@ -13,29 +12,12 @@ use steelbank_sys::{Runtime, ffi};
 use super::answers::Lane;
 use super::death::Death;
 use super::lisp::EntryPoints;
+use super::shared::Shared;
 use super::signals;
 use super::ticket::{ProgressListener, guarded};
 use super::watch::SupervisorOrder;
 
-/// The functions of the engine that Lisp's side calls.
-pub(super) trait Host: Sync {
-    /// Runs the lane's jobs on this Lisp thread, until it is given up or Lisp is dead.
-    fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>);
-    /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
-    fn next_order(&self) -> SupervisorOrder;
-    /// Takes a sentence for the log.
-    fn report(&self, sentence: String);
-    /// The folder of the contrib modules, if there is one.
-    fn contribs_folder(&self) -> Option<PathBuf>;
-    /// Records that the runtime is gone.
-    fn die(&self, status: i32, reason: &str);
-    /// Whether the runtime is gone.
-    fn is_dead(&self) -> bool;
-    /// Whether Lisp's threads are to end, and its main thread to save the core.
-    fn is_saving(&self) -> bool;
-}
-
-static HOST: OnceLock<&'static dyn Host> = OnceLock::new();
+static HOST: OnceLock<&'static Shared> = OnceLock::new();
 static DEATH: Death = Death::new();
 static EXIT_MONITOR: OnceLock<Semaphore> = OnceLock::new();
 
@@ -100,7 +82,7 @@ pub(super) fn set_progress(progress: Option<ProgressListener>) {
 }
 
 /// Gives the shim this module's functions, and starts the thread that tells of Lisp's death.
-pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<()> {
+pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()> {
     // An earlier start that failed may have made it.
     if EXIT_MONITOR.get().is_none() {
         let _ = EXIT_MONITOR.set(Semaphore::new()?);

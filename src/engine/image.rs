@@ -111,10 +111,10 @@ pub enum Core {
 pub enum Contribs {
     /// A folder with their fasls.
     Folder(PathBuf),
-    /// Names and bytes of fasls, deflated (zlib), to be written to a folder when the first one is required.
+    /// Fasls, deflated (zlib), to be written to a folder when the first one is required.
     Packed {
-        /// File names and contents.
-        files: &'static [(&'static str, &'static [u8])],
+        /// File names, sizes in bytes, and deflated contents.
+        files: &'static [(&'static str, u64, &'static [u8])],
         /// The folder to write them to. It is made complete or not at all.
         folder: PathBuf,
     },
@@ -289,13 +289,13 @@ impl Contribs {
         }
     }
 
-    /// The folder with the fasls, written first if it is not there.
+    /// The folder with the fasls, written first unless all of them are there.
     pub(super) fn folder(&self) -> io::Result<Option<PathBuf>> {
         match self {
             Self::Folder(folder) => Ok(folder.is_dir().then(|| folder.clone())),
             Self::None => Ok(None),
             Self::Packed { files, folder } => {
-                if !folder.is_dir() {
+                if !is_whole(files, folder) {
                     unpack(files, folder)?;
                 }
                 Ok(Some(folder.clone()))
@@ -304,21 +304,33 @@ impl Contribs {
     }
 }
 
-/// Writes the files beside `folder` and renames: another process sees all of them or none.
-fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
+/// Whether `folder` has plain files of these names and sizes.
+fn is_whole(files: &[(&str, u64, &[u8])], folder: &Path) -> bool {
+    files.iter().all(|(name, size, _)| {
+        std::fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file() && found.len() == *size)
+    })
+}
+
+/// Writes the files beside `folder` and renames: another process sees all of them or none. What is damaged gives way.
+fn unpack(files: &[(&str, u64, &[u8])], folder: &Path) -> io::Result<()> {
     let parent = folder.parent().unwrap_or(Path::new("."));
     steelbank_cache::create_folder(parent)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = parent.join(format!(".{name}.{}", steelbank_cache::unique_name()));
     steelbank_cache::create_folder(&unfinished)?;
-    for (name, bytes) in files {
+    for (name, _, bytes) in files {
         let mut fasl = steelbank_cache::create_file(&unfinished.join(name))?;
         io::copy(&mut flate2::read::ZlibDecoder::new(*bytes), &mut fasl)?;
+    }
+    let damaged = parent.join(format!(".{name}.{}", steelbank_cache::unique_name()));
+    // Ignore the errors: there is none there as a rule, or it is another process that moves it away.
+    if std::fs::rename(folder, &damaged).is_ok() {
+        let _ = std::fs::remove_dir_all(&damaged).or_else(|_| std::fs::remove_file(&damaged));
     }
     let renamed = std::fs::rename(&unfinished, folder);
     if renamed.is_err() {
         std::fs::remove_dir_all(&unfinished)?;
-        if !folder.is_dir() {
+        if !is_whole(files, folder) {
             return renamed;
         }
     }
@@ -327,6 +339,7 @@ fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+
     use super::*;
 
     #[test]
@@ -354,20 +367,40 @@ mod tests {
     }
 
     #[test]
-    fn contribs_are_unpacked_whole_and_once() {
-        let folder = std::env::temp_dir().join(format!("steelbank-contribs-{}", std::process::id()));
+    fn contribs_are_unpacked_whole_and_again_where_one_is_damaged() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("contrib");
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
         encoder.write_all(b"the fasl").unwrap();
         let packed: &'static [u8] = Vec::leak(encoder.finish().unwrap());
-        let files = Box::leak(Box::new([("a.fasl", packed), ("b.fasl", packed)]));
+        let files = Box::leak(Box::new([("a.fasl", 8, packed), ("b.fasl", 8, packed)]));
         let contribs = Contribs::Packed { files, folder: folder.clone() };
-        for _ in 0..2 {
+        let damages: [fn(&Path); 4] = [
+            |fasl| std::fs::write(fasl, "the").unwrap(),
+            |fasl| std::fs::remove_file(fasl).unwrap(),
+            |fasl| {
+                std::fs::remove_file(fasl).unwrap();
+                std::os::unix::fs::symlink("/dev/zero", fasl).unwrap();
+            },
+            |fasl| {
+                std::fs::remove_dir_all(fasl.parent().unwrap()).unwrap();
+                std::fs::write(fasl.parent().unwrap(), "a file").unwrap();
+            },
+        ];
+        let unpack = || {
             assert_eq!(contribs.folder().unwrap(), Some(folder.clone()));
+            assert_eq!(std::fs::read(folder.join("b.fasl")).unwrap(), b"the fasl");
+        };
+        unpack();
+        for damage in damages {
+            let mark = folder.join("mark");
+            std::fs::write(&mark, "").unwrap();
+            unpack();
+            assert!(mark.exists(), "what is whole is left alone");
+            damage(&folder.join("b.fasl"));
+            unpack();
+            assert!(!mark.exists(), "what is damaged is made again");
         }
-        let names: Vec<_> =
-            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(std::fs::read(folder.join("b.fasl")).unwrap(), b"the fasl");
-        std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(names.len(), 2);
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
     }
 }

@@ -10,6 +10,7 @@ use steelbank_sys::ffi;
 use super::answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Fault, FaultKind, Lane, LispError,
 };
+use super::control::ALLOWED;
 use super::host;
 use super::image::{self, ImageError};
 use super::shared::Shared;
@@ -80,8 +81,8 @@ impl Lisp {
         progress: Option<ProgressListener>,
         body: impl FnOnce(&OnLisp<'_>) -> Result<T, CallError> + Send + 'static,
     ) -> Ticket<T> {
-        let (job, ticket) = ticket::job(self.shared.queue(), lane, allowed, progress, body);
-        self.shared.submit(job);
+        let (job, ticket) = ticket::job(&self.shared.queue, lane, allowed, progress, body);
+        self.shared.queue.push(job);
         ticket
     }
 
@@ -124,7 +125,7 @@ impl Lisp {
     /// Waits until there is other trouble than was `seen`: until Lisp has died, one of its threads had to be given up,
     /// or a job has used up the heap. Returns all that there was so far.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
-        self.shared.wait_for_trouble(seen)
+        self.shared.phase.wait_for_trouble(seen)
     }
 
     /// Notes that code which handles its own faults ended because the heap was used up.
@@ -134,10 +135,8 @@ impl Lisp {
 
     /// Whether the heap is too full to be used, whatever is collected. This collects all garbage.
     pub fn is_full(&self) -> bool {
-        const ALLOWED: Duration = Duration::from_secs(30);
-        let collected =
-            self.run(ALLOWED, |on_lisp| on_lisp.call("values", &["COMMON-LISP-USER", "(sb-ext:gc :full t)"]));
-        matches!(collected, Err(LispError::Fault(Fault { kind: FaultKind::HeapExhausted, .. })))
+        let full = self.run(ALLOWED, |on_lisp| on_lisp.call("heap-is-full", &()));
+        full.is_ok_and(|answer| answer.bytes == b"true")
     }
 
     /// The present state of Lisp.
@@ -147,7 +146,7 @@ impl Lisp {
 
     /// Returns the number of long jobs that were begun so far; none while one runs. Two equal numbers say that none ran between.
     pub(crate) fn work_begun(&self) -> Option<u64> {
-        self.shared.work_begun()
+        self.shared.queue.taken_if_idle(Lane::Work)
     }
 
     /// When the runtime ended, in seconds since 1970; none while it lives.

@@ -23,6 +23,7 @@ mod answers;
 #[cfg(feature = "server")]
 mod children;
 mod confine;
+pub mod control;
 mod death;
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
@@ -31,6 +32,7 @@ mod host;
 mod image;
 mod lisp;
 mod phase;
+mod progress;
 mod queue;
 #[cfg(test)]
 mod schedules;
@@ -44,7 +46,8 @@ mod watch;
 #[cfg(feature = "server")]
 pub(crate) use again::adopt_descriptor;
 pub(crate) use again::keep_from_children;
-pub use again::{NoWriting, ProcessStart, Writing, close_on_fork, execute_again, reap_children};
+pub use again::{NoWriting, ProcessStart, Writing, execute_again, reap_children};
+pub(crate) use answers::read_json;
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
     LispError,
@@ -52,9 +55,11 @@ pub use answers::{
 #[cfg(feature = "server")]
 pub(crate) use children::{end_children, end_children_at_signals};
 pub use confine::{ConfineError, confine};
+pub(crate) use control::{ALLOWED, Control};
 pub(crate) use heap::give_back_memory;
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
+pub use progress::{OnProgress, Progress, Step};
 pub use signals::{block_lisp_signals, survive_file_size_limit};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;

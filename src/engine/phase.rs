@@ -89,38 +89,29 @@ impl Phase {
         self.died_at.get().copied()
     }
 
-    /// Waits until Lisp is not starting any more, for at most `allowed` since it began to.
-    pub(super) fn wait(&self, allowed: Duration) -> Stage {
-        let until = self.started_at.checked_add(allowed);
+    /// Waits until the stage is none of those that `holds` is true of, for as long as `until`. Returns the stage then.
+    fn wait_while(&self, until: Option<Instant>, holds: impl Fn(&Stage) -> bool) -> Stage {
         let mut stage = self.stage.lock();
-        while *stage == Stage::Starting {
-            let timed_out;
+        let mut timed_out = false;
+        while holds(&stage) && !timed_out {
             (stage, timed_out) = match until {
                 Some(until) => self.changed.wait_until(stage, until),
                 None => (self.changed.wait(stage), false),
             };
-            if timed_out {
-                break;
-            }
         }
         stage.clone()
     }
 
+    /// Waits until Lisp is not starting any more, for at most `allowed` since it began to.
+    pub(super) fn wait(&self, allowed: Duration) -> Stage {
+        self.wait_while(self.started_at.checked_add(allowed), |stage| *stage == Stage::Starting)
+    }
+
     /// Waits until Lisp is dead, and returns why; none if it is alive at `until`.
-    pub(super) fn wait_for_death(&self, until: Option<Instant>) -> Option<Arc<str>> {
-        let mut stage = self.stage.lock();
-        loop {
-            if let Stage::Dead(reason) = &*stage {
-                return Some(Arc::clone(reason));
-            }
-            let timed_out;
-            (stage, timed_out) = match until {
-                Some(until) => self.changed.wait_until(stage, until),
-                None => (self.changed.wait(stage), false),
-            };
-            if timed_out {
-                return None;
-            }
+    pub(super) fn wait_for_death(&self, until: Instant) -> Option<Arc<str>> {
+        match self.wait_while(Some(until), |stage| !matches!(stage, Stage::Dead(_))) {
+            Stage::Dead(reason) => Some(reason),
+            _ => None,
         }
     }
 

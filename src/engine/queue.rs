@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::answers::{CallError, Lane, LispError};
 use super::sync::{Condvar, Mutex};
-use super::ticket::{Job, Ledger};
-use super::watch::{Alarm, Orders, SupervisorOrder};
+use super::ticket::{Job, JobState};
+use super::watch::{Alarm, Orders, StallTimer, SupervisorOrder};
 
 /// The jobs that wait for Lisp, and those that run on it.
 pub(super) struct JobQueue {
@@ -29,6 +29,7 @@ pub(super) struct LaneQueue {
     arrived: Condvar,
 }
 
+#[derive(Default)]
 pub(super) struct LaneState {
     pub(super) jobs: VecDeque<Job>,
     pub(super) running: Option<RunningJob>,
@@ -37,6 +38,8 @@ pub(super) struct LaneState {
     /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
+    /// The system's number of the thread that serves.
+    pub(super) system_thread: i32,
     /// The number of threads given up in a row, without one between them that ended a job.
     pub(super) given_up: u32,
     /// The answer to every job, once Lisp is gone.
@@ -45,9 +48,10 @@ pub(super) struct LaneState {
     ending: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum LaneThread {
     /// Not wanted yet.
+    #[default]
     None,
     /// Lisp was told to make it.
     Ordered,
@@ -56,42 +60,20 @@ pub(super) enum LaneThread {
 
 /// The job that a lane's thread runs.
 pub(super) struct RunningJob {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) job_state: Arc<JobState>,
     /// The call in Lisp, or 0 between calls.
     pub(super) call: u64,
     pub(super) call_deadline: Option<Instant>,
-    /// When it was first told to stop.
-    pub(super) stopping: Option<Instant>,
+    /// When it was first told to stop, and for how long its thread had waited for a processor by then.
+    pub(super) stopping: Option<(Instant, Duration)>,
     pub(super) last_order: Option<Instant>,
     /// How long Lisp took no order since then.
     pub(super) held: Duration,
 }
 
-impl RunningJob {
-    fn new(ledger: &Arc<Ledger>) -> Self {
-        Self {
-            ledger: Arc::clone(ledger),
-            call: 0,
-            call_deadline: None,
-            stopping: None,
-            last_order: None,
-            held: Duration::ZERO,
-        }
-    }
-}
-
 impl LaneQueue {
     fn new(thread: LaneThread) -> Self {
-        let state = LaneState {
-            jobs: VecDeque::new(),
-            running: None,
-            taken: 0,
-            generation: 0,
-            thread,
-            given_up: 0,
-            closed: None,
-            ending: false,
-        };
+        let state = LaneState { thread, ..LaneState::default() };
         Self { state: Mutex::new(state), arrived: Condvar::default() }
     }
 
@@ -120,7 +102,7 @@ impl JobQueue {
 
     /// Adds a job. If Lisp is gone, the job ends with that error.
     pub(super) fn push(&self, job: Job) {
-        let (lane, deadline) = (job.ledger.lane, job.ledger.deadline());
+        let (lane, deadline) = (job.job_state.lane, job.job_state.deadline());
         let state = self.lane(lane);
         let refused = state.with(|state| {
             if let Some(error) = &state.closed {
@@ -130,11 +112,13 @@ impl JobQueue {
             if state.thread == LaneThread::None {
                 state.thread = LaneThread::Ordered;
                 self.orders.give(SupervisorOrder::StartThread(lane));
+                // Have the watch see to it that the thread comes.
+                self.alarm.look_by(StallTimer::next(Instant::now()));
             }
             None
         });
         if let Some((job, error)) = refused {
-            job.ledger.fail(error).give();
+            job.job_state.fail(error).deliver();
             return;
         }
         state.arrived.notify_one();
@@ -142,8 +126,9 @@ impl JobQueue {
     }
 
     /// Takes the job out if it waits, and has the watch interrupt it if it runs.
-    pub(super) fn remove(&self, ledger: &Arc<Ledger>) {
-        self.lane(ledger.lane).with(|state| state.jobs.retain(|job| !Arc::ptr_eq(&job.ledger, ledger)));
+    pub(super) fn remove(&self, job_state: &Arc<JobState>) {
+        self.lane(job_state.lane)
+            .with(|state| state.jobs.retain(|job| !Arc::ptr_eq(&job.job_state, job_state)));
         self.alarm.look_by(Instant::now());
     }
 
@@ -151,6 +136,7 @@ impl JobQueue {
     pub(super) fn enter(&self, lane: Lane) -> u64 {
         self.lane(lane).with(|state| {
             state.thread = LaneThread::Serving;
+            state.system_thread = rustix::thread::gettid().as_raw_nonzero().get();
             state.generation
         })
     }
@@ -164,7 +150,14 @@ impl JobQueue {
                 return None;
             }
             if let Some(job) = state.jobs.pop_front() {
-                state.running = Some(RunningJob::new(&job.ledger));
+                state.running = Some(RunningJob {
+                    job_state: Arc::clone(&job.job_state),
+                    call: 0,
+                    call_deadline: None,
+                    stopping: None,
+                    last_order: None,
+                    held: Duration::ZERO,
+                });
                 state.taken += 1;
                 return Some(job);
             }
@@ -196,10 +189,10 @@ impl JobQueue {
                 return Err(CallError::Interrupted);
             }
             let Some(running) = &mut state.running else { return Err(CallError::Interrupted) };
-            if running.ledger.deadline() <= now {
+            if running.job_state.deadline() <= now {
                 return Err(CallError::Interrupted);
             }
-            running.ledger.begin();
+            running.job_state.begin();
             running.call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
             running.call_deadline = until;
             (running.stopping, running.last_order, running.held) = (None, None, Duration::ZERO);
@@ -230,25 +223,25 @@ impl JobQueue {
     pub(super) fn grant(&self, lane: Lane, generation: u64, more: Duration) {
         self.lane(lane).with(|state| {
             if let Some(running) = state.running.as_ref().filter(|_| state.generation == generation) {
-                running.ledger.grant(more);
+                running.job_state.grant(more);
             }
         });
     }
 
     /// Why a job that was refused Lisp, or stopped in it, has no answer.
-    pub(super) fn end(&self, ledger: &Ledger) -> LispError {
-        let closed = self.lane(ledger.lane).with(|state| state.closed.clone());
-        closed.unwrap_or_else(|| ledger.stopped_because())
+    pub(super) fn end(&self, job_state: &JobState) -> LispError {
+        let closed = self.lane(job_state.lane).with(|state| state.closed.clone());
+        closed.unwrap_or_else(|| job_state.stopped_because())
     }
 
     /// Closes the queue to further jobs, and returns those that have no outcome yet.
-    pub(super) fn close(&self, error: &LispError) -> Vec<Arc<Ledger>> {
+    pub(super) fn close(&self, error: &LispError) -> Vec<Arc<JobState>> {
         let mut undecided = Vec::new();
         for lane in &self.lanes {
             lane.with(|state| {
                 state.closed.get_or_insert_with(|| error.clone());
-                undecided.extend(state.jobs.drain(..).map(|job| job.ledger));
-                undecided.extend(state.running.take().map(|running| running.ledger));
+                undecided.extend(state.jobs.drain(..).map(|job| job.job_state));
+                undecided.extend(state.running.take().map(|running| running.job_state));
             });
             lane.arrived.notify_all();
         }

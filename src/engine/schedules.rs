@@ -11,7 +11,10 @@ use super::answers::{CallError, Expired, Lane, LispError};
 use super::death::Death;
 use super::queue::{JobQueue, LaneThread};
 use super::ticket::{Job, Ticket, job};
-use super::watch::{COLLECTION, GRACE, REPEAT, STUBBORN, TAKEOVER, Verdict, judge};
+use super::watch::{
+    COLLECTING, INTERRUPT_EVERY, LATE_AFTER, LaneActions, STARVED, TAKEOVER_AFTER, UNWINDING,
+    enforce_deadlines,
+};
 
 const SCHEDULES: usize = 500;
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,16 +33,16 @@ fn submitted(queue: &'static JobQueue, allowed: Duration) -> Ticket<()> {
 }
 
 /// Looks at the lane as the watch does, of a Lisp that takes orders.
-fn look(queue: &JobQueue, now: Instant) -> Verdict {
-    look_at(queue, now, true)
+fn look(queue: &JobQueue, now: Instant) -> LaneActions {
+    look_at(queue, now, true, Duration::ZERO)
 }
 
-fn look_at(queue: &JobQueue, now: Instant, reacts: bool) -> Verdict {
-    let mut verdict = queue.lane(Lane::Query).with(|state| judge(state, now, reacts));
-    for (ledger, error) in verdict.ended.drain(..) {
-        ledger.fail(error).give();
+fn look_at(queue: &JobQueue, now: Instant, reacts: bool, waited: Duration) -> LaneActions {
+    let mut actions = queue.lane(Lane::Query).with(|state| enforce_deadlines(state, now, reacts, |_| waited));
+    for (job_state, error) in actions.ended.drain(..) {
+        job_state.fail(error).deliver();
     }
-    verdict
+    actions
 }
 
 /// Does what a Lisp thread does with a job that is stopped: enters Lisp, is stopped there, leaves.
@@ -48,7 +51,7 @@ fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
         thread::yield_now();
         queue.end_call(Lane::Query, call);
     }
-    job.ledger.fail(queue.end(&job.ledger)).give();
+    job.job_state.fail(queue.end(&job.job_state)).deliver();
     queue.finish(Lane::Query, generation);
 }
 
@@ -66,14 +69,14 @@ fn a_death_reaches_every_job() {
                         // Inside of Lisp when it dies, the thread never comes back.
                         return;
                     }
-                    job.ledger.fail(queue.end(&job.ledger)).give();
+                    job.job_state.fail(queue.end(&job.job_state)).deliver();
                 }
             });
             let death = LispError::Dead { reason: "killed".to_owned() };
             let reason = death.clone();
             let exit_monitor = thread::spawn(move || {
-                for ledger in queue.close(&reason) {
-                    ledger.fail(reason.clone()).give();
+                for job_state in queue.close(&reason) {
+                    job_state.fail(reason.clone()).deliver();
                 }
             });
             let late = thread::spawn(move || submitted(queue, SECOND).wait());
@@ -102,8 +105,8 @@ fn a_watch_that_comes_late_answers_first() {
                 let late = Instant::now() + 10 * SECOND;
                 let first = look(queue, late);
                 assert_eq!((first.interrupt, first.taken_over), (Some(call), false));
-                assert!(!look(queue, late + GRACE).taken_over);
-                assert!(look(queue, late + TAKEOVER).taken_over);
+                assert!(!look(queue, late + UNWINDING).taken_over);
+                assert!(look(queue, late + TAKEOVER_AFTER).taken_over);
             });
             let expected = LispError::DeadlinePassed { milliseconds: 1000, work: Expired::StillRunning };
             assert_eq!(ticket.wait(), Err(expected));
@@ -130,10 +133,10 @@ fn a_call_that_does_not_stop_ends_its_job() {
             let call = queue.begin_call(Lane::Query, 0, Instant::now(), Some(limit)).unwrap();
             let watch = thread::spawn(move || {
                 assert_eq!(look(queue, limit).interrupt, Some(call));
-                let late = limit + STUBBORN;
+                let late = limit + LATE_AFTER;
                 assert!(!look(queue, late).taken_over);
-                look(queue, late + GRACE);
-                assert!(look(queue, late + TAKEOVER).taken_over);
+                look(queue, late + UNWINDING);
+                assert!(look(queue, late + TAKEOVER_AFTER).taken_over);
             });
             assert!(matches!(
                 ticket.wait(),
@@ -146,25 +149,34 @@ fn a_call_that_does_not_stop_ends_its_job() {
     );
 }
 
-/// A thread is not given up because the collector holds all of them.
+/// A thread is not given up because the collector holds all of them, or other processes have the processors.
 #[test]
-fn a_collection_is_waited_for() {
-    shuttle::check_random(
-        || {
-            let queue = queue();
-            let ticket = submitted(queue, SECOND);
-            let job = queue.next(Lane::Query, 0).unwrap();
-            queue.begin_call(Lane::Query, 0, Instant::now(), None).unwrap();
-            let late = Instant::now() + 10 * SECOND;
-            let mut looks = (0..).map(|look| late + look * REPEAT);
-            let held =
-                looks.by_ref().take_while(|now| !look_at(queue, *now, false).taken_over).last().unwrap();
-            assert_eq!(held + REPEAT, late + TAKEOVER + COLLECTION);
-            assert!(ticket.wait().is_err());
-            drop(job);
-        },
-        SCHEDULES,
-    );
+fn a_thread_that_cannot_run_is_waited_for() {
+    for (reacts, is_starved, longer) in
+        [(false, false, COLLECTING), (true, true, STARVED), (true, false, Duration::ZERO)]
+    {
+        shuttle::check_random(
+            move || {
+                let queue = queue();
+                let ticket = submitted(queue, SECOND);
+                let job = queue.next(Lane::Query, 0).unwrap();
+                queue.begin_call(Lane::Query, 0, Instant::now(), None).unwrap();
+                let late = Instant::now() + 10 * SECOND;
+                let held = (0..)
+                    .map(|look| late + look * INTERRUPT_EVERY)
+                    .take_while(|now| {
+                        let waited = if is_starved { SECOND + (*now - late) } else { SECOND };
+                        !look_at(queue, *now, reacts, waited).taken_over
+                    })
+                    .last()
+                    .unwrap();
+                assert_eq!(held + INTERRUPT_EVERY, late + TAKEOVER_AFTER + longer);
+                assert!(ticket.wait().is_err());
+                drop(job);
+            },
+            SCHEDULES / 5,
+        );
+    }
 }
 
 /// A look at any moment says of a job that waited that it never began, and of one that entered Lisp that it was
@@ -182,7 +194,7 @@ fn what_became_of_the_work_is_said_as_it_was() {
                     if queue.begin_call(Lane::Query, 0, Instant::now(), None).is_ok() {
                         enters.store(1, Ordering::SeqCst);
                     }
-                    job.ledger.fail(queue.end(&job.ledger)).give();
+                    job.job_state.fail(queue.end(&job.job_state)).deliver();
                     queue.finish(Lane::Query, 0);
                 }
             });
@@ -194,8 +206,8 @@ fn what_became_of_the_work_is_said_as_it_was() {
                 other => panic!("{other:?}"),
             };
             // Without a job left in the queue the server would wait for ever.
-            for ledger in queue.close(&LispError::Cancelled) {
-                ledger.fail(LispError::Cancelled).give();
+            for job_state in queue.close(&LispError::Cancelled) {
+                job_state.fail(LispError::Cancelled).deliver();
             }
             server.join().unwrap();
             let expected =
@@ -265,11 +277,11 @@ fn what_enters_after_a_death_was_told_is_refused() {
                     }
                     thread::yield_now();
                 }
-                job.ledger.fail(queue.end(&job.ledger)).give();
+                job.job_state.fail(queue.end(&job.job_state)).deliver();
             });
             let death = LispError::Dead { reason: "killed".to_owned() };
-            for ledger in queue.close(&death) {
-                ledger.fail(death.clone()).give();
+            for job_state in queue.close(&death) {
+                job_state.fail(death.clone()).deliver();
             }
             server.join().unwrap();
             assert!(!queue.is_open(Lane::Query, 0) && !queue.is_open(Lane::Work, 0));

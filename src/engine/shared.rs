@@ -13,15 +13,15 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use rustix::process::{Resource, getrlimit};
 use steelbank_sys::ffi;
 
-use super::answers::{CallError, EngineState, EngineStatus, EngineTrouble, Lane, LispError};
-use super::host::{self, Host};
+use super::answers::{CallError, EngineState, EngineStatus, Lane, LispError};
+use super::host;
 use super::lisp::{EntryPoints, OnLisp};
 use super::phase::{Phase, Stage};
 use super::queue::{JobQueue, LaneThread};
 use super::signals;
 use super::start::{Settings, StartError};
-use super::ticket::{Job, Notice, deadline_after, guarded};
-use super::watch::{Patience, SupervisorOrder, judge};
+use super::ticket::{Wakeup, deadline_after, guarded};
+use super::watch::{StallTimer, SupervisorOrder, enforce_deadlines, waited_for_processor};
 
 thread_local! {
     /// The lane that this Lisp thread serves, and the lane's generation when it came.
@@ -35,9 +35,9 @@ pub(super) fn serving() -> Option<Lane> {
 
 /// The engine's state. There is one in a process, never freed.
 pub(super) struct Shared {
-    phase: Phase,
-    queue: JobQueue,
-    notices: Sender<Notice>,
+    pub(super) phase: Phase,
+    pub(super) queue: JobQueue,
+    wakeups: Sender<Wakeup>,
     saving: AtomicBool,
     /// The exit status that the runtime would have had.
     death_status: AtomicI32,
@@ -48,12 +48,12 @@ impl Shared {
     /// # Errors
     /// The system refuses a thread.
     pub(super) fn new(settings: &Settings) -> std::io::Result<&'static Self> {
-        let (notices, heard) = channel::<Notice>();
-        signals::spawn("sbcl-listeners", move || heard.into_iter().for_each(Notice::give))?;
+        let (wakeups, heard) = channel::<Wakeup>();
+        signals::spawn("sbcl-listeners", move || heard.into_iter().for_each(Wakeup::deliver))?;
         let shared: &'static Self = Box::leak(Box::new(Self {
             phase: Phase::new(),
             queue: JobQueue::new(),
-            notices,
+            wakeups,
             saving: AtomicBool::new(false),
             death_status: AtomicI32::new(0),
             settings: settings.clone(),
@@ -63,14 +63,6 @@ impl Shared {
     }
 
     // For callers.
-
-    pub(super) fn queue(&self) -> &JobQueue {
-        &self.queue
-    }
-
-    pub(super) fn submit(&self, job: Job) {
-        self.queue.push(job);
-    }
 
     pub(super) fn wait_until_ready(&self) -> Result<(), StartError> {
         match self.phase.wait(self.settings.start_timeout) {
@@ -101,10 +93,6 @@ impl Shared {
         }
     }
 
-    pub(super) fn work_begun(&self) -> Option<u64> {
-        self.queue.taken_if_idle(Lane::Work)
-    }
-
     pub(super) fn died_at(&self) -> Option<u64> {
         Some(self.phase.died_at()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
     }
@@ -130,12 +118,8 @@ impl Shared {
         self.saving.store(true, Ordering::SeqCst);
         self.queue.end_threads();
         self.queue.orders.give(SupervisorOrder::End);
-        let reason = self.phase.wait_for_death(Some(deadline_after(allowed)))?;
+        let reason = self.phase.wait_for_death(deadline_after(allowed))?;
         Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
-    }
-
-    pub(super) fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
-        self.phase.wait_for_trouble(seen)
     }
 
     /// Notes that a job ended because the heap was used up.
@@ -170,27 +154,29 @@ impl Shared {
     // The watch.
 
     fn watch(&self) {
-        let mut patience = Patience::new();
+        let mut stall = StallTimer::new();
         loop {
             self.queue.alarm.wait();
-            guarded(|| self.look(&mut patience));
+            guarded(|| self.look(&mut stall));
         }
     }
 
-    fn look(&self, patience: &mut Patience) {
+    fn look(&self, stall: &mut StallTimer) {
         let now = Instant::now();
         let reacts = self.queue.orders.is_empty();
-        let (mut undone, mut hopeless) = (!reacts, false);
+        let (mut undone, mut deadlocked) = (!reacts, false);
         for lane in Lane::ALL {
-            let (verdict, thread) =
-                self.queue.lane(lane).with(|state| (judge(state, now, reacts), state.thread));
-            for (ledger, error) in verdict.ended {
-                self.tell(ledger.fail(error));
+            let (actions, thread) = self
+                .queue
+                .lane(lane)
+                .with(|state| (enforce_deadlines(state, now, reacts, waited_for_processor), state.thread));
+            for (job_state, error) in actions.ended {
+                self.tell(job_state.fail(error));
             }
-            if let Some(call) = verdict.interrupt {
+            if let Some(call) = actions.interrupt {
                 self.queue.orders.give(SupervisorOrder::Interrupt(call));
             }
-            if verdict.taken_over {
+            if actions.taken_over {
                 self.queue.note_abandoned();
                 self.phase.note_trouble(|trouble| trouble.given_up += 1);
                 self.phase.report(format!(
@@ -200,21 +186,21 @@ impl Shared {
             }
             // Ignore the work lane, where user code may hang. Two questions that cannot be stopped wait for a lock that
             // is never released.
-            hopeless |= verdict.hopeless && lane == Lane::Query;
+            deadlocked |= actions.deadlocked && lane == Lane::Query;
             undone |= thread == LaneThread::Ordered;
-            if let Some(next) = verdict.next {
+            if let Some(next) = actions.next {
                 self.queue.alarm.look_by(next);
             }
         }
         // While it starts, Lisp has time of its own; see wait_until_ready.
         undone &= self.phase.stage() == Stage::Ready;
         if undone {
-            self.queue.alarm.look_by(Patience::next(now));
+            self.queue.alarm.look_by(StallTimer::next(now));
         }
-        if patience.is_over(undone, now) {
+        if stall.is_over(undone, now) {
             self.die(0, "it does not react: its garbage collector or its supervisor hangs");
         }
-        if hopeless {
+        if deadlocked {
             self.die(
                 0,
                 "it does not react: questions wait for a lock that work which could not be stopped holds",
@@ -222,28 +208,28 @@ impl Shared {
         }
     }
 
-    fn tell(&self, notice: Notice) {
+    fn tell(&self, wakeup: Wakeup) {
         // The thread that calls listeners lives as long as the process.
-        if !notice.is_empty()
-            && let Err(unheard) = self.notices.send(notice)
+        if !wakeup.is_empty()
+            && let Err(unheard) = self.wakeups.send(wakeup)
         {
-            unheard.0.give();
+            unheard.0.deliver();
         }
     }
 
     /// Ends all jobs, those that come later too, with the reason of the death.
     fn close(&self, stage: Stage) {
         let reason = self.phase.die(stage).to_string();
-        for ledger in self.queue.close(&LispError::Dead { reason: reason.clone() }) {
-            self.tell(ledger.fail(LispError::Dead { reason: reason.clone() }));
+        for job_state in self.queue.close(&LispError::Dead { reason: reason.clone() }) {
+            self.tell(job_state.fail(LispError::Dead { reason: reason.clone() }));
         }
         self.queue.orders.clear();
     }
-}
 
-impl Host for Shared {
+    // For Lisp and the shim, by way of the host's functions.
+
     /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is dead.
-    fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>) {
+    pub(super) fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>) {
         let on_lisp = OnLisp::new(entry, self);
         let generation = self.queue.enter(lane);
         SERVING.set(Some((lane, generation)));
@@ -254,14 +240,15 @@ impl Host for Shared {
         self.phase.become_ready();
         while let Some(job) = self.queue.next(lane, generation) {
             host::set_progress(job.progress);
-            let notice = (job.run)(&on_lisp);
+            let wakeup = (job.run)(&on_lisp);
             host::set_progress(None);
             self.queue.finish(lane, generation);
-            notice.give();
+            wakeup.deliver();
         }
     }
 
-    fn next_order(&self) -> SupervisorOrder {
+    /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
+    pub(super) fn next_order(&self) -> SupervisorOrder {
         loop {
             let order = self.queue.orders.take();
             if !self.phase.is_dead() {
@@ -270,11 +257,13 @@ impl Host for Shared {
         }
     }
 
-    fn report(&self, sentence: String) {
+    /// Takes a sentence for the log.
+    pub(super) fn report(&self, sentence: String) {
         self.phase.report(sentence);
     }
 
-    fn contribs_folder(&self) -> Option<PathBuf> {
+    /// The folder of the contrib modules, if there is one.
+    pub(super) fn contribs_folder(&self) -> Option<PathBuf> {
         match self.settings.image.contribs.folder() {
             Ok(folder) => folder,
             Err(error) => {
@@ -284,7 +273,8 @@ impl Host for Shared {
         }
     }
 
-    fn die(&self, status: i32, reason: &str) {
+    /// Records that the runtime is gone.
+    pub(super) fn die(&self, status: i32, reason: &str) {
         self.death_status.store(status, Ordering::SeqCst);
         let reason = match status {
             0 => reason.to_owned(),
@@ -293,11 +283,12 @@ impl Host for Shared {
         self.close(Stage::Dead(reason.into()));
     }
 
-    fn is_dead(&self) -> bool {
+    pub(super) fn is_dead(&self) -> bool {
         self.phase.is_dead()
     }
 
-    fn is_saving(&self) -> bool {
+    /// Whether Lisp's threads are to end, and its main thread to save the core.
+    pub(super) fn is_saving(&self) -> bool {
         self.saving.load(Ordering::SeqCst)
     }
 }

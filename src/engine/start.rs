@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use steelbank_sys::{HEAP_MEGABYTES, LoadError, Runtime};
 
+#[cfg(feature = "server")]
+use super::children;
 use super::host;
 use super::image::{self, Core, Image, ImageError};
 use super::lisp::Lisp;
@@ -236,6 +238,11 @@ fn launch(
         unsafe { (runtime.set_executable)(executable.as_ptr()) };
     }
     host::install(&runtime, shared)?;
+    #[cfg(feature = "server")]
+    if children::are_to_end() {
+        // SAFETY: this is the only call, before initialize_lisp.
+        unsafe { (runtime.end_children_with_process)() };
+    }
     // The thread waits for nothing else.
     let _ = enter.send(());
     Ok(Lisp::new(shared))

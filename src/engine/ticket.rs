@@ -18,15 +18,15 @@ type JobResult<T> = Result<T, LispError>;
 
 /// A listener whose outcome has arrived. Whoever delivers the outcome chooses the thread that calls it.
 #[must_use]
-pub(super) struct Notice(Option<Box<dyn FnOnce() + Send>>);
+pub(super) struct Wakeup(Option<Box<dyn FnOnce() + Send>>);
 
-impl Notice {
+impl Wakeup {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
     /// Calls the listener on this thread. A panic of it ends nothing else; the panic hook has reported it.
-    pub(super) fn give(self) {
+    pub(super) fn deliver(self) {
         if let Some(listener) = self.0 {
             guarded(listener);
         }
@@ -65,22 +65,22 @@ enum SlotState<T> {
 }
 
 impl<T: Send + 'static> Slot<T> {
-    fn fill(&self, outcome: JobResult<T>) -> Notice {
+    fn fill(&self, outcome: JobResult<T>) -> Wakeup {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, SlotState::Taken) {
             SlotState::Empty => {
                 *state = SlotState::Full(outcome);
                 self.filled.notify_all();
-                Notice(None)
+                Wakeup(None)
             }
             SlotState::Polled(waker) => {
                 *state = SlotState::Full(outcome);
-                Notice(Some(Box::new(move || waker.wake())))
+                Wakeup(Some(Box::new(move || waker.wake())))
             }
-            SlotState::Heard(listener) => Notice(Some(Box::new(move || listener(outcome)))),
+            SlotState::Heard(listener) => Wakeup(Some(Box::new(move || listener(outcome)))),
             decided @ (SlotState::Full(_) | SlotState::Taken) => {
                 *state = decided;
-                Notice(None)
+                Wakeup(None)
             }
         }
     }
@@ -91,21 +91,21 @@ impl<T: Send + 'static> Slot<T> {
 }
 
 /// A job as the queue and the watch see it.
-pub(super) struct Ledger {
+pub(super) struct JobState {
     pub(super) lane: Lane,
     allowed: Duration,
-    state: Mutex<LedgerState>,
-    fail: Box<dyn Fn(LispError) -> Notice + Send + Sync>,
+    state: Mutex<JobTimes>,
+    fail: Box<dyn Fn(LispError) -> Wakeup + Send + Sync>,
 }
 
-struct LedgerState {
+struct JobTimes {
     deadline: Instant,
     cancelled: bool,
     /// Whether Lisp was entered for it.
     begun: bool,
 }
 
-impl Ledger {
+impl JobState {
     pub(super) fn deadline(&self) -> Instant {
         self.state.lock().deadline
     }
@@ -144,15 +144,15 @@ impl Ledger {
     }
 
     /// Ends the wait for the job, unless it has an outcome.
-    pub(super) fn fail(&self, error: LispError) -> Notice {
+    pub(super) fn fail(&self, error: LispError) -> Wakeup {
         (self.fail)(error)
     }
 }
 
 pub(super) struct Job {
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) job_state: Arc<JobState>,
     pub(super) progress: Option<ProgressListener>,
-    pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) -> Notice + Send>,
+    pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) -> Wakeup + Send>,
 }
 
 /// The outcome of a submitted job: to be waited for, heard or awaited. Dropping it does not stop the job;
@@ -164,7 +164,7 @@ pub struct Ticket<T> {
 
 impl<T> std::fmt::Debug for Ticket<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ticket").field("lane", &self.interrupt.ledger.lane).finish_non_exhaustive()
+        f.debug_struct("Ticket").field("lane", &self.interrupt.job_state.lane).finish_non_exhaustive()
     }
 }
 
@@ -175,7 +175,7 @@ impl<T: Send + 'static> Ticket<T> {
     /// [`LispError`]: the code failed, was stopped, or Lisp is gone. [`LispError::WouldWaitForItself`] at once, if this
     /// thread is running another job of the same lane.
     pub fn wait(self) -> JobResult<T> {
-        let lane = self.interrupt.ledger.lane;
+        let lane = self.interrupt.job_state.lane;
         if super::shared::serving() == Some(lane) && !self.slot.is_decided() {
             self.interrupt.stop();
             return Err(LispError::WouldWaitForItself { lane });
@@ -232,7 +232,7 @@ impl<T: Send + 'static> Future for Ticket<T> {
 /// Stops one job. It has a lock of its own, so it works whatever the job's thread is doing.
 #[derive(Clone)]
 pub struct Interrupt {
-    ledger: Arc<Ledger>,
+    job_state: Arc<JobState>,
     queue: &'static JobQueue,
 }
 
@@ -246,11 +246,11 @@ impl Interrupt {
     /// Stops the job: takes it out of the queue, or interrupts it where it runs. The waiting caller gets
     /// [`LispError::Cancelled`]. A job that has ended is left alone.
     pub fn stop(&self) {
-        self.ledger.cancel();
+        self.job_state.cancel();
         // Fill the slot before interrupting, so that the job's own result cannot win.
-        let notice = self.ledger.fail(LispError::Cancelled);
-        self.queue.remove(&self.ledger);
-        notice.give();
+        let wakeup = self.job_state.fail(LispError::Cancelled);
+        self.queue.remove(&self.job_state);
+        wakeup.deliver();
     }
 }
 
@@ -264,13 +264,13 @@ pub(super) fn job<T: Send + 'static>(
 ) -> (Job, Ticket<T>) {
     let slot = Arc::new(Slot { state: Mutex::new(SlotState::Empty), filled: Condvar::default() });
     let failing = Arc::clone(&slot);
-    let ledger = Arc::new(Ledger {
+    let job_state = Arc::new(JobState {
         lane,
         allowed,
-        state: Mutex::new(LedgerState { deadline: deadline_after(allowed), cancelled: false, begun: false }),
+        state: Mutex::new(JobTimes { deadline: deadline_after(allowed), cancelled: false, begun: false }),
         fail: Box::new(move |error| failing.fill(Err(error))),
     });
-    let running = Arc::clone(&ledger);
+    let running = Arc::clone(&job_state);
     let filling = Arc::clone(&slot);
     let run = Box::new(move |on_lisp: &OnLisp<'_>| {
         filling.fill(match catch_unwind(AssertUnwindSafe(|| body(on_lisp))) {
@@ -284,8 +284,8 @@ pub(super) fn job<T: Send + 'static>(
             }
         })
     });
-    let interrupt = Interrupt { ledger: Arc::clone(&ledger), queue };
-    (Job { ledger, progress, run }, Ticket { slot, interrupt })
+    let interrupt = Interrupt { job_state: Arc::clone(&job_state), queue };
+    (Job { job_state, progress, run }, Ticket { slot, interrupt })
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -9,25 +9,27 @@ use std::time::{Duration, Instant};
 use super::answers::{Expired, Lane, LispError};
 use super::queue::{LaneState, LaneThread, RunningJob};
 use super::sync::{Condvar, Mutex};
-use super::ticket::Ledger;
+use super::ticket::JobState;
 
 /// How long an interrupted job may take to unwind before its caller is answered without it.
-pub(super) const GRACE: Duration = Duration::from_millis(250);
+pub(super) const UNWINDING: Duration = Duration::from_millis(250);
 /// How long after the first interrupt a job that does not stop has its lane taken over by another thread.
-pub(super) const TAKEOVER: Duration = Duration::from_secs(1);
+pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 /// The most that is added to that for the time in which Lisp took no order, as while it collects garbage.
-pub(super) const COLLECTION: Duration = Duration::from_secs(5);
+pub(super) const COLLECTING: Duration = Duration::from_secs(5);
+/// The most that is added for the time in which the thread could run, and the system's scheduler ran others.
+pub(super) const STARVED: Duration = Duration::from_secs(30);
 /// How long after the limit of its own a call that does not stop has its job count as late: the rest of the job's time is for what
 /// comes after the call.
-pub(super) const STUBBORN: Duration = Duration::from_secs(2);
+pub(super) const LATE_AFTER: Duration = Duration::from_secs(2);
 /// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
-pub(super) const REPEAT: Duration = Duration::from_millis(100);
+pub(super) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
 /// After this many threads of a lane were given up in a row, another would not fare better: Lisp counts as dead.
-const HOPELESS: u32 = 2;
+const DEADLOCKED_AFTER: u32 = 2;
 /// How long Lisp may leave an order undone before it counts as dead: its collector or its supervisor hangs.
-const REACTION: Duration = Duration::from_secs(20);
+const STALLED_AFTER: Duration = Duration::from_secs(20);
 /// The most time that counts between two looks: a process that was stopped has not waited.
-const LOOK: Duration = Duration::from_secs(1);
+const LONGEST_STEP: Duration = Duration::from_secs(1);
 
 /// When the watch looks next.
 pub(super) struct Alarm {
@@ -112,94 +114,117 @@ impl Orders {
 
 /// The decisions of one look at a lane.
 #[derive(Default)]
-pub(super) struct Verdict {
+pub(super) struct LaneActions {
     /// Jobs that end without an answer, and why.
-    pub(super) ended: Vec<(Arc<Ledger>, LispError)>,
+    pub(super) ended: Vec<(Arc<JobState>, LispError)>,
     /// The call to interrupt.
     pub(super) interrupt: Option<u64>,
     /// The lane's thread was given up: it needs another.
     pub(super) taken_over: bool,
     /// The thread before it was given up too, and this one ended no job: both wait for something that the first one
     /// holds.
-    pub(super) hopeless: bool,
+    pub(super) deadlocked: bool,
     /// When to look again.
     pub(super) next: Option<Instant>,
 }
 
-/// Looks at a lane at the time `now`. Lisp `reacts` unless it has left an order undone.
-pub(super) fn judge(state: &mut LaneState, now: Instant, reacts: bool) -> Verdict {
-    let mut verdict = Verdict::default();
+/// Returns for how long the thread of this process with that number has been ready to run, and others ran: the second number of
+/// /proc's `schedstat`, in nanoseconds. None where the kernel does not tell.
+pub(super) fn waited_for_processor(thread: i32) -> Duration {
+    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+    Duration::from_nanos(told.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
+}
+
+/// Looks at a lane at the time `now`. Lisp `reacts` unless it has left an order undone; `waited` tells what
+/// [`waited_for_processor`] does of the lane's thread.
+pub(super) fn enforce_deadlines(
+    state: &mut LaneState,
+    now: Instant,
+    reacts: bool,
+    waited: impl Fn(i32) -> Duration,
+) -> LaneActions {
+    let mut actions = LaneActions::default();
     let (expired, waiting): (VecDeque<_>, VecDeque<_>) =
-        state.jobs.drain(..).partition(|job| job.ledger.deadline() <= now);
-    verdict.next = waiting.iter().map(|job| job.ledger.deadline()).min();
+        state.jobs.drain(..).partition(|job| job.job_state.deadline() <= now);
+    actions.next = waiting.iter().map(|job| job.job_state.deadline()).min();
     state.jobs = waiting;
-    verdict.ended.extend(expired.into_iter().map(|job| {
-        let why = job.ledger.stopped_because();
-        (job.ledger, why)
+    actions.ended.extend(expired.into_iter().map(|job| {
+        let why = job.job_state.stopped_because();
+        (job.job_state, why)
     }));
 
     if let Some(running) = &mut state.running {
-        let again = judge_running(running, now, reacts, &mut verdict);
-        verdict.next = Some(verdict.next.map_or(again, |next| next.min(again)));
-        if verdict.taken_over {
+        let again = enforce_on_running(running, now, reacts, || waited(state.system_thread), &mut actions);
+        actions.next = Some(actions.next.map_or(again, |next| next.min(again)));
+        if actions.taken_over {
             state.generation += 1;
             state.given_up += 1;
-            verdict.hopeless = state.given_up >= HOPELESS;
+            actions.deadlocked = state.given_up >= DEADLOCKED_AFTER;
             state.running = None;
             state.thread = LaneThread::Ordered;
         }
     }
-    verdict
+    actions
 }
 
 /// Interrupts the running job if its time is over, answers its caller if it does not stop, and gives its thread up if
 /// it still does not. Returns when to look again.
-fn judge_running(running: &mut RunningJob, now: Instant, reacts: bool, verdict: &mut Verdict) -> Instant {
-    let deadline = running.ledger.deadline();
+fn enforce_on_running(
+    running: &mut RunningJob,
+    now: Instant,
+    reacts: bool,
+    waited: impl Fn() -> Duration,
+    actions: &mut LaneActions,
+) -> Instant {
+    let deadline = running.job_state.deadline();
     let call_over = running.call_deadline.is_some_and(|deadline| deadline <= now);
     if now < deadline && !call_over {
         return running.call_deadline.map_or(deadline, |call_deadline| call_deadline.min(deadline));
     }
-    if running.call != 0 && running.last_order.is_none_or(|last| now >= last + REPEAT) {
+    if running.call != 0 && running.last_order.is_none_or(|last| now >= last + INTERRUPT_EVERY) {
         running.last_order = Some(now);
-        verdict.interrupt = Some(running.call);
+        actions.interrupt = Some(running.call);
     }
-    if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + STUBBORN) {
-        return now + REPEAT;
+    if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + LATE_AFTER) {
+        return now + INTERRUPT_EVERY;
     }
     // The job's own time counts from when it was first told to stop: the watch may come late.
-    let since = *running.stopping.get_or_insert(now);
-    if now >= since + GRACE {
-        verdict.ended.push((Arc::clone(&running.ledger), running.ledger.expired(Expired::StillRunning)));
+    let waited = waited();
+    let (since, waited_before) = *running.stopping.get_or_insert((now, waited));
+    let starved = STARVED.min(waited.saturating_sub(waited_before));
+    if now >= since + UNWINDING + starved {
+        actions
+            .ended
+            .push((Arc::clone(&running.job_state), running.job_state.expired(Expired::StillRunning)));
     }
     if !reacts {
-        running.held = COLLECTION.min(running.held + REPEAT);
+        running.held = COLLECTING.min(running.held + INTERRUPT_EVERY);
     }
-    verdict.taken_over = now >= since + TAKEOVER + running.held;
-    now + REPEAT
+    actions.taken_over = now >= since + TAKEOVER_AFTER + running.held + starved;
+    now + INTERRUPT_EVERY
 }
 
 /// Measures for how long Lisp has left something undone.
-pub(super) struct Patience {
+pub(super) struct StallTimer {
     looked: Instant,
     waited: Duration,
 }
 
-impl Patience {
+impl StallTimer {
     pub(super) fn new() -> Self {
         Self { looked: Instant::now(), waited: Duration::ZERO }
     }
 
     /// Looks whether something is `undone` at the time `now`. True once it has been so for too long.
     pub(super) fn is_over(&mut self, undone: bool, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.looked).min(LOOK);
+        let passed = now.saturating_duration_since(self.looked).min(LONGEST_STEP);
         self.looked = now;
         self.waited = if undone { self.waited + passed } else { Duration::ZERO };
-        self.waited > REACTION
+        self.waited > STALLED_AFTER
     }
 
     /// When to look again while something is undone.
     pub(super) fn next(now: Instant) -> Instant {
-        now + LOOK
+        now + LONGEST_STEP
     }
 }

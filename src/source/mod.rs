@@ -2,6 +2,7 @@
 //!
 //! Nothing here runs or loads anyone's code, and nothing here knows the engine.
 
+pub(crate) mod edit_map;
 pub mod positions;
 pub mod sbcl;
 pub mod tap;

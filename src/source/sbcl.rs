@@ -32,8 +32,7 @@ pub struct SbclPlaces<'a> {
 impl SbclPlaces<'_> {
     /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name.
     pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
-        // Without the sources there is nothing to look at there.
-        if let Some(place) = self.sources.baked(file, offset).filter(|_| self.sources.root.is_some()) {
+        if let Some(place) = self.sources.baked(file, offset) {
             return Some(place);
         }
         if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&offset)) {

@@ -5,45 +5,34 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::words::{quoted, shortened};
-use crate::query::lookup::DEFAULT_PACKAGE;
-use crate::query::nearest;
+use super::words::quoted;
+use crate::answer::lookup::DEFAULT_PACKAGE;
+use crate::answer::nearest;
+use crate::answer::shortened;
 
 /// No arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct NoArguments {}
+pub(crate) struct NoArguments {}
 
-/// A symbol: its name, and where the name is looked up.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct NameAndPackage {
-    /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
-    pub(super) name: String,
-    // Without one, the only package of the user's that has the name will do.
-    /// Package name (defaults to CL-USER).
-    #[serde(default)]
-    #[schemars(extend("default" = DEFAULT_PACKAGE))]
-    pub(super) package: Option<String>,
-}
-
-pub(super) fn default_package() -> String {
+pub(crate) fn default_package() -> String {
     DEFAULT_PACKAGE.to_owned()
 }
 
 /// Whether to tell what only programs want.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Detail {
+pub(crate) struct Detail {
     /// Also offsets, form numbers and write dates.
     #[serde(default)]
-    pub(super) detail: bool,
+    pub(crate) detail: bool,
 }
 
 /// How long something may take that runs code.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Timeout {
+pub(crate) struct Timeout {
     /// The most seconds that it may take.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 86_400))]
-    pub(super) timeout_seconds: u64,
+    pub(crate) timeout_seconds: u64,
 }
 
 fn default_timeout() -> u64 {
@@ -52,13 +41,13 @@ fn default_timeout() -> u64 {
 
 /// Reads the arguments of the tool called `tool`. A null, or an empty string for an optional argument, counts
 /// as omitted: some models write that for it.
-pub(super) fn read<T: DeserializeOwned>(
+pub(crate) fn read<T: DeserializeOwned>(
     tool: &str,
     schema: &Map<String, Value>,
     mut given: Map<String, Value>,
 ) -> Result<T, String> {
     given.retain(|_, value| !value.is_null());
-    rename_subject(schema, &mut given);
+    rename_arguments(schema, &mut given);
     drop_empty(schema, &mut given);
     check(tool, schema, &given)?;
     serde_json::from_value(Value::Object(given))
@@ -72,19 +61,40 @@ fn drop_empty(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     given.retain(|name, value| value != "" || name == "text" || is_required(name));
 }
 
-/// Accepts other tools' names for a tool's subject argument.
-fn rename_subject(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
-    const SUBJECTS: [&str; 3] = ["name", "symbol", "pattern"];
-    let known =
-        |name: &&str| schema.get("properties").is_some_and(|properties| properties.get(name).is_some());
-    let Some(own) = SUBJECTS.iter().find(|name| known(name)) else { return };
-    if given.contains_key(*own) {
-        return;
-    }
-    if let Some(other) = SUBJECTS.iter().find(|name| given.contains_key(**name) && !known(name))
-        && let Some(value) = given.remove(*other)
-    {
-        given.insert((*own).to_owned(), value);
+/// Words for one thing: a tool that has one of them as an argument understands the others of its group.
+const SAME: [&[&str]; 9] = [
+    &["name", "symbol", "names", "pattern", "query"],
+    &["code", "forms", "form", "expression"],
+    &["form", "code", "expression"],
+    &["package", "packages", "name"],
+    &["system", "name", "systems"],
+    &["path", "file", "paths", "files"],
+    &["unused", "dead"],
+    &["test", "name", "tests"],
+    &["handle", "id"],
+];
+
+/// Accepts other tools' names for an argument; a single value for a list, and a list of one for a single value.
+fn rename_arguments(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
+    let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
+    let unknown: Vec<String> = given.keys().filter(|name| property(name).is_none()).cloned().collect();
+    for other in unknown {
+        let groups = SAME.iter().filter(|group| group.contains(&other.as_str()));
+        let mut owners = groups.flat_map(|group| group.iter()).filter(|name| property(name).is_some());
+        let own = match (owners.next(), owners.next()) {
+            // It may be either.
+            (Some(&"package"), Some(&"system")) => continue,
+            (Some(own), _) if !given.contains_key(*own) => *own,
+            _ => continue,
+        };
+        let is_list = property(own).and_then(wanted) == Some("array");
+        let value = match given.remove(&other) {
+            Some(Value::Array(mut values)) if !is_list && values.len() == 1 => values.remove(0),
+            Some(value) if is_list && !value.is_array() => Value::Array(vec![value]),
+            Some(value) => value,
+            None => continue,
+        };
+        given.insert(own.to_owned(), value);
     }
 }
 
@@ -243,6 +253,36 @@ mod tests {
         let expected = Sample { name: "x".into(), limit: 10 };
         assert_eq!(check(json!({ "name": "x" })).as_ref(), Ok(&expected));
         assert_eq!(check(json!({ "name": "x", "limit": null })).as_ref(), Ok(&expected));
+    }
+
+    #[test]
+    fn other_words_for_an_argument_are_understood() {
+        for (tool, given, own) in [
+            ("apropos", json!({ "pattern": "x", "package": "p" }), json!({ "name": "x", "packages": ["p"] })),
+            ("outline", json!({ "file": "a", "dead": true }), json!({ "path": "a", "unused": true })),
+            ("evaluate", json!({ "forms": "1" }), json!({ "code": "1" })),
+            ("package-info", json!({ "name": "p" }), json!({ "package": "p" })),
+            ("macroexpand", json!({ "code": "1" }), json!({ "form": "1" })),
+            ("load-system", json!({ "name": "s" }), json!({ "system": "s" })),
+            ("impact", json!({ "name": "f" }), json!({ "names": ["f"] })),
+            ("find_references", json!({ "query": "f" }), json!({ "pattern": "f" })),
+            ("who-calls", json!({ "names": ["f"] }), json!({ "name": "f" })),
+        ] {
+            let schema = crate::actions::tools().get(tool).unwrap().input().clone();
+            let mut given = given.as_object().unwrap().clone();
+            rename_arguments(&schema, &mut given);
+            // What apropos calls its subject is its own matter.
+            given.retain(|name, _| own.get(name).is_some());
+            for (name, value) in &given {
+                assert_eq!(&own[name], value, "{tool}");
+            }
+            assert!(!given.is_empty(), "{tool}");
+        }
+        // A package or a system?
+        let schema = crate::actions::tools().get("outline").unwrap().input().clone();
+        let mut given = json!({ "name": "x" }).as_object().unwrap().clone();
+        rename_arguments(&schema, &mut given);
+        assert_eq!(given.keys().collect::<Vec<_>>(), ["name"]);
     }
 
     #[test]

@@ -11,12 +11,12 @@ use super::page::wrong_cursor;
 
 /// The most characters of an answer, as text and as JSON, unless the caller asks for all of it: 10,000 tokens
 /// of some four characters each.
-pub(super) const BUDGET: usize = 40_000;
+pub(crate) const BUDGET: usize = 40_000;
 /// The characters reserved for what stands beside the entries.
-const BESIDE: usize = 3_000;
+const ENVELOPE: usize = 3_000;
 
 /// Measures `value` as JSON, in bytes.
-pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
+pub(crate) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -34,7 +34,7 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
 }
 
 /// Whether the answer and its text both fit into `budget` characters.
-pub(super) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
+pub(crate) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
     text && answer.structured.json().len() <= budget
 }
@@ -42,14 +42,14 @@ pub(super) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
 /// The position at which a cut answer continues, for tools that do not make pages: how many entries of its lists, and
 /// how many lines of its text, were shown before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct CutCursor {
+pub(crate) struct CutCursor {
     entries: usize,
     lines: usize,
 }
 
 impl CutCursor {
     /// Parses a cursor that [`cut`] wrote.
-    pub(super) fn read(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
         let parts = text.split_once(':').map(|(entries, lines)| (entries.parse(), lines.parse()));
         match parts {
             Some((Ok(entries), Ok(lines))) => Ok(Self { entries, lines }),
@@ -68,7 +68,7 @@ impl CutCursor {
 ///
 /// # Errors
 /// The cursor is past the end, or of another answer.
-pub(super) fn cut(
+pub(crate) fn cut(
     answer: &mut ToolAnswer,
     cursor: Option<CutCursor>,
     budget: usize,
@@ -141,7 +141,7 @@ pub(super) fn cut(
 
 /// Returns the characters of `budget` that are for entries and lines.
 fn room(budget: usize) -> usize {
-    budget - BESIDE.min(budget / 4)
+    budget - ENVELOPE.min(budget / 4)
 }
 
 /// A list of an answer that is in no other list.
@@ -193,7 +193,7 @@ fn without_lists(answer: &Value) -> Value {
 
 /// Truncates any `answer` to `budget` characters, as the last resort: lists of more than one entry lose their ends, and
 /// overlong strings their middles.
-pub(super) fn bound(answer: &mut ToolAnswer, budget: usize) {
+pub(crate) fn truncate_hard(answer: &mut ToolAnswer, budget: usize) {
     let room = room(budget);
     let mut left_out = 0;
     // Take the excess from the longest part in each round.
@@ -438,7 +438,7 @@ mod tests {
             json!({ "changed": (0..9_000).collect::<Vec<u32>>(), "users": (0..9_000).collect::<Vec<u32>>() }),
         ] {
             let mut answer = ToolAnswer::new(long(9_000), &structured, CallOutcome::Answered).unwrap();
-            bound(&mut answer, 10_000);
+            truncate_hard(&mut answer, 10_000);
             assert!(length(&answer.structured) <= 10_000, "{}", length(&answer.structured));
             assert!(answer.text.chars().count() <= 10_000);
             assert!(answer.structured.to_string().contains("left"), "what is left out is told");
@@ -448,8 +448,8 @@ mod tests {
         let size = length(&whole.structured).max(whole.text.chars().count());
         assert!(fits(&whole, size) && !fits(&whole, size - 1));
         cut(&mut whole, None, size, true).unwrap();
-        bound(&mut whole, size);
-        bound(&mut whole, usize::MAX);
+        truncate_hard(&mut whole, size);
+        truncate_hard(&mut whole, usize::MAX);
         assert_eq!(whole, answer());
     }
 }

@@ -1,5 +1,6 @@
 //! A call of a tool: its cancellation, progress, answer and errors.
 
+use crate::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,26 +9,16 @@ use serde::Serialize;
 
 use super::budget::BUDGET;
 use super::remedy::with_remedy;
+use super::session::Permission;
 use super::structured::Structured;
 use super::words::sentence;
+use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::{Advice, Wording};
-use crate::engine::Writing;
-use crate::query::control::{Cancellation, Control};
-use crate::query::lookup::DEFAULT_PACKAGE;
-use crate::query::{Error, NoProject, Step};
-
-/// The progress of a running call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolProgress {
-    /// The step that it is at.
-    pub what: Step,
-    /// The file that it is done to, if it is one.
-    pub path: Option<String>,
-    /// Steps begun. It grows with every news of a call.
-    pub done: u64,
-    /// Steps in all, if that is known; never fewer than are done.
-    pub total: Option<u64>,
-}
+use crate::engine::control::{Cancellation, Control};
+use crate::engine::{OnProgress, Progress, Writing};
+use crate::handle::Error;
+use crate::handle::scratch::ScratchError;
+use crate::workspace::NoProject;
 
 /// A call of a tool: its cancellation token, its budget and the listener for its progress.
 #[derive(Clone)]
@@ -35,7 +26,7 @@ pub struct Call {
     cancellation: Cancellation,
     budget: usize,
     wording: Wording,
-    listener: Arc<dyn Fn(ToolProgress) + Send + Sync>,
+    listener: OnProgress,
     writing: Arc<Mutex<Option<Writing>>>,
 }
 
@@ -56,7 +47,7 @@ impl Default for Call {
 
 impl Call {
     /// Makes a call that reports its progress to `listener`, which must not block.
-    pub fn new(listener: impl Fn(ToolProgress) + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         Self {
             cancellation: Cancellation::default(),
             budget: BUDGET,
@@ -102,9 +93,10 @@ impl Call {
         self.cancellation.clone()
     }
 
-    /// Makes the control of a query for this call: it may take `allowed`, and is cancelled with the call.
+    /// Makes the control of this call's action: it may take `allowed`, is cancelled with the call, and reports to
+    /// its listener.
     pub fn control(&self, allowed: Duration) -> Control {
-        Control::new(allowed).with_cancellation(self.cancellation())
+        Control::new(allowed).with_cancellation(self.cancellation()).reporting_to(Arc::clone(&self.listener))
     }
 
     /// Has neither a restart nor the client's leaving cut the call from now on, its answer included.
@@ -113,7 +105,8 @@ impl Call {
     /// The call was called off, or the program is being started again.
     pub fn begin_writing(&self) -> Result<(), Failure> {
         let refused = |why: &str| Failure::engine(format!("{why} Nothing was changed."));
-        let writing = Writing::begin().ok_or_else(|| refused("Lisp is being started again: ask again."))?;
+        let writing = Writing::begin()
+            .ok_or_else(|| Failure { passing: true, ..refused("Lisp is being started again: ask again.") })?;
         if self.cancellation.is_cancelled() {
             return Err(refused("The call was called off."));
         }
@@ -122,7 +115,7 @@ impl Call {
     }
 
     /// Reports progress to the listener.
-    pub fn report(&self, progress: ToolProgress) {
+    pub fn report(&self, progress: Progress) {
         (self.listener)(progress);
     }
 }
@@ -135,7 +128,7 @@ pub enum CallOutcome {
     /// The subject of the question does not exist, which is an answer too. The command line exits with 1.
     NotFound,
     /// The same, where a contract wants an error: MCP says `isError` too.
-    NotFoundError,
+    NotFoundAsError,
     /// The action failed, and the answer tells how. MCP says `isError`, the command line exits with 3.
     Failed,
 }
@@ -169,7 +162,7 @@ impl ToolAnswer {
 
     /// Says that the name was looked up in `package`, which nobody named; none if it was not.
     #[must_use]
-    pub(super) fn looked_up_in(mut self, package: Option<String>) -> Self {
+    pub(crate) fn looked_up_in(mut self, package: Option<String>) -> Self {
         self.notes.extend(package.as_ref().map(|package| {
             format!("Looked up in {package}: no package was given, and {DEFAULT_PACKAGE} has no symbol of that name.")
         }));
@@ -207,17 +200,19 @@ pub struct Failure {
     pub why: String,
     /// What can be done.
     pub advice: Option<Advice>,
+    /// Whether it is of the moment, as Lisp is dead, is being started again or loads: the same call may have an answer later.
+    pub passing: bool,
 }
 
 impl Failure {
     /// Makes the failure of arguments that do not fit.
     pub fn arguments(why: impl Into<String>) -> Self {
-        Self { blame: Blame::Arguments, why: why.into(), advice: None }
+        Self { blame: Blame::Arguments, why: why.into(), advice: None, passing: false }
     }
 
     /// Makes the failure of an engine that cannot answer.
     pub fn engine(why: impl Into<String>) -> Self {
-        Self { blame: Blame::Engine, why: why.into(), advice: None }
+        Self { blame: Blame::Engine, why: why.into(), advice: None, passing: false }
     }
 
     /// Adds advice.
@@ -257,8 +252,30 @@ impl From<NoProject> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        if let Error::Scratch(error) = &error {
+            return scratch_failure(error);
+        }
         let why = with_remedy(&error);
-        let failure = if error.is_about_the_request() { Self::arguments(why) } else { Self::engine(why) };
-        failure.advised(error.advice())
+        let kind = error.kind();
+        let failure = if kind == ErrorKind::Request { Self::arguments(why) } else { Self::engine(why) };
+        let passing = kind == ErrorKind::Dead || matches!(error, Error::NeverBegan);
+        Self { passing, ..failure.advised(error.advice()) }
+    }
+}
+
+/// Converts a scratch image's error into a tool's.
+fn scratch_failure(error: &ScratchError) -> Failure {
+    match error {
+        ScratchError::Overlay { .. } => Failure::arguments(format!("{error}.")),
+        ScratchError::Call(message) => Failure::engine(message.clone()),
+        ScratchError::Unconfined(_) => {
+            let [eval, edits] = [Permission::Eval, Permission::Edits].map(Permission::option);
+            Failure::engine(format!(
+                "{}. Its user can allow it to run unconfined by starting the server with `steelbank serve {eval}` or \
+                 `{edits}`.",
+                sentence(&error.to_string()).trim_end_matches('.')
+            ))
+        }
+        other => Failure::engine(sentence(&other.to_string())),
     }
 }

@@ -4,17 +4,17 @@
 //! its cursor is after the last of them. No other code shortens it.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::budget::{CutCursor, bound, cut, fits};
+use super::budget::{CutCursor, cut, fits, truncate_hard};
 use super::call::{CallOutcome, ToolAnswer};
 use super::words::quoted;
-use crate::query::counted;
+use crate::answer::counted;
 
 /// Which part of a long list.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct Paging {
+pub(crate) struct Paging {
     /// The most entries; by default as many as fit.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -26,22 +26,22 @@ pub(super) struct Paging {
 
 impl Paging {
     /// Makes what `cursor` asks for, as long as it may be.
-    pub(super) fn at(cursor: Option<String>) -> Self {
+    pub(crate) fn at(cursor: Option<String>) -> Self {
         Self { limit: None, cursor }
     }
 
     /// Returns the requested page size; unlimited by default.
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(usize::MAX)
     }
 
     /// Returns the requested page size; by default `most`, for entries that are dear to make.
-    pub(super) fn limit_or(&self, most: usize) -> usize {
+    pub(crate) fn limit_or(&self, most: usize) -> usize {
         self.limit.unwrap_or(most)
     }
 
     /// Whether a cursor is given.
-    pub(super) fn continues(&self) -> bool {
+    pub(crate) fn continues(&self) -> bool {
         self.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty())
     }
 
@@ -49,7 +49,7 @@ impl Paging {
     ///
     /// # Errors
     /// The cursor was not given by any answer.
-    pub(super) fn offset(&self) -> Result<usize, Failure> {
+    pub(crate) fn offset(&self) -> Result<usize, Failure> {
         match self.cursor.as_deref() {
             None | Some("") => Ok(0),
             Some(cursor) => cursor.parse().map_err(|_| wrong_cursor(cursor)),
@@ -60,7 +60,7 @@ impl Paging {
     ///
     /// # Errors
     /// It points past the end: no answer gave it, or the data has changed since.
-    pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
+    pub(crate) fn within(&self, total: usize) -> Result<(), Failure> {
         match self.offset()? {
             offset if offset > 0 && offset >= total && total > 0 => Err(Failure::arguments(format!(
                 "The cursor {} is past the end: there are {} now. Ask again without it.",
@@ -75,7 +75,7 @@ impl Paging {
     ///
     /// # Errors
     /// The cursor was not given by any answer, or points past the end; or `render` fails.
-    pub(super) fn cut<S: Sequence>(
+    pub(crate) fn cut<S: Sequence>(
         &self,
         mut answer: S,
         budget: usize,
@@ -89,7 +89,7 @@ impl Paging {
 }
 
 /// Makes the error for a cursor that no answer gave.
-pub(super) fn wrong_cursor(cursor: &str) -> Failure {
+pub(crate) fn wrong_cursor(cursor: &str) -> Failure {
     Failure::arguments(format!(
         "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
         quoted(cursor)
@@ -97,7 +97,7 @@ pub(super) fn wrong_cursor(cursor: &str) -> Failure {
 }
 
 /// An answer whose lists are one sequence of entries, which pages divide.
-pub(super) trait Sequence: Clone {
+pub(crate) trait Sequence: Clone {
     /// Hands each of the lists to `part`, in the order of the sequence.
     fn lists(&mut self, part: &mut Part);
 
@@ -108,8 +108,33 @@ pub(super) trait Sequence: Clone {
     }
 }
 
+/// An answer of which a page has a part.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct Paged<T> {
+    #[serde(flatten)]
+    pub(crate) answer: T,
+    /// How many entries there are in all.
+    pub(crate) total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cursor: Option<String>,
+}
+
+impl<T> Paged<T> {
+    /// Makes the answer of which `total` entries are counted.
+    pub(crate) fn new(answer: T, total: usize) -> Self {
+        Self { answer, total, cursor: None }
+    }
+}
+
+impl<T: Sequence> Sequence for Paged<T> {
+    fn lists(&mut self, part: &mut Part) {
+        self.answer.lists(part);
+    }
+}
+
 /// The part of a sequence that is kept.
-pub(super) struct Part {
+pub(crate) struct Part {
     skip: usize,
     most: usize,
     kept: usize,
@@ -117,19 +142,19 @@ pub(super) struct Part {
 
 impl Part {
     /// Skips so many entries, and keeps so many of the others at most.
-    pub(super) fn new(skip: usize, most: usize) -> Self {
+    pub(crate) fn new(skip: usize, most: usize) -> Self {
         Self { skip, most, kept: 0 }
     }
 
     /// Keeps the entries of `list` that are in the part.
-    pub(super) fn keep<T>(&mut self, list: &mut Vec<T>) {
+    pub(crate) fn keep<T>(&mut self, list: &mut Vec<T>) {
         let kept = self.take(list.len());
         list.truncate(kept.end);
         list.drain(..kept.start);
     }
 
     /// Counts a list of `length` entries as kept so far, and returns which of them are.
-    pub(super) fn take(&mut self, length: usize) -> std::ops::Range<usize> {
+    pub(crate) fn take(&mut self, length: usize) -> std::ops::Range<usize> {
         let start = self.skip.min(length);
         let end = start + (self.most - self.kept).min(length - start);
         self.skip -= start;
@@ -139,7 +164,7 @@ impl Part {
 }
 
 /// Counts the entries of `answer`.
-pub(super) fn count(answer: &mut impl Sequence) -> usize {
+pub(crate) fn count(answer: &mut impl Sequence) -> usize {
     let mut part = Part::new(0, usize::MAX);
     answer.lists(&mut part);
     part.kept
@@ -147,28 +172,28 @@ pub(super) fn count(answer: &mut impl Sequence) -> usize {
 
 /// The entries of a page, by their numbers in the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PageRange {
+pub(crate) struct PageRange {
     /// How many are on earlier pages.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     /// How many the page has.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// How many there are in all.
-    pub(super) total: usize,
+    pub(crate) total: usize,
 }
 
 impl PageRange {
     /// Returns the number of the first entry behind the page.
-    pub(super) fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         self.offset.saturating_add(self.count)
     }
 
     /// Returns the cursor of the next page, if there is one.
-    pub(super) fn cursor(&self) -> Option<String> {
+    pub(crate) fn cursor(&self) -> Option<String> {
         (self.end() < self.total).then(|| self.end().to_string())
     }
 
     /// Renders the last line of a text that continues on another page.
-    pub(super) fn rest(&self) -> String {
+    pub(crate) fn rest(&self) -> String {
         match self.cursor() {
             Some(cursor) => format!(
                 "\n\n{} of {} entries are shown; pass cursor {cursor:?} for what follows.",
@@ -180,7 +205,7 @@ impl PageRange {
 }
 
 /// An answer that fits, and has each entry of its part of a sequence.
-pub(super) struct Page(ToolAnswer);
+pub(crate) struct Page(ToolAnswer);
 
 impl Page {
     /// Makes the longest page that fits into `budget` characters, as text and as JSON, of `answer`, which has the
@@ -188,7 +213,7 @@ impl Page {
     ///
     /// # Errors
     /// Those of `render`.
-    pub(super) fn longest<S: Sequence>(
+    pub(crate) fn longest<S: Sequence>(
         mut answer: S,
         (offset, total): (usize, usize),
         budget: usize,
@@ -228,14 +253,14 @@ impl Page {
         }
         if !fits(&page, budget) {
             // Takes no entry: each list of the sequence has one at most.
-            bound(&mut page, budget);
+            truncate_hard(&mut page, budget);
         }
         Ok(ToolReply::Page(Self(page)))
     }
 }
 
 /// What a tool's function returns: an answer that may be cut, or a page, which may not.
-pub(super) enum ToolReply {
+pub(crate) enum ToolReply {
     /// An answer with all that there is to say.
     Whole(ToolAnswer),
     /// A page.
@@ -254,7 +279,7 @@ impl ToolReply {
     ///
     /// # Errors
     /// The cursor is past the end, or of another answer.
-    pub(super) fn fitted(
+    pub(crate) fn fitted(
         self,
         cursor: Option<CutCursor>,
         budget: usize,
@@ -267,7 +292,7 @@ impl ToolReply {
         let cursor = cursor.filter(|_| answer.outcome != CallOutcome::NotFound);
         if cursor.is_some() || !fits(&answer, budget) {
             cut(&mut answer, cursor, budget, continues)?;
-            bound(&mut answer, budget);
+            truncate_hard(&mut answer, budget);
         }
         Ok(answer)
     }

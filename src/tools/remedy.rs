@@ -3,12 +3,14 @@
 
 use super::words::sentence;
 use crate::engine::{ImageError, StartError};
-use crate::query::Error;
+use crate::handle::Error;
 
 /// Renders the error as a sentence, with a remedy for the user of the program.
-pub(super) fn with_remedy(error: &Error) -> String {
+pub(crate) fn with_remedy(error: &Error) -> String {
     let said = error.to_string();
     match remedy(error) {
+        // A sentence already, which may begin with a file's name.
+        None if matches!(error, Error::Request(_)) && said.ends_with('.') => said,
         Some(remedy) => sentence(&format!("{said}; {remedy}")),
         None => sentence(&said),
     }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 /// Makes the schema of a tool's arguments.
-pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
+pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with_transform(RecursiveTransform(names_only));
     let mut schema = made::<T>(settings);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
@@ -53,7 +53,7 @@ fn made<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
 /// Makes the schema of a tool's structured answer: an outline of the serialized type, for programs that
 /// validate. It has no descriptions, since the keys and the tool's description explain the answer; no inner
 /// structure below [`DEPTH`]; and no types of items, nor of optional numbers and flags.
-pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
+pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
     let schema = made::<T>(SchemaSettings::draft2020_12().for_serialize());
     let required = schema.get("required").cloned();
     let Value::Object(mut outline) = outline(&Value::Object(schema), DEPTH) else {

@@ -2,7 +2,8 @@
 //! project's text; and the permissions from the person who started the program.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -10,11 +11,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::call::{Call, Failure};
+use super::clients::Seat;
 use super::{Object, Tools};
 use crate::Steelbank;
 use crate::engine::{EngineState, EngineTrouble};
-use crate::query::{Error, NoProject};
-use crate::steelbank::recovery::{Cause, LoadedItem, Recovery};
+use crate::handle::Error;
+use crate::handle::recovery::{Cause, LoadedItem, Recovery};
+use crate::workspace::NoProject;
 use steelbank_text::TextIndex;
 
 /// The session of a program, shared by all calls. Cheap to clone.
@@ -28,6 +31,9 @@ pub struct Session {
     /// The outcomes of this session's loads, by system or file.
     loads: Arc<Mutex<BTreeMap<String, Load>>>,
     recovery: Arc<Recovery>,
+    /// What is one client's, if several share the image.
+    seat: Option<Arc<Seat>>,
+    told_of_restarts: Arc<AtomicUsize>,
 }
 
 impl std::fmt::Debug for Session {
@@ -109,13 +115,13 @@ impl Permission {
 
 /// The outcome of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// The system or file.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Whether all of it is loaded.
-    pub(super) loaded: bool,
+    pub(crate) loaded: bool,
     /// The outcome, in a line.
-    pub(super) outcome: String,
+    pub(crate) outcome: String,
 }
 
 impl Session {
@@ -132,9 +138,11 @@ impl Session {
             text: text(|| Err(NoProject)),
             project: Arc::default(),
             permissions: Permissions::default(),
-            tools: Tools::all().clone(),
+            tools: Tools::default(),
             loads: Arc::default(),
             recovery: Arc::default(),
+            seat: None,
+            told_of_restarts: Arc::default(),
         }
     }
 
@@ -163,9 +171,45 @@ impl Session {
         self
     }
 
+    /// Makes the session that of one client of several.
+    #[must_use]
+    pub(crate) fn seated(mut self, seat: Seat) -> Self {
+        self.seat = Some(Arc::new(seat));
+        self
+    }
+
+    /// Returns what is one client's, if several share the image.
+    pub(crate) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_deref()
+    }
+
+    /// Whether this client may look into the object of `handle`: others that share the image have objects of their own.
+    pub(crate) fn owns_handle(&self, handle: &str) -> bool {
+        self.seat().is_none_or(|seat| seat.has_handle(handle))
+    }
+
+    /// Takes the note on a restart for an answer to this client.
+    pub(super) fn take_restart_note(&self) -> Option<String> {
+        let told = self.seat().map_or(&*self.told_of_restarts, |seat| &seat.told_of_restarts);
+        self.recovery.take_note(told)
+    }
+
     /// Whether the project is unknown, and a client may still name it.
     pub fn awaits_project(&self) -> bool {
         self.project.folder().is_none() && self.lisp.bank.get().is_none()
+    }
+
+    /// Returns the sentence that all answers have while the project's folder is gone: what is said of its files may be wrong.
+    pub(crate) fn gone_project(&self) -> Option<String> {
+        let started = self.started().and_then(|bank| bank.root().map(Path::to_path_buf));
+        let folder = started.or_else(|| self.project.folder())?;
+        (!folder.is_dir()).then(|| {
+            format!(
+                "The project's folder {} is gone: it was moved or removed, so nothing is found in its files. Put it back, or \
+                 start steelbank in its new place.",
+                folder.display()
+            )
+        })
     }
 
     /// Sets the project to the one in `folder`, if it is unknown.
@@ -195,6 +239,9 @@ impl Session {
         let started = self.lisp.bank.get_or_init(|| match self.lisp.start.lock().take() {
             Some(start) => {
                 let bank = start().map_err(Failure::from)?;
+                if let Ok(index) = self.text() {
+                    bank.project().share_text_index(index);
+                }
                 self.spawn_death_watch(&bank);
                 Ok(bank)
             }
@@ -266,7 +313,7 @@ impl Session {
     }
 
     /// Returns the index of the project's text, if a tool has opened it.
-    pub(super) fn opened_text(&self) -> Option<&TextIndex> {
+    pub(crate) fn opened_text(&self) -> Option<&TextIndex> {
         self.text.index.get().map(Arc::as_ref)
     }
 
@@ -307,9 +354,9 @@ impl Session {
         self.project.folder()
     }
 
-    /// Repeats the loads of the image before this one, in order. `status` reports the ones that fail.
-    pub fn load_again(&self, loads: &[LoadedItem]) {
-        const ALLOWED: u64 = 3600;
+    /// Repeats the loads of the image before this one, in order, with the load tools among `tools`. `status` reports the ones that fail.
+    pub fn load_again(&self, tools: &Tools, loads: &[LoadedItem]) {
+        const LOAD_AGAIN_SECONDS: u64 = 3600;
         for loaded in loads {
             let (tool, arguments) = match loaded {
                 LoadedItem::System(name) => {
@@ -321,8 +368,8 @@ impl Session {
                 }
             };
             let mut arguments = arguments;
-            arguments.insert("timeout_seconds".to_owned(), ALLOWED.into());
-            if let Ok(tool) = Tools::all().get(tool) {
+            arguments.insert("timeout_seconds".to_owned(), LOAD_AGAIN_SECONDS.into());
+            if let Ok(tool) = tools.get(tool) {
                 // Drop the answer: the session has noted the outcome, as of every load.
                 let _ = tool.call(self, arguments, &Call::default());
             }
@@ -330,12 +377,12 @@ impl Session {
     }
 
     /// Remembers the outcome of a load.
-    pub(super) fn note_load(&self, load: Load) {
+    pub(crate) fn note_load(&self, load: Load) {
         self.loads.lock().insert(load.name.clone(), load);
     }
 
     /// Returns the outcomes of the loads, by name.
-    pub(super) fn loads(&self) -> Vec<Load> {
+    pub(crate) fn loads(&self) -> Vec<Load> {
         self.loads.lock().values().cloned().collect()
     }
 }

@@ -11,12 +11,12 @@ use super::call::{Blame, Call, Failure, ToolAnswer};
 use super::page::ToolReply;
 use super::session::{Permission, Session};
 use super::words::cut;
-use super::{arguments, budget, schema};
+use super::{Offer, arguments, budget, schema};
 use crate::Steelbank;
 use crate::answer::Advice;
 use crate::engine::EngineState;
-use crate::query::Error;
-use crate::recovery::clock;
+use crate::handle::Error;
+use crate::handle::recovery::clock;
 
 /// The effect of a tool on its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,7 @@ type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolReply, Failur
 /// A tool.
 pub struct Tool {
     about: About,
+    offer: Offer,
     permission: Option<Permission>,
     may_need: &'static [Permission],
     starts: Option<Starts>,
@@ -106,7 +107,7 @@ impl Tool {
     }
 
     /// Makes a tool as [`Tool::new`] does, whose arguments say which page of a list is wanted.
-    pub(super) fn paged<A, O>(
+    pub(crate) fn paged<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolReply, Failure> + Send + Sync + 'static,
     ) -> Self
@@ -116,6 +117,7 @@ impl Tool {
     {
         Self {
             about,
+            offer: Offer::All,
             permission: None,
             may_need: &[],
             starts: None,
@@ -180,6 +182,16 @@ impl Tool {
     pub fn starts(mut self, program: Starts) -> Self {
         self.starts = Some(program);
         self
+    }
+
+    /// Marks who is offered the tool without asking for it.
+    pub(crate) fn offered(self, offer: Offer) -> Self {
+        Self { offer, ..self }
+    }
+
+    /// Returns who is offered the tool without asking for it.
+    pub fn offer(&self) -> Offer {
+        self.offer
     }
 
     /// Returns the permission that each call needs.
@@ -271,15 +283,19 @@ impl Tool {
         let moved = is_moving();
         let outcome = (self.body)(session, arguments, self.input(), call);
         let moving = moved || is_moving();
+        let gone = session.gone_project();
         match outcome {
             Ok(reply) => {
                 let mut answer = reply.fitted(cursor, call.budget(), self.schemas().continues)?;
+                if let (Effect::Runs, Some(seat)) = (self.about.effect, session.seat()) {
+                    seat.note_handles(&answer.structured);
+                }
                 if let (Some(package), Value::Object(structured)) =
                     (&answer.looked_up_in.clone(), &mut *answer.structured)
                 {
                     structured.insert("looked_up_in".to_owned(), package.as_str().into());
                 }
-                answer.notes.extend(session.recovery().take_note());
+                answer.notes.extend(session.take_restart_note());
                 answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
                 if let Some(at) = self.of_dead_image(session) {
                     answer.notes.push(format!(
@@ -290,6 +306,12 @@ impl Tool {
                     if let Value::Object(structured) = &mut *answer.structured {
                         structured.insert("as_of".to_owned(), Value::from(at));
                     }
+                }
+                if let Some(gone) = gone {
+                    if let Value::Object(structured) = &mut *answer.structured {
+                        structured.insert("project_gone".to_owned(), gone.as_str().into());
+                    }
+                    answer.notes.push(gone);
                 }
                 if moving {
                     answer.notes.push(LOADING_NOTE.to_owned());
@@ -309,8 +331,12 @@ impl Tool {
                     failure.advice = Some(session.recovery().advice());
                 }
                 failure.why = cut(failure.why, MOST_ERROR);
+                if let Some(gone) = gone {
+                    failure.why = format!("{} {gone}", failure.why);
+                }
                 if moving && failure.blame == Blame::Arguments {
                     failure.why = format!("{} {LOADING_NOTE}", failure.why);
+                    failure.passing = true;
                 }
                 Err(failure)
             }

@@ -1,16 +1,10 @@
 //! Helpers for sentences: quoting, shortening, endings.
 
-/// Joins `items` with commas.
-pub(super) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
-}
+use crate::answer::shortened;
 
-/// Returns `text`, or its beginning if it is long.
-pub(super) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(100) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text.to_owned(),
-    }
+/// Joins `items` with commas.
+pub(crate) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Quotes `text`, shortened if it is long.
@@ -19,7 +13,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Cuts `text` to its first `most` characters, and adds a line that counts the missing ones.
-pub(super) fn cut(text: String, most: usize) -> String {
+pub(crate) fn cut(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }
@@ -33,7 +27,7 @@ pub(super) fn cut(text: String, most: usize) -> String {
 }
 
 /// Makes a sentence of an error's message.
-pub(super) fn sentence(words: &str) -> String {
+pub(crate) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
     let Some(first) = chars.next() else { return String::new() };
     let end = if words.ends_with(['.', '!', '?']) { "" } else { "." };

@@ -88,6 +88,9 @@ int steelbank_try_static_space(uintptr_t *start, size_t *size);
 /* Keeps address space free below the stacks of the Lisp thread that the calling thread makes next, by initialize_lisp or in
  * Lisp: an array that goes past the stack meets a fault there, and not memory that somebody else has mapped. */
 void steelbank_reserve_below_stacks(void);
+/* Has the programs that Lisp code runs from now on end with this process, however it ends; but not what they start. Call it before
+ * initialize_lisp, once. */
+void steelbank_end_children_with_process(void);
 
 /* Called by the Lisp half, as is steelbank_reserve_below_stacks. */
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane);
@@ -111,6 +114,10 @@ void steelbank_leave_by(uint64_t function, uint64_t tag);
 void steelbank_own_memory(int64_t owner);
 /* Returns how many octets of `owner`'s memory have not been freed. */
 int64_t steelbank_held_memory(int64_t owner);
+
+/* Stands in for SBCL's `spawn`, and returns what it does. */
+int steelbank_spawn(char *program, char *argv[], int in, int out, int err, int search, char *envp[], char *pty, int channel[2],
+                    char *folder, int *kept);
 
 /* SBCL's own: starts the runtime on the calling thread and runs the core's toplevel function. */
 int initialize_lisp(int argc, char *argv[], char *envp[]);

@@ -215,6 +215,9 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     repeat_lost_signals();
     if (may_leave && is_guarded(thread)) {
       address = guard;
+      /* SBCL protects the page above the guard page, and then writes to the stack: it may not end in there. */
+      if (stack_pointer > guard + os_vm_page_size)
+        *os_context_sp_addr(context) = (os_context_register_t)(guard + os_vm_page_size);
     } else if (is_guarded(thread) && !guard_is_open) {
       guard_is_open = set_access(guard, guard + os_vm_page_size, PROT_READ | PROT_WRITE);
       return 1;
@@ -246,11 +249,15 @@ void steelbank_restore_guard_page(void) { restore_guards(get_sb_vm_thread()); }
 
 /* SBCL protects the hard guard pages, where it loses, in its first thread only. In any other, code that goes on past the
  * opened guard page would run off the stack into the memory below: the stack of a thread of the host. This is the first
- * call of every thread; that of a foreign one has a stack which outlives its time with Lisp, and guards of its own. */
+ * call of every thread; that of a foreign one has a stack which outlives its time with Lisp, and guards of its own. SBCL hands
+ * the stacks of ended threads on to new ones: one that ended after an overflow has the page above its guard protected, and
+ * SBCL loses where a new thread meets it. */
 int __real_arch_os_thread_init(struct thread *thread);
 int __wrap_arch_os_thread_init(struct thread *thread) {
   if ((char *)thread->control_stack_start == (char *)PTR_ALIGN_UP(thread->os_address, THREAD_ALIGNMENT_BYTES)) {
     protect_control_stack_hard_guard_page(1, thread);
+    protect_control_stack_guard_page(1, thread);
+    protect_control_stack_return_guard_page(0, thread);
     protect_binding_stack_hard_guard_page(1, thread);
     protect_alien_stack_hard_guard_page(1, thread);
   }

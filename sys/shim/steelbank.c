@@ -47,18 +47,30 @@ void steelbank_set_executable(const char *path) {
 extern const unsigned char build_id[];
 const char *steelbank_runtime_build(void) { return (const char *)build_id; }
 
+/* True while the host's code runs on this Lisp thread. */
+static __thread int in_host;
+
+/* The mask that this thread has in Lisp. While an interrupt waits for Lisp to allow it, SBCL has blocked all of its
+ * signals, and loses if it finds a part of them unblocked. */
+static __thread sigset_t in_lisp;
+
 /* A thread that waits in the host has Lisp's interrupts off, so a signal for the process that it took would lie there
  * until its next call, and timers and run-program would wait with it. It leaves such signals to Lisp's other threads. */
-static void block_signals(int how) {
+static void mask(int how, sigset_t *before) {
   static const int signals[] = {SIGALRM, SIGVTALRM, SIGPROF, SIGCHLD, SIGIO, SIGURG, SIGWINCH};
   sigset_t set;
   sigemptyset(&set);
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaddset(&set, signals[i]);
-  pthread_sigmask(how, &set, NULL);
+  pthread_sigmask(how, &set, before);
 }
-
-/* True while the host's code runs on this Lisp thread. */
-static __thread int in_host;
+static void enter_host(void) {
+  mask(SIG_BLOCK, &in_lisp);
+  in_host = 1;
+}
+static void leave_host(void) {
+  in_host = 0;
+  pthread_sigmask(SIG_SETMASK, &in_lisp, NULL);
+}
 
 /* Lisp's handlers of the signals that it shares with the host. */
 static struct sigaction lisps[NSIG];
@@ -108,30 +120,33 @@ static call_function lisp_call;
 static int64_t call(uint64_t call, const struct steelbank_text *question, const struct steelbank_text *arguments) {
   call_function function = __atomic_load_n(&lisp_call, __ATOMIC_ACQUIRE);
   steelbank_restore_guard_page();
-  block_signals(SIG_UNBLOCK);
-  in_host = 0;
+  leave_host();
   int64_t status = function(call, question, arguments);
-  in_host = 1;
-  block_signals(SIG_BLOCK);
+  enter_host();
   return status;
 }
 
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane) {
   struct steelbank_entry_points wrapped = *entry_points;
   static int ready;
-  if (!__atomic_exchange_n(&ready, 1, __ATOMIC_SEQ_CST)) restore_signals();
+  static sigset_t mains;
+  if (!__atomic_exchange_n(&ready, 1, __ATOMIC_SEQ_CST)) {
+    restore_signals();
+    pthread_sigmask(SIG_BLOCK, NULL, &mains);
+  } else {
+    /* Drop what the supervisor, which made this thread, has blocked while an interrupt waits for it. */
+    pthread_sigmask(SIG_SETMASK, &mains, NULL);
+  }
   __atomic_store_n(&lisp_call, entry_points->call, __ATOMIC_RELEASE); /* the same for every lane */
   wrapped.call = call;
-  block_signals(SIG_BLOCK);
-  in_host = 1;
+  enter_host();
   host.serve(&wrapped, lane);
-  in_host = 0;
-  block_signals(SIG_UNBLOCK);
+  leave_host();
 }
 void steelbank_host_supervise(struct steelbank_order *order) {
-  /* For good: this thread never runs interrupts. */
-  block_signals(SIG_BLOCK);
+  enter_host();
   host.supervise(order);
+  leave_host();
 }
 void steelbank_host_answer(const uint8_t *octets, size_t length) { host.answer(octets, length); }
 void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t dropped) {
@@ -163,9 +178,11 @@ int __wrap_personality(unsigned long persona) {
   return __real_personality(0xffffffff); /* asks */
 }
 
+void __real__exit(int status) __attribute__((noreturn));
 /* The first thread to arrive reports; every thread that arrives stays here. Signals are blocked, since no handler
- * of a dead runtime may run. */
+ * of a dead runtime may run. A forked child ends: RUN-PROGRAM's where there is no such program. */
 static __attribute__((noreturn)) void end(int status, const char *why) {
+  if (getpid() != host_process) __real__exit(status);
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, NULL);

@@ -21,6 +21,8 @@ pub struct Runtime {
     pub set_executable: unsafe extern "C" fn(path: *const c_char),
     /// `steelbank_reserve_below_stacks`: for the Lisp thread that the calling thread makes next.
     pub reserve_below_stacks: unsafe extern "C" fn(),
+    /// `steelbank_end_children_with_process`.
+    pub end_children_with_process: unsafe extern "C" fn(),
     /// `steelbank_try_static_space`: whether the system gives SBCL the memory that it cannot do without.
     pub try_static_space: unsafe extern "C" fn(start: *mut usize, size: *mut usize) -> c_int,
     runtime_build: unsafe extern "C" fn() -> *const c_char,
@@ -147,6 +149,7 @@ impl Runtime {
             set_host: function!("steelbank_set_host"),
             set_executable: function!("steelbank_set_executable"),
             reserve_below_stacks: function!("steelbank_reserve_below_stacks"),
+            end_children_with_process: function!("steelbank_end_children_with_process"),
             try_static_space: function!("steelbank_try_static_space"),
             runtime_build: function!("steelbank_runtime_build"),
         })

@@ -1,22 +1,29 @@
-//! Runs the body of a test in a child process: this test binary again, with that one test.
+//! Runs a test in a child process: this test binary again, with that one test.
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Runs `body` in a child process, and fails if that fails. `name` is the test's path in this binary. Prints
-/// the lines that the body prints after "seen: ".
-pub(crate) fn in_own_process(name: &str, body: impl FnOnce()) {
-    in_own_process_with(name, &[], body);
+/// Begins a test that has a process of its own: in the test itself, runs it in a child process and returns; goes on in
+/// the child. Given an array of names and values, the child's environment has these variables, too.
+macro_rules! own_process {
+    () => {
+        own_process!([("RUST_BACKTRACE", "0")])
+    };
+    ($environment:expr) => {
+        if !crate::child::is_child() {
+            return crate::child::run_test(std::any::type_name_of_val(&|| ()), $environment);
+        }
+    };
 }
 
-/// Like [`in_own_process`], with more variables in the child's environment.
-pub(crate) fn in_own_process_with(name: &str, environment: &[(&str, &OsStr)], body: impl FnOnce()) {
-    if is_child() {
-        return body();
-    }
-    let output = run(command(name).envs(environment.iter().copied()));
+/// Runs the test whose closure has the type `closure` in a child process, and fails if that fails. Prints the lines that
+/// it prints after "seen: ".
+pub(crate) fn run_test<const N: usize>(closure: &str, environment: [(&str, impl AsRef<OsStr>); N]) {
+    let name = closure.split_once("::").unwrap().1.strip_suffix("::{{closure}}").unwrap();
+    let output = run(command(name).envs(environment));
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{name} failed in its own process ({}):\n{said}", output.status);
@@ -45,4 +52,11 @@ pub(crate) fn small_or_full<T>(small: T, full: T) -> T {
 /// Runs the command to its end.
 pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
+}
+
+/// Waits until `goes_on` is false.
+pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
+    while goes_on() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -1,14 +1,13 @@
-//! The contracts of the seven tools of docs/contracts.md as tables: each row a call, and what the contract wants of its
-//! answer. The same rows run over MCP (tests/it) and on the command line (tests/process).
+//! The contracts of the seven tools of docs/contracts.md as tables, a text file each: each row a call, and what the
+//! contract wants of its answer. The same rows run over MCP (tests/it) and on the command line (tests/process).
 //!
-//! A row reads as the contract's own example: the call, then the text. In a text, `…` stands for any text, and for no
-//! more lines where it is a line of its own; `{n}` for a number; `{root}` for the project's folder.
+//! A row reads as the contract's own example: `== DEMAND: TOOL {arguments}`, then the text. Before the colon stands `error`,
+//! `missing` (what is asked about is not there, which is no error), `manual` (it is asked of a server that builds its index
+//! only when it is told to). A line `@POINTER JSON` is a field of the structured answer, null for one that is not there;
+//! `@writes FILE JSON` a file that is written before. Below `== instead` stands what the text is instead: a deviation, which
+//! docs/contracts.md declares. In a text, `…` stands for any text, and for no more lines where it is a line of its own;
+//! `{n}` for a number; `{root}` for the project's folder; `{cr}` for a carriage return. No text is any text.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod code_find_references;
-mod describe_symbol;
-mod find_references;
-mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,66 +32,50 @@ pub(crate) struct Row {
     is_missing: bool,
     /// Whether it is asked of a server that builds its index only when it is told to.
     pub(crate) is_manual: bool,
-    /// A file that is written before, and its text.
-    pub(crate) written: Option<(&'static str, &'static str)>,
+    /// A file that is written before, and its text as JSON.
+    written: Option<(&'static str, &'static str)>,
     /// Fields of the structured answer by JSON pointer, each as JSON; null for one that is not there. In strings, the
     /// signs of texts count.
     fields: Vec<(&'static str, &'static str)>,
 }
 
-/// Makes a row of a call, written `tool {arguments}`, that has an answer with this text.
-fn row(id: &'static str, call: &'static str, text: &'static str) -> Row {
-    let (tool, given) = call.split_once(' ').unwrap_or((call, "{}"));
-    let fields = Vec::new();
-    Row {
-        id,
-        tool,
-        given,
-        text,
-        instead: None,
-        is_error: false,
-        is_missing: false,
-        is_manual: false,
-        written: None,
-        fields,
+/// The rows of a table.
+fn table(text: &'static str) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for part in text.split("\n== ").skip(1) {
+        let (head, below) = part.split_once('\n').unwrap_or((part, ""));
+        // What begins with a number sign is a comment on what follows it.
+        let mut text = below.split("\n# ").next().unwrap();
+        if head == "instead" {
+            rows.last_mut().unwrap().instead = Some(text.trim_end());
+            continue;
+        }
+        let (signs, call) = head.split_once(": ").unwrap();
+        let (id, signs) = signs.split_once(' ').unwrap_or((signs, ""));
+        let signs: Vec<&str> = signs.split_whitespace().collect();
+        assert!(signs.iter().all(|sign| ["error", "missing", "manual"].contains(sign)), "{head}");
+        let (tool, given) = call.split_once(' ').unwrap_or((call, "{}"));
+        let (mut fields, mut written) = (Vec::new(), None);
+        while let Some(line) = text.strip_prefix('@') {
+            let (line, rest) = line.split_once('\n').unwrap_or((line, ""));
+            let (name, json) = line.split_once(' ').unwrap();
+            match name {
+                "writes" => written = json.split_once(' '),
+                pointer => fields.push((pointer, json)),
+            }
+            text = rest;
+        }
+        let text = if text.trim().is_empty() { "…" } else { text.trim_end() };
+        let [is_error, is_missing, is_manual] =
+            ["error", "missing", "manual"].map(|sign| signs.contains(&sign));
+        let row =
+            Row { id, tool, given, text, instead: None, is_error, is_missing, is_manual, written, fields };
+        rows.push(row);
     }
+    rows
 }
 
 impl Row {
-    /// The answer is an error.
-    fn error(mut self) -> Self {
-        self.is_error = true;
-        self
-    }
-
-    /// What is asked about is not there, which is no error.
-    fn missing(mut self) -> Self {
-        self.is_missing = true;
-        self
-    }
-
-    fn field(mut self, pointer: &'static str, json: &'static str) -> Self {
-        self.fields.push((pointer, json));
-        self
-    }
-
-    /// It is asked of a server that builds its index only when it is told to.
-    fn manual(mut self) -> Self {
-        self.is_manual = true;
-        self
-    }
-
-    fn after_writing(mut self, path: &'static str, text: &'static str) -> Self {
-        self.written = Some((path, text));
-        self
-    }
-
-    /// The text is this one instead.
-    fn instead(mut self, text: &'static str) -> Self {
-        self.instead = Some(text);
-        self
-    }
-
     /// Whether the row is about what the server says of its tools.
     pub(crate) fn is_of_list(&self) -> bool {
         self.tool == "tools/list"
@@ -101,6 +84,13 @@ impl Row {
     /// Whether the answer is an error as what is asked about is not there.
     pub(crate) fn is_missing_error(&self) -> bool {
         self.is_error && self.is_missing
+    }
+
+    /// Writes the file that is to be written before.
+    pub(crate) fn write_before(&self, project: &Path) {
+        if let Some((path, json)) = self.written {
+            fs::write(project.join(path), serde_json::from_str::<String>(json).unwrap()).unwrap();
+        }
     }
 
     /// Whether the row needs the structured answer.
@@ -122,7 +112,14 @@ pub(crate) struct Answer {
 
 /// All rows.
 pub(crate) fn rows() -> Vec<Row> {
-    [describe_symbol::rows(), who::rows(), code_find_references::rows(), find_references::rows()].concat()
+    [
+        include_str!("describe_symbol.txt"),
+        include_str!("who.txt"),
+        include_str!("code_find_references.txt"),
+        include_str!("find_references.txt"),
+    ]
+    .map(table)
+    .concat()
 }
 
 /// The numbers of all demands: 57, of which most who-rows stand for both tools.
@@ -216,6 +213,7 @@ fn matches(pattern: &str, text: &str, root: &Path) -> bool {
         .replace("\n…", "(?s:\n.*)?")
         .replace('…', "(?s:.*)")
         .replace(r"\{n\}", "[0-9]+")
+        .replace(r"\{cr\}", "\r")
         .replace(r"\{root\}", &regex::escape(&root.display().to_string()));
     Regex::new(&format!("^{pattern}$")).unwrap().is_match(text)
 }

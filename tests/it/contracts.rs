@@ -5,12 +5,11 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::serve_on;
-use steelbank::query::load_system::LoadStatus;
+use steelbank::loaded::LoadStatus;
 use steelbank::tools::{Permissions, Session};
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_text::{Freshness, TextIndex};
 
-use crate::child::in_own_process;
 use crate::client::Client;
 use crate::contracts_table::{Answer, Row, check, make_project, rows};
 use crate::project::{delete, folder, load};
@@ -21,7 +20,10 @@ fn connect(bank: &Steelbank, root: &Path, freshness: Freshness) -> Client {
     let input = theirs.try_clone().unwrap();
     let (root, indexes) = (root.to_owned(), root.join(".index"));
     let open = move || TextIndex::open(&root, &indexes, freshness).map_err(|error| error.to_string());
-    let session = Session::new(bank.clone()).with_text(open).allowing(Permissions::ALL);
+    let session = Session::new(bank.clone())
+        .with_tools(steelbank::actions::tools().clone())
+        .with_text(open)
+        .allowing(Permissions::ALL);
     std::thread::spawn(move || serve_on(input, theirs, session).unwrap());
     let mut client = Client::new(ours.try_clone().unwrap(), ours);
     client.initialize();
@@ -47,21 +49,18 @@ fn ask(client: &mut Client, row: &Row) -> Answer {
 
 #[test]
 fn the_contracts_hold_over_mcp() {
-    in_own_process("contracts::the_contracts_hold_over_mcp", || {
-        let folder = folder("contracts");
-        let root = make_project(&folder.join("project"));
-        let apart = make_project(&folder.join("apart"));
-        let settings = ProjectSettings::in_folder(&root).cache(folder.join("cache"));
-        let bank = Steelbank::builder().project(settings).start().unwrap();
-        assert_eq!(load(&bank, "contracts").status, LoadStatus::Loaded);
-        let mut client = connect(&bank, &root, Freshness::Automatic);
-        let mut manual = connect(&bank, &apart, Freshness::Manual);
-        check(&root, &rows(), |row| {
-            if let Some((path, text)) = row.written {
-                std::fs::write(apart.join(path), text).unwrap();
-            }
-            ask(if row.is_manual { &mut manual } else { &mut client }, row)
-        });
-        delete(&folder);
+    own_process!();
+    let folder = folder("contracts");
+    let root = make_project(&folder.join("project"));
+    let apart = make_project(&folder.join("apart"));
+    let settings = ProjectSettings::in_folder(&root).cache(folder.join("cache"));
+    let bank = Steelbank::builder().project(settings).start().unwrap();
+    assert_eq!(load(&bank, "contracts").status, LoadStatus::Loaded);
+    let mut client = connect(&bank, &root, Freshness::Automatic);
+    let mut manual = connect(&bank, &apart, Freshness::Manual);
+    check(&root, &rows(), |row| {
+        row.write_before(&apart);
+        ask(if row.is_manual { &mut manual } else { &mut client }, row)
     });
+    delete(&folder);
 }

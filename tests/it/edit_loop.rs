@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
+use steelbank::Control;
 use steelbank::Steelbank;
+use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
 use steelbank::answer::Caution;
-use steelbank::query::code_find_references::CodeFindReferencesRequest;
-use steelbank::query::control::Control;
-use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
+use steelbank::loaded::{FailureKind, LoadAnswer, LoadStatus, Severity};
 
-use crate::child::in_own_process;
 use crate::project::{delete, folder, load, project};
+use steelbank::{EvaluateRequest, ListSystemsRequest, LoadRequest};
 
 /// Writes a file, dated `seconds` from now: ASDF compares dates in seconds.
 fn write(root: &Path, name: &str, text: &str, seconds: u64) {
@@ -28,19 +28,19 @@ fn loaded(answer: &LoadAnswer) -> Vec<String> {
 }
 
 fn forced(bank: &Steelbank, system: &str) -> LoadAnswer {
-    bank.load_system(system, true, &Control::new(Duration::from_secs(100)), None).unwrap()
+    bank.run(&LoadRequest::system(system).force(), &Control::new(Duration::from_secs(100))).unwrap()
 }
 
 fn evaluate(bank: &Steelbank, source: &str) -> String {
-    bank.evaluate(source, Duration::from_secs(60)).unwrap().values.join(" ")
+    bank.run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
+        .unwrap()
+        .values
+        .join(" ")
 }
 
 #[test]
 fn what_a_definition_lost_is_taken_out() {
-    in_own_process("edit_loop::what_a_definition_lost_is_taken_out", shrinks);
-}
-
-fn shrinks() {
+    own_process!();
     let root = folder("shrinks");
     let define =
         |export: &str, uses: &str| format!("(defpackage :unl (:use :cl {uses}) (:export #:keep {export}))\n");
@@ -80,7 +80,7 @@ fn shrinks() {
         evaluate(&bank, "(find :sb-bsd-sockets (package-use-list :unl) :key #'package-name :test #'string=)"),
         "NIL"
     );
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("unl:new-helper")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("unl:new-helper"), &Control::default()).unwrap();
     assert!(
         found.refs.iter().any(|found| found.place.file == "b.lisp" && found.place.line == Some(2)),
         "{found:?}"
@@ -91,10 +91,7 @@ fn shrinks() {
 
 #[test]
 fn constants_and_structures_take_their_new_definitions() {
-    in_own_process("edit_loop::constants_and_structures_take_their_new_definitions", redefines);
-}
-
-fn redefines() {
+    own_process!();
     let root = folder("redefines");
     write(&root, "con.asd", "(defsystem \"con\" :serial t :components ((:file \"con\") (:file \"use\")))", 0);
     let text = |constant: &str, slots: &str| {
@@ -125,10 +122,7 @@ fn redefines() {
 
 #[test]
 fn loads_are_joined_and_the_note_ends_with_them() {
-    in_own_process("edit_loop::loads_are_joined_and_the_note_ends_with_them", joins);
-}
-
-fn joins() {
+    own_process!();
     let root = folder("joins");
     write(
         &root,
@@ -156,15 +150,15 @@ fn joins() {
             let start = Arc::clone(&start);
             std::thread::spawn(move || {
                 start.wait();
-                let listener = Arc::new(move |_: LoadNews| {
+                let control = control.on_progress(move |_| {
                     begun.fetch_add(1, Ordering::SeqCst);
                 });
-                bank.load_system("slow", false, &control, Some(listener)).unwrap()
+                bank.run(&LoadRequest::system("slow"), &control).unwrap()
             })
         })
         .collect();
     while !bank
-        .list_systems(&control)
+        .ask(&ListSystemsRequest::new(), &control)
         .unwrap()
         .systems
         .iter()
@@ -172,7 +166,7 @@ fn joins() {
     {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("slow::f")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("slow::f"), &Control::default()).unwrap();
     assert_eq!(found.refs.len(), 1, "what is listed as loaded can be found");
     for load in loads {
         let answer = load.join().unwrap();
@@ -209,8 +203,8 @@ fn joins() {
     let (first, seen) = std::sync::mpsc::channel();
     let leading = {
         let (bank, control) = (bank.clone(), control.clone());
-        let listener = Arc::new(move |_: LoadNews| first.send(()).unwrap_or(()));
-        std::thread::spawn(move || bank.load_system("slow", false, &control, Some(listener)))
+        let control = control.on_progress(move |_| first.send(()).unwrap_or(()));
+        std::thread::spawn(move || bank.run(&LoadRequest::system("slow"), &control))
     };
     seen.recv().unwrap();
     std::thread::sleep(Duration::from_millis(300));
@@ -221,7 +215,7 @@ fn joins() {
     assert_eq!(evaluate(&bank, "(slow::g)"), "3");
 
     // All systems at once, and one in a file of another name.
-    let all = bank.load_project(false, &control, None).unwrap();
+    let all = bank.run(&LoadRequest::project(), &control).unwrap();
     let ended: Vec<_> = all.systems.iter().map(|system| (system.system.as_str(), system.status)).collect();
     use LoadStatus::{Failed, Loaded};
     assert_eq!(ended, [("other", Loaded), ("slow", Loaded), ("slow/needs", Failed), ("slow/tests", Loaded)]);
@@ -235,10 +229,7 @@ fn joins() {
 
 #[test]
 fn a_load_that_stops_half_way_tells_undefined_functions() {
-    in_own_process("edit_loop::a_load_that_stops_half_way_tells_undefined_functions", half_way);
-}
-
-fn half_way() {
+    own_process!();
     let root = folder("half-way");
     fs::create_dir_all(root.join("src")).unwrap();
     write(
@@ -259,17 +250,20 @@ fn half_way() {
         "{answer:?}"
     );
     // Resolve paths in the project, whatever the current folder.
-    let answer = bank.load_file("src/a.lisp", &Control::default(), None).unwrap();
+    let answer = bank.run(&LoadRequest::file("src/a.lisp"), &Control::default()).unwrap();
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
-    let failure = bank.load_file("a.lisp", &Control::default(), None).unwrap().failure.unwrap();
+    let failure = bank.run(&LoadRequest::file("a.lisp"), &Control::default()).unwrap().failure.unwrap();
     assert_eq!(failure.kind, FailureKind::File);
     assert_eq!(failure.remedies[0], "Did you mean src/a.lisp?", "{failure:?}");
     assert!(failure.remedies[1].contains("relative to the project"), "{failure:?}");
     // Answer a load although the index cannot be refreshed.
     let broken =
         "(sb-int:encapsulate 'steelbank::xref-export 'broken (lambda (&rest all) (error \"broken ~a\" all)))";
-    assert!(bank.evaluate(broken, Duration::from_secs(60)).is_err(), "the index cannot follow");
-    let answer = bank.load_file("src/a.lisp", &Control::default(), None).unwrap();
+    assert!(
+        bank.run(&EvaluateRequest::new(broken).values(), &Control::new(Duration::from_secs(60))).is_err(),
+        "the index cannot follow"
+    );
+    let answer = bank.run(&LoadRequest::file("src/a.lisp"), &Control::default()).unwrap();
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
     assert!(
         answer.cautions.iter().any(|caution| matches!(caution, Caution::IndexBehindLoad(_))),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use steelbank::Control;
+use steelbank::Error;
+use steelbank::actions::run::evaluate::EvaluateRequest;
 use steelbank::engine::{Expired, FaultKind, Lane, LispError};
-use steelbank::query::Error;
-use steelbank::query::control::Control;
-use steelbank::query::evaluate::EvaluateRequest;
 
-use crate::child::in_own_process;
 use crate::image::{bank, evaluate, fault, fault_on};
+use steelbank::{DescribeSymbolRequest, LoadRequest, WhoRequest};
 
 /// Checks what must hold after every row: Lisp computes on both of its threads, describes and prints.
 fn sound() {
@@ -19,16 +19,17 @@ fn sound() {
 /// Checks that the lane's thread computes.
 fn computes(lane: Lane) {
     let control = Control::new(Duration::from_secs(60));
-    let sum = EvaluateRequest::new("(+ 40 2)").run(bank().lisp(), lane, &control).unwrap();
+    let sum = EvaluateRequest::new("(+ 40 2)").values().on(bank().lisp(), lane, &control).unwrap();
     assert_eq!(sum.values, ["42"]);
 }
 
 /// Checks that questions are answered.
 fn answers() {
     computes(Lane::Query);
-    let answer = bank().describe_symbol("*print-base*", "CL").unwrap();
+    let answer =
+        bank().ask(&DescribeSymbolRequest::new("*print-base*").package("CL"), &Control::default()).unwrap();
     assert_eq!(answer.description.unwrap().variable.unwrap().value.as_deref(), Some("10"));
-    assert!(bank().who_calls("mapcar", "CL").unwrap().count > 300);
+    assert!(bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
 }
 
 fn fails(source: &str, kind: FaultKind) -> String {
@@ -42,7 +43,7 @@ fn fails(source: &str, kind: FaultKind) -> String {
 fn runs_out_of_time(source: &str) -> bool {
     let [query, work] = [Lane::Query, Lane::Work].map(|lane| {
         let control = Control::new(Duration::from_millis(500));
-        match EvaluateRequest::new(source).run(bank().lisp(), lane, &control) {
+        match EvaluateRequest::new(source).values().on(bank().lisp(), lane, &control) {
             Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work })) => {
                 sound();
                 work == Expired::Stopped
@@ -57,7 +58,13 @@ fn runs_out_of_time(source: &str) -> bool {
 /// Returns the variable's value as describe-symbol prints it, the error of printing it, and whether it was
 /// cut.
 fn value(name: &str) -> (String, Option<String>, bool) {
-    let variable = bank().describe_symbol(name, "CL-USER").unwrap().description.unwrap().variable.unwrap();
+    let variable = bank()
+        .ask(&DescribeSymbolRequest::new(name).package("CL-USER"), &Control::default())
+        .unwrap()
+        .description
+        .unwrap()
+        .variable
+        .unwrap();
     sound();
     (variable.value.unwrap(), variable.value_error, variable.value_cut)
 }
@@ -74,7 +81,7 @@ fn endless_loop_that_handles_everything() {
 
 #[test]
 fn loop_in_a_cleanup_form() {
-    assert!(runs_out_of_time("(unwind-protect (loop) (loop repeat 2 do (sleep 0.1)))"));
+    assert!(runs_out_of_time("(unwind-protect (loop) (loop repeat 2 do (sleep 0.02)))"));
 }
 
 #[test]
@@ -165,9 +172,9 @@ fn throws_to_the_tags_of_others() {
 #[test]
 fn interrupts_from_other_threads() {
     // It interrupts what other tests do in an image that they share.
-    in_own_process("faults::interrupts_from_other_threads", || {
-        evaluate(
-            "(let ((main (sb-thread:main-thread)))
+    own_process!();
+    evaluate(
+        "(let ((main (sb-thread:main-thread)))
                (sb-thread:join-thread
                 (sb-thread:make-thread
                  (lambda ()
@@ -176,12 +183,11 @@ fn interrupts_from_other_threads() {
                       (sleep 0.2)
                       (sb-thread:interrupt-thread main (lambda () (throw 'sb-impl::%end-of-the-world t)))))
                    nil))))",
-        );
-        std::thread::sleep(Duration::from_millis(600));
-        // Spend the throw: it reaches the next call on that thread, and no later one.
-        let _ = bank().evaluate("t", Duration::from_secs(5));
-        sound();
-    });
+    );
+    std::thread::sleep(Duration::from_millis(600));
+    // Spend the throw: it reaches the next call on that thread, and no later one.
+    let _ = bank().run(&EvaluateRequest::new("t").values(), &Control::new(Duration::from_secs(5)));
+    sound();
 }
 
 #[test]
@@ -281,19 +287,22 @@ fn output_is_kept_up_to_a_limit() {
         "uiop:*stdout*",
     ] {
         let answer = bank()
-            .evaluate(
-                &format!(
+            .run(
+                &EvaluateRequest::new(format!(
                     "(let ((text (make-string 1000000 :initial-element #\\x)))
                        (dotimes (i 100) (write-string text {stream})))"
-                ),
-                Duration::from_secs(60),
+                ))
+                .values(),
+                &Control::new(Duration::from_secs(60)),
             )
             .unwrap();
         assert_eq!(answer.output.len(), 100_000, "{stream}");
         assert_eq!(answer.output_dropped, 99_900_000, "{stream}");
         sound();
     }
-    let answer = bank().evaluate("(princ \"kept\") 1", Duration::from_secs(60)).unwrap();
+    let answer = bank()
+        .run(&EvaluateRequest::new("(princ \"kept\") 1").values(), &Control::new(Duration::from_secs(60)))
+        .unwrap();
     assert_eq!((answer.output.as_str(), answer.output_dropped), ("kept", 0));
     assert_eq!(fault("(princ \"before the error\") (error \"x\")").output, "before the error");
 }
@@ -308,12 +317,12 @@ fn input_is_at_its_end() {
 
 #[test]
 fn arguments_that_are_no_plain_names() {
-    let error = bank().describe_symbol("", "CL").unwrap_err();
+    let error = bank().ask(&DescribeSymbolRequest::new("").package("CL"), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("empty"), "{error}");
     for name in ["a\0b", "|a\0b|", "é", "🦀", &"x".repeat(1 << 20), &"|".repeat(3)] {
-        let _ = bank().describe_symbol(name, "CL");
-        let _ = bank().describe_symbol("car", name);
-        let _ = bank().who_calls(name, name);
+        let _ = bank().ask(&DescribeSymbolRequest::new(name).package("CL"), &Control::default());
+        let _ = bank().ask(&DescribeSymbolRequest::new("car").package(name), &Control::default());
+        let _ = bank().ask(&WhoRequest::calls(name).package(name), &Control::default());
         sound();
     }
     evaluate("(defvar cl-user::|a\0b| 7)");
@@ -387,8 +396,9 @@ fn questions_never_intern() {
         "keyword:never-seen",
         ":never-seen",
     ] {
-        let _ = bank().describe_symbol(name, "CL-USER").unwrap();
-        let _ = bank().who_calls(name, "CL-USER").unwrap();
+        let _ =
+            bank().ask(&DescribeSymbolRequest::new(name).package("CL-USER"), &Control::default()).unwrap();
+        let _ = bank().ask(&WhoRequest::calls(name).package("CL-USER"), &Control::default()).unwrap();
     }
     for name in ["NEVER-SEEN-BEFORE", "never seen", "NEVER-SEEN"] {
         // The name is put together in Lisp, so that reading the form does not intern it either.
@@ -409,12 +419,14 @@ fn child_processes_are_waited_for() {
     // Fail by the deadline if SBCL is not told of ended children: by itself it looks for them every ten
     // seconds.
     let answer = bank()
-        .evaluate(
-            "(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))",
-            Duration::from_secs(9),
-        )
+        .run(&EvaluateRequest::new("(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))").values(), &Control::new(Duration::from_secs(9)))
         .unwrap();
     assert_eq!(answer.output, "heard\n".repeat(5));
+    // The child that finds no program ends, too.
+    let none = "(handler-case (sb-ext:run-program \"/none/such\" '()) (error () :none))";
+    let answer =
+        bank().run(&EvaluateRequest::new(none).values(), &Control::new(Duration::from_secs(9))).unwrap();
+    assert_eq!(answer.values, [":NONE"]);
 }
 
 #[test]
@@ -447,7 +459,7 @@ fn a_listener_that_waits_holds_up_no_deadline() {
     });
     late.when_done(move |_| assert!(held.recv().is_err()));
     let control = Control::new(Duration::from_millis(500));
-    let error = EvaluateRequest::new("(loop)").run(bank().lisp(), Lane::Work, &control).unwrap_err();
+    let error = EvaluateRequest::new("(loop)").values().on(bank().lisp(), Lane::Work, &control).unwrap_err();
     assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
     drop(release);
     sound();
@@ -483,7 +495,8 @@ fn to_wait_for_oneself_is_an_error_at_once() {
     let heard = std::sync::Arc::new(std::sync::Mutex::new(None));
     let hears = std::sync::Arc::clone(&heard);
     let listener: steelbank::engine::ProgressListener = std::sync::Arc::new(move |_| {
-        *hears.lock().unwrap() = Some(bank().evaluate("1", Duration::from_secs(60)));
+        *hears.lock().unwrap() =
+            Some(bank().run(&EvaluateRequest::new("1").values(), &Control::new(Duration::from_secs(60))));
     });
     let job = bank().lisp().submit(Lane::Work, Duration::from_secs(60), Some(listener), |on_lisp| {
         on_lisp.call("values", &["CL-USER", "(steelbank::progress \"{}\")"])
@@ -497,10 +510,13 @@ fn to_wait_for_oneself_is_an_error_at_once() {
 
 #[test]
 fn all_the_time_there_is() {
-    assert_eq!(bank().evaluate("(+ 40 2)", Duration::MAX).unwrap().values, ["42"]);
+    assert_eq!(
+        bank().run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::MAX)).unwrap().values,
+        ["42"]
+    );
     let control = Control::new(Duration::MAX);
-    let load = bank().load_file("/no/such/file.lisp", &control, None).unwrap();
-    assert_ne!(load.status, steelbank::query::load_system::LoadStatus::Loaded);
+    let load = bank().run(&LoadRequest::file("/no/such/file.lisp"), &control).unwrap();
+    assert_ne!(load.status, steelbank::loaded::LoadStatus::Loaded);
     assert!(!bank().is_loading());
     sound();
 }
@@ -508,22 +524,21 @@ fn all_the_time_there_is() {
 #[test]
 fn every_thread_is_told_to_end() {
     // It interrupts what other tests do in an image that they share.
-    in_own_process("faults::every_thread_is_told_to_end", || {
-        // Interrupt all threads, as test suites do. The thread that carries out the host's orders is not among
-        // them.
-        for lane in [Lane::Query, Lane::Work] {
-            let control = Control::new(Duration::from_secs(60));
-            EvaluateRequest::new(
+    own_process!();
+    // Interrupt all threads, as test suites do. The thread that carries out the host's orders is not among
+    // them.
+    for lane in [Lane::Query, Lane::Work] {
+        let control = Control::new(Duration::from_secs(60));
+        EvaluateRequest::new(
                 "(dolist (thread (sb-thread:list-all-threads))
                    (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))",
             )
-            .run(bank().lisp(), lane, &control)
+            .values().on(bank().lisp(), lane, &control)
             .unwrap();
-            sound();
-        }
-        assert!(runs_out_of_time("(loop)"));
         sound();
-    });
+    }
+    assert!(runs_out_of_time("(loop)"));
+    sound();
 }
 
 #[test]
@@ -536,7 +551,8 @@ fn foreign_code_is_not_left_with_its_locks() {
             "(loop (let ((blocks (loop repeat 20 collect (sb-alien:make-alien sb-alien:char 2000))))
                      (mapc #'sb-alien:free-alien blocks)))",
         )
-        .run(bank().lisp(), Lane::Work, &control)
+        .values()
+        .on(bank().lisp(), Lane::Work, &control)
         .unwrap_err();
         assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
         // What still runs, on a machine that is busy, must end too.
@@ -553,7 +569,8 @@ fn interrupts_during_collections() {
         let _ = EvaluateRequest::new(
             "(let ((kept (loop repeat 3000000 collect (list 1 2 3)))) (loop (sb-ext:gc :full t) (car kept)))",
         )
-        .run(bank().lisp(), Lane::Work, &control);
+        .values()
+        .on(bank().lisp(), Lane::Work, &control);
         sound();
     }
 }
@@ -596,7 +613,7 @@ fn names_that_utf_8_cannot_hold() {
         "(progn (intern (string (code-char #xD800)) :cl-user) (make-package (string (code-char #xDC00)))
                 (defun cl-user::uses-after-surrogate () (mapcar #'car '())))",
     );
-    let uses = bank().who_calls("mapcar", "CL").unwrap();
+    let uses = bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap();
     let users = format!("{:?}", uses.users);
     assert!(users.contains("USES-AFTER-SURROGATE"), "{}", uses.count);
     evaluate("(delete-package (string (code-char #xDC00)))");

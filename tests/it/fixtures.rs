@@ -26,6 +26,11 @@ pub(crate) fn lisp_libraries() -> PathBuf {
     fixtures().join("lisp")
 }
 
+/// Returns the value of CL_SOURCE_REGISTRY with which ASDF finds them.
+pub(crate) fn library_registry() -> String {
+    format!("{}//", lisp_libraries().display())
+}
+
 /// Returns ripgrep, the program to compare with.
 pub(crate) fn rg() -> PathBuf {
     let fetched = fixtures().join("bin/rg");

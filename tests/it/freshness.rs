@@ -1,10 +1,13 @@
 //! Freshness of the index: code that was replaced, unbound, removed or collected is gone from it.
 
+use crate::folder::Folder;
 use crate::image::{bank, evaluate};
+use steelbank::Control;
+use steelbank::WhoRequest;
 
 #[track_caller]
 fn callers(name: &str, expected: &[&str]) {
-    let answer = bank().who_calls(name, "CL-USER").unwrap();
+    let answer = bank().ask(&WhoRequest::calls(name).package("CL-USER"), &Control::default()).unwrap();
     let found: Vec<_> = answer.users.names().collect();
     assert_eq!(found, expected, "callers of {name}");
 }
@@ -62,9 +65,11 @@ fn methods() {
     callers("fresh-4::old", &[around]);
     callers("fresh-4::new", &[primary]);
     let specializes = || {
-        let request =
-            steelbank::query::who::WhoRequest::new(steelbank_xref::Kind::Specializes, "fresh-4::thing");
-        bank().who(&request).unwrap().users.names().map(String::from).collect::<Vec<_>>()
+        let request = steelbank::actions::uses::who::WhoRequest::new(
+            steelbank_xref::Kind::Specializes,
+            "fresh-4::thing",
+        );
+        bank().ask(&request, &Control::default()).unwrap().users.names().map(String::from).collect::<Vec<_>>()
     };
     assert_eq!(specializes(), [primary, around]);
     evaluate(
@@ -87,8 +92,7 @@ fn code_that_was_collected() {
 
 #[test]
 fn a_new_version_of_a_file() {
-    let folder = std::env::temp_dir().join(format!("steelbank-fresh-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("fresh");
     let file = folder.join("fresh.lisp");
     let load = |text: &str, written: u64| {
         std::fs::write(&file, text).unwrap();
@@ -107,7 +111,6 @@ fn a_new_version_of_a_file() {
     load("(defvar cl-user::*fresh-6-b* (lambda () (list)))\n(defun fresh-6::f () 2)", 1_600_000_100);
     // The first version's lambda is still held by the variable, but it is not in the file any more.
     callers("fresh-6::used", &[]);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn the_union_of_what_belongs_to_a_name() {
 #[test]
 fn symbols_and_packages_that_come_and_go() {
     let status = |name: &str, package: &str| {
-        let answer = bank().who_calls(name, package).unwrap();
+        let answer = bank().ask(&WhoRequest::calls(name).package(package), &Control::default()).unwrap();
         answer.symbol.map(|symbol| symbol.text)
     };
     assert_eq!(status("fresh-8::x", "CL-USER"), None);

@@ -9,6 +9,7 @@ use steelbank::{IndexData, Installation};
 use steelbank_xref::{FunctionKind, Kind, NameRole};
 
 use crate::image::{bank, evaluate};
+use steelbank::{Control, WhoRequest};
 
 /// Builds core and export in `out`, with `variables` in the builder's environment. Returns the export.
 fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
@@ -113,7 +114,7 @@ fn what_is_ours_is_in_nobodys_answers() {
     }
     assert!(seen > 10_000 && uses > 400_000, "{seen} symbols, {uses} uses");
     // They are part of the image all the same.
-    let answer = bank().who_calls("mapcar", "CL").unwrap();
+    let answer = bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap();
     assert!(answer.users.iter().all(|user| !user.name.contains("STEELBANK")));
     assert_eq!(evaluate("(not (null (find-package :steelbank)))"), ["T"]);
 }

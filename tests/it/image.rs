@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use steelbank::Control;
+use steelbank::Error;
 use steelbank::Steelbank;
+use steelbank::actions::run::evaluate::EvaluateRequest;
 use steelbank::engine::{Fault, Lane, LispError};
-use steelbank::query::Error;
-use steelbank::query::control::Control;
-use steelbank::query::evaluate::EvaluateRequest;
 
 /// Returns the image. Tests run side by side in it: each defines its code in a package of its own.
 pub(crate) fn bank() -> &'static Steelbank {
@@ -18,7 +18,7 @@ pub(crate) fn bank() -> &'static Steelbank {
 /// Evaluates `source` and returns the printed values of its last form.
 pub(crate) fn evaluate(source: &str) -> Vec<String> {
     bank()
-        .evaluate(source, Duration::from_secs(60))
+        .run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
         .unwrap_or_else(|error| panic!("{source}: {error}"))
         .values
 }
@@ -33,7 +33,7 @@ pub(crate) fn fault(source: &str) -> Fault {
 /// Returns the fault that `source` ends in on one lane.
 pub(crate) fn fault_on(lane: Lane, source: &str) -> Fault {
     let control = Control::new(Duration::from_secs(60));
-    match EvaluateRequest::new(source).run(bank().lisp(), lane, &control) {
+    match EvaluateRequest::new(source).values().on(bank().lisp(), lane, &control) {
         Err(Error::Lisp(LispError::Fault(fault))) => fault,
         other => panic!("{source}: {other:?}"),
     }

@@ -2,20 +2,21 @@
 //!
 //! Each test has a process of its own, as a process has one project.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use steelbank::Control;
+use steelbank::actions::run::list_systems::SystemEntry;
+use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
+use steelbank::actions::uses::who::WhoRequest;
 use steelbank::answer::location::columns;
-use steelbank::query::code_find_references::CodeFindReferencesRequest;
-use steelbank::query::control::Control;
-use steelbank::query::list_systems::SystemEntry;
-use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadFailure, LoadStatus, Severity};
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::loaded::{FailureKind, LoadAnswer, LoadFailure, LoadStatus, Severity};
+use steelbank::{Kind, ProjectSettings, Steelbank};
 
-use crate::child::{in_own_process, in_own_process_with};
+use crate::child::wait_while;
 use crate::project::{delete, folder, load, project};
+use steelbank::{DescribeSymbolRequest, EvaluateRequest, ListSystemsRequest, LoadRequest};
 
 fn write(path: PathBuf, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -35,7 +36,7 @@ fn define(root: &Path, name: &str, files: &[(&str, &str)]) {
 }
 
 fn within(bank: &Steelbank, system: &str, seconds: u64) -> LoadAnswer {
-    bank.load_system(system, false, &Control::new(Duration::from_secs(seconds)), None).unwrap()
+    bank.run(&LoadRequest::system(system), &Control::new(Duration::from_secs(seconds))).unwrap()
 }
 
 fn failed(bank: &Steelbank, system: &str) -> (LoadAnswer, LoadFailure) {
@@ -47,7 +48,10 @@ fn failed(bank: &Steelbank, system: &str) -> (LoadAnswer, LoadFailure) {
 }
 
 fn evaluate(bank: &Steelbank, source: &str) -> String {
-    bank.evaluate(source, Duration::from_secs(60)).unwrap().values.join(" ")
+    bank.run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
+        .unwrap()
+        .values
+        .join(" ")
 }
 
 /// Returns severities and lines of the diagnostics of `file`.
@@ -73,11 +77,40 @@ fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_damaged_cache_is_made_again() {
-    in_own_process("loads::a_damaged_cache_is_made_again", damaged_cache);
+fn methods_and_classes_that_a_thread_keeps_redefining_disturb_no_index() {
+    own_process!();
+    let root = folder("redefining");
+    define(&root, "busy", &[("a", "(defclass k () ()) (defgeneric g (x)) (defun plain () 1)")]);
+    let bank = project(&root, &root.join("cache"));
+    assert_eq!(load(&bank, "busy").status, LoadStatus::Loaded);
+    evaluate(
+        &bank,
+        "(progn
+           (defvar *stop* nil)
+           (sb-thread:make-thread
+             (lambda ()
+               (handler-bind ((warning #'muffle-warning))
+                 (loop until *stop*
+                       do (eval '(defmethod g ((x k)) 1))
+                          (eval '(defclass k () ((slot :accessor slot-of))))))))
+           t)",
+    );
+    for _ in 0..50 {
+        let answer = bank.run(&LoadRequest::file("a.lisp"), &Control::default()).unwrap();
+        assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
+        assert!(answer.cautions.is_empty(), "{:?}", answer.cautions);
+    }
+    evaluate(&bank, "(progn (setf *stop* t) (sleep 1))");
+    // What was left out while it was made is there now.
+    let asked = WhoRequest::new(Kind::Specializes, "k").package("CL-USER");
+    let listed = bank.ask(&asked, &Control::default()).unwrap().users;
+    assert!(listed.iter().any(|user| user.name.contains("::G ")), "{listed:?}");
+    delete(&root);
 }
 
-fn damaged_cache() {
+#[test]
+fn a_damaged_cache_is_made_again() {
+    own_process!();
     let root = folder("damaged");
     define(
         &root,
@@ -172,10 +205,7 @@ fn damaged_cache() {
 
 #[test]
 fn whatever_ends_a_load_is_told() {
-    in_own_process("loads::whatever_ends_a_load_is_told", ends);
-}
-
-fn ends() {
+    own_process!();
     let root = folder("ends");
     let texts = [
         ("breaks", "(break \"here\")", "here"),
@@ -208,9 +238,6 @@ fn ends() {
     ] {
         define(&root, name, &[(&format!("{name}-file"), text)]);
     }
-    let functions: String =
-        (0..600).map(|n| format!("(defun collects-{n} (x) (list x (mapcar #'list x) {n}))\n")).collect();
-    define(&root, "collects-compiling", &[("collects-compiling-file", &functions)]);
     define(
         &root,
         "keeps",
@@ -230,13 +257,19 @@ fn ends() {
     }
     let (_, failure) = failed(&bank, "keeps");
     assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
-    assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
-    // Report the full heap in every load that collects garbage, wherever it does.
-    for name in ["collects", "collects-in-macro", "collects-loading", "collects-compiling"].repeat(2) {
-        let (_, failure) = failed(&bank, name);
-        assert_eq!(failure.kind, FailureKind::Heap, "{failure:?}");
-        assert!(failure.message.contains("--dynamic-space-size"), "{name}: {failure:?}");
+    assert!(
+        bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
+            .unwrap()
+            .description
+            .is_some()
+    );
+    // What it keeps is not the fault of the loads that come after it, wherever they collect garbage; to fill the rest is.
+    for name in ["collects", "collects-in-macro", "collects-loading"] {
+        assert_eq!(load(&bank, name).status, LoadStatus::Loaded, "{name}");
     }
+    let (_, failure) = failed(&bank, "fills");
+    assert_eq!(failure.kind, FailureKind::Heap, "{failure:?}");
+    assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
     evaluate(&bank, "(setf cl-user::*kept* nil)");
     assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded);
     delete(&root);
@@ -244,10 +277,7 @@ fn ends() {
 
 #[test]
 fn a_load_keeps_its_time() {
-    in_own_process("loads::a_load_keeps_its_time", time);
-}
-
-fn time() {
+    own_process!();
     let root = folder("time");
     define(&root, "loops", &[("loops-file", "(loop)")]);
     define(&root, "loops-compiling", &[("compiling-file", "(eval-when (:compile-toplevel) (loop))")]);
@@ -280,9 +310,7 @@ fn time() {
         let bank = bank.clone();
         std::thread::spawn(move || within(&bank, "sleeps", 4))
     };
-    while !bank.is_loading() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_while(|| !bank.is_loading());
     std::thread::sleep(Duration::from_millis(500));
     let answer = within(&bank, "quick", 1);
     assert_eq!(answer.status, LoadStatus::TimedOut);
@@ -293,10 +321,7 @@ fn time() {
 
 #[test]
 fn an_init_file_is_set_up_or_named() {
-    in_own_process("loads::an_init_file_is_set_up_or_named", init_file);
-}
-
-fn init_file() {
+    own_process!();
     let root = folder("init");
     let away = folder("init-away");
     define(&root, "here", &[("here-file", "(list 1)")]);
@@ -306,7 +331,7 @@ fn init_file() {
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let trouble = |text: &str, seconds: u64, said: &str| {
         fs::write(&init, text).unwrap();
-        let outcome = bank.load_system("here", false, &Control::new(Duration::from_secs(seconds)), None);
+        let outcome = bank.run(&LoadRequest::system("here"), &Control::new(Duration::from_secs(seconds)));
         let message = outcome.unwrap_err().to_string();
         for part in [said, "init.lisp", "--no-userinit"] {
             assert!(message.contains(part), "{message}");
@@ -335,7 +360,7 @@ fn init_file() {
     assert_eq!(load(&bank, "later").status, LoadStatus::Loaded);
     failed(&bank, "needs");
     define(&root, "latest", &[("latest-file", "(list 1)")]);
-    let listed = bank.list_systems(&Control::default()).unwrap();
+    let listed = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap();
     assert!(listed.systems.iter().any(|system| system.name == "latest"));
     assert_eq!(load(&bank, "needs").status, LoadStatus::Loaded);
     assert_eq!(load(&bank, "there").status, LoadStatus::Loaded);
@@ -345,34 +370,27 @@ fn init_file() {
 
 #[test]
 fn a_malformed_source_registry_is_named() {
-    let environment = [("CL_SOURCE_REGISTRY", OsStr::new("relative/path"))];
-    in_own_process_with("loads::a_malformed_source_registry_is_named", &environment, registry);
-}
-
-fn registry() {
+    own_process!([("CL_SOURCE_REGISTRY", "relative/path")]);
     let root = folder("registry");
     let bank = project(&root, &root.join("cache"));
-    let message = bank.load_system("any", false, &Control::default(), None).unwrap_err().to_string();
+    let message = bank.run(&LoadRequest::system("any"), &Control::default()).unwrap_err().to_string();
     assert!(message.contains("CL_SOURCE_REGISTRY is \"relative/path\""), "{message}");
     delete(&root);
 }
 
 #[test]
 fn files_are_loaded_without_a_project() {
-    in_own_process("loads::files_are_loaded_without_a_project", no_project);
-}
-
-fn no_project() {
+    own_process!();
     let root = folder("no-project");
     write(root.join("init.lisp"), "(defvar cl-user::*init* 1)");
     write(root.join("single.lisp"), "(list cl-user::*init*)");
     let settings = ProjectSettings::without_root(root.join("cache")).userinit(root.join("init.lisp"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
-    let file = |path: &str| bank.load_file(path, &Control::default(), None).unwrap();
+    let file = |path: &str| bank.run(&LoadRequest::file(path), &Control::default()).unwrap();
     let answer = file(&root.join("single.lisp").display().to_string());
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     assert_eq!(below(&root.join("cache"), ".fasl").len(), 1);
-    assert!(bank.list_systems(&Control::default()).is_err());
+    assert!(bank.ask(&ListSystemsRequest::new(), &Control::default()).is_err());
     for (path, said) in [("no-such.lisp", "There is no file"), ("", "No file is named"), ("/", "is a folder")]
     {
         let failure = file(path).failure.unwrap();
@@ -384,10 +402,7 @@ fn no_project() {
 
 #[test]
 fn names_and_places_of_failures() {
-    in_own_process("loads::names_and_places_of_failures", names_and_places);
-}
-
-fn names_and_places() {
+    own_process!();
     let root = folder("names");
     write(root.join("tools.asd"), "(defsystem \"tools\" :defsystem-depends-on (\"no-such-tool\"))");
     write(root.join("w.asd"), "(defsystem \"w\" :version \"1.0\")");
@@ -474,10 +489,7 @@ fn names_and_places() {
 
 #[test]
 fn what_changed_is_compiled_again() {
-    in_own_process("loads::what_changed_is_compiled_again", changes);
-}
-
-fn changes() {
+    own_process!();
     let root = folder("changes");
     define(&root, "moving", &[("first", "(list 1)"), ("second", "(list 2)")]);
     let bank = project(&root, &root.join("cache"));
@@ -486,7 +498,7 @@ fn changes() {
         fs::File::options().write(true).open(root.join(file)).unwrap().set_modified(date).unwrap();
     };
     let changed = || -> Vec<String> {
-        let all = bank.list_systems(&Control::default()).unwrap().systems;
+        let all = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems;
         let of = all.into_iter().find(|system: &SystemEntry| system.name == "moving").unwrap().changed;
         of.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect()
     };
@@ -521,10 +533,7 @@ fn changes() {
 
 #[test]
 fn records_of_positions_survive() {
-    in_own_process("loads::records_of_positions_survive", records);
-}
-
-fn records() {
+    own_process!();
     let root = folder("records");
     let b = "(in-package :cl-user)
 (defun rec-first () (rec-used 1))
@@ -536,18 +545,19 @@ fn records() {
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
     let request = CodeFindReferencesRequest::new("cl-user::rec-used");
-    let whole = bank.code_find_references(&request).unwrap();
+    let whole = bank.ask(&request, &Control::default()).unwrap();
     let exact: Vec<_> =
         whole.refs.iter().map(|found| (found.place.line.unwrap(), columns(&found.tokens))).collect();
     assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");
     // A load that is stopped inside a file knows less of it than the one before.
     write(root.join("slow.lisp"), "");
-    let stopped = bank.load_system("rec", true, &Control::new(Duration::from_secs(3)), None).unwrap();
+    let stopped =
+        bank.run(&LoadRequest::system("rec").force(), &Control::new(Duration::from_secs(3))).unwrap();
     assert_eq!(stopped.status, LoadStatus::TimedOut, "{stopped:?}");
     fs::remove_file(root.join("slow.lisp")).unwrap();
-    assert_eq!(bank.code_find_references(&request).unwrap(), whole);
+    assert_eq!(bank.ask(&request, &Control::default()).unwrap(), whole);
     assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
-    assert_eq!(bank.code_find_references(&request).unwrap(), whole);
+    assert_eq!(bank.ask(&request, &Control::default()).unwrap(), whole);
     // Records that are damaged are told, and made again by the next load.
     let damage: [fn(&Path); 4] = [
         |tap| fs::write(tap, "").unwrap(),
@@ -567,22 +577,19 @@ fn records() {
         assert!(taps.len() >= 2, "{taps:?}");
         taps.iter().for_each(|tap| damage(tap));
         bank.forget_positions();
-        let told = bank.code_find_references(&request).unwrap();
+        let told = bank.ask(&request, &Control::default()).unwrap();
         assert!(told.cautions.iter().any(|caution| caution.to_string().contains("rec-b.lisp")), "{told:?}");
         evaluate(&bank, "(asdf:clear-system \"rec\")");
         assert_eq!(load(&bank, "rec").compiled.len(), 2);
-        assert_eq!(bank.code_find_references(&request).unwrap(), whole);
+        assert_eq!(bank.ask(&request, &Control::default()).unwrap(), whole);
     }
     delete(&root);
 }
 
+/// ASDF reads a definition again for each system in it that has not its file's name, and for one that is not there.
 #[test]
 fn a_definition_that_is_read_again_keeps_what_is_loaded() {
-    in_own_process("loads::a_definition_that_is_read_again_keeps_what_is_loaded", definition_read_again);
-}
-
-/// ASDF reads a definition again for each system in it that has not its file's name, and for one that is not there.
-fn definition_read_again() {
+    own_process!();
     let root = folder("read-again");
     let good = "(defsystem \"good\" :components ((:file \"good\")))\n\
         (defsystem #:good/tests :depends-on (#:good) :components ((:file \"tests\")))\n\
@@ -594,11 +601,11 @@ fn definition_read_again() {
     write(root.join("broken.lisp"), "(error \"It is broken.\")\n");
     let bank = project(&root, &root.join("cache"));
     let listed = || -> Vec<(String, bool)> {
-        let systems = bank.list_systems(&Control::default()).unwrap().systems;
+        let systems = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems;
         systems.into_iter().map(|system: SystemEntry| (system.name, system.loaded)).collect()
     };
     let loaded = [("good".to_owned(), true), ("good/tests".to_owned(), true), ("third".to_owned(), false)];
-    let all = bank.load_project(false, &Control::new(Duration::from_secs(300)), None).unwrap();
+    let all = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(300))).unwrap();
     assert_eq!(all.status, LoadStatus::Failed, "{all:?}");
     let statuses: Vec<LoadStatus> = all.systems.iter().map(|system| system.status).collect();
     assert_eq!(statuses, [LoadStatus::Loaded, LoadStatus::Loaded, LoadStatus::Failed], "{all:?}");

@@ -3,28 +3,35 @@
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[macro_use]
 #[path = "../child/mod.rs"]
 mod child;
+
+mod answer_size;
 #[path = "../client/mod.rs"]
 mod client;
+mod code_find_references;
 mod contracts;
 #[path = "../contracts/mod.rs"]
 mod contracts_table;
-mod describe;
-mod edges;
+mod describe_symbol;
+mod edit_definition;
 mod edit_loop;
-mod edits;
+mod evaluate;
 mod faults;
+mod find_references;
+mod find_references_ripgrep;
 mod fixtures;
+#[path = "../folder/mod.rs"]
+mod folder;
 mod freshness;
 mod hermetic;
 mod image;
-mod lean;
 mod loads;
 mod mcp;
-mod missing;
-mod nofalse;
-mod odd;
+mod not_found;
+mod occurrences;
+mod open_text;
 mod operators;
 mod oracle;
 mod pages;
@@ -35,15 +42,20 @@ mod rename;
 mod rename_apply;
 mod rename_cautions;
 mod rename_plan;
+mod rename_text;
 #[path = "../renames/mod.rs"]
 mod renames;
 mod run_tests;
-mod text;
+mod scip;
+mod site;
 mod text_index;
-mod text_ripgrep;
+#[path = "../texts/mod.rs"]
+mod texts;
 mod three_libraries;
-mod tools;
+mod tool_inputs;
 mod tools_agree;
-mod truth;
-mod trying;
-mod who_places;
+mod tools_beside_sbcl;
+mod unusual_names;
+mod users;
+mod uses_complete;
+mod who;

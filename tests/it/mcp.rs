@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::{listing, serve_on};
-use steelbank::tools::{Call, Failure, Session, Tools};
+use steelbank::tools::{Call, Failure, Session};
 
 use crate::client::Client;
 use crate::image::{bank, evaluate};
@@ -14,7 +14,10 @@ use crate::image::{bank, evaluate};
 fn connect() -> Client {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let input = theirs.try_clone().unwrap();
-    std::thread::spawn(move || serve_on(input, theirs, Session::new(bank().clone())).unwrap());
+    std::thread::spawn(move || {
+        serve_on(input, theirs, Session::new(bank().clone()).with_tools(steelbank::actions::tools().clone()))
+            .unwrap()
+    });
     Client::new(ours.try_clone().unwrap(), ours)
 }
 
@@ -31,7 +34,16 @@ fn pipes_serve_as_well_and_the_server_ends_with_its_input() {
     let (our_input, their_output) = std::io::pipe().unwrap();
     let (ended, end) = mpsc::channel();
     std::thread::spawn(move || {
-        ended.send(serve_on(their_input, their_output, Session::new(bank().clone())).is_ok()).unwrap();
+        ended
+            .send(
+                serve_on(
+                    their_input,
+                    their_output,
+                    Session::new(bank().clone()).with_tools(steelbank::actions::tools().clone()),
+                )
+                .is_ok(),
+            )
+            .unwrap();
     });
     let mut client = Client::new(our_output, our_input);
     client.initialize();
@@ -68,7 +80,7 @@ fn the_list_of_tools_is_complete_and_always_the_same() {
     let mut client = client();
     let first = client.request("tools/list", json!({}))["result"].clone();
     assert_eq!(first, client.request("tools/list", json!({}))["result"]);
-    assert_eq!(first, listing(Tools::all()));
+    assert_eq!(first, listing(steelbank::actions::tools()));
     let tools = first["tools"].as_array().unwrap();
     for name in ["describe-symbol", "who-calls", "who-references", "who-binds", "who-sets", "status"] {
         assert!(tools.iter().any(|tool| tool["name"] == name), "{name}");
@@ -292,7 +304,7 @@ fn calling_a_call_off_interrupts_lisp() {
     let call = Call::default();
     let cancellation = call.cancellation();
     let asked = std::thread::spawn(move || {
-        let tools = Tools::all();
+        let tools = steelbank::actions::tools();
         tools.get("describe-symbol").unwrap().call(&Session::new(bank().clone()), arguments, &call)
     });
     cancellation.cancel();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use steelbank::source::tap::operators::{FormPart, Operator, OperatorKind, Shape, operator, operators};
 
 use crate::image::bank;
+use steelbank::{Control, EvaluateRequest};
 
 /// Returns what `source` writes.
 fn written(source: &str) -> String {
-    let answer = bank().evaluate(source, Duration::from_secs(60));
+    let answer = bank().run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)));
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 

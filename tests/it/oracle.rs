@@ -5,11 +5,13 @@
 
 mod compare;
 
+use crate::folder::Folder;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use steelbank::Steelbank;
+use steelbank::{Control, EvaluateRequest};
 
 const LONG: Duration = Duration::from_secs(1200);
 
@@ -31,8 +33,7 @@ fn the_index_equals_sb_introspect() {
 #[test]
 #[ignore = "run by the_index_equals_sb_introspect"]
 fn in_a_process_of_its_own() {
-    let folder = std::env::temp_dir().join(format!("steelbank-oracle-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("oracle");
     let bank = Steelbank::builder().start().unwrap();
     let core = bank.index().since();
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/oracle");
@@ -60,7 +61,6 @@ fn in_a_process_of_its_own() {
     }
     let more = check(&bank, "after libraries and redefinitions", &folder);
     assert!(more > uses, "{more} uses, before {uses}");
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Compares everything. Returns the number of uses compared.
@@ -70,7 +70,9 @@ fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
     let index = (0..5)
         .find_map(|_| {
             let form = format!("(steelbank-oracle::write-oracle {:?})", folder.join(""));
-            let answer = bank.evaluate(&form, LONG).unwrap_or_else(|error| panic!("{form}\n{error:?}"));
+            let answer = bank
+                .run(&EvaluateRequest::new(form.as_str()).values(), &Control::new(LONG))
+                .unwrap_or_else(|error| panic!("{form}\n{error:?}"));
             let index = bank.index();
             (answer.values == [index.stamp().to_string()]).then_some(index)
         })
@@ -87,7 +89,8 @@ fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
 }
 
 fn run(bank: &Steelbank, source: &str) {
-    bank.evaluate(source, LONG).unwrap_or_else(|error| panic!("{source}\n{error:?}"));
+    bank.run(&EvaluateRequest::new(source).values(), &Control::new(LONG))
+        .unwrap_or_else(|error| panic!("{source}\n{error:?}"));
 }
 
 fn load(bank: &Steelbank, source: &Path, folder: &Path) {

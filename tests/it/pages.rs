@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::{Value, json};
-use steelbank::tools::{Call, CallOutcome, ToolAnswer, Tools};
+use steelbank::tools::{Call, CallOutcome, ToolAnswer};
 
-use crate::child::{in_own_process, small_or_full};
-use crate::fixtures::lisp_libraries;
+use crate::child::small_or_full;
+use crate::fixtures::{library_registry, lisp_libraries};
 use crate::project::folder;
 use crate::renames::copy;
-use crate::tools::{World, strings, with_libraries};
+use crate::tools_beside_sbcl::{World, strings};
 
 /// Systems, each after those that it needs; those of the quick form first.
 const SYSTEMS: [&str; 24] = [
@@ -87,7 +87,7 @@ impl Random {
 fn ask(world: &World, tool: &str, arguments: &Value, call: &Call) -> ToolAnswer {
     let arguments = arguments.as_object().unwrap().clone();
     let asked = format!("{tool} {arguments:?}");
-    let answer = Tools::all().get(tool).unwrap().call(&world.session, arguments, call);
+    let answer = steelbank::actions::tools().get(tool).unwrap().call(&world.session, arguments, call);
     answer.unwrap_or_else(|error| panic!("{asked}: {error}"))
 }
 
@@ -147,11 +147,13 @@ fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> b
     if whole.outcome != CallOutcome::Answered {
         return false;
     }
-    let budget = 8_000 + random.below(52_000);
-    let several = whole.structured.json().len() > budget || whole.text.len() > budget;
     let mut lists = BTreeMap::new();
     add_lists(&whole.structured, String::new(), &mut lists);
     lists.retain(|name, values| !values.is_empty() && !BESIDE.contains(&name.as_str()));
+    // An entry that is larger than a page loses its middle.
+    let largest = lists.values().flatten().map(|entry| entry.to_string().len()).max().unwrap_or(0);
+    let budget = (8_000 + random.below(52_000)).max(largest + 6_000);
+    let several = whole.structured.json().len() > budget || whole.text.len() > budget;
     let mut joined = joined(world, tool, arguments, budget);
     joined.retain(|name, values| !values.is_empty() && !BESIDE.contains(&name.as_str()));
     for (name, values) in &lists {
@@ -171,32 +173,32 @@ fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> b
 
 #[test]
 fn pages_joined_are_the_whole_answer() {
-    with_libraries("pages::pages_joined_are_the_whole_answer", || {
-        let root = folder("pages");
-        let systems = &SYSTEMS[..small_or_full(5, SYSTEMS.len())];
-        for library in systems.iter().copied().chain(FOLDERS) {
-            if lisp_libraries().join(library).exists() {
-                copy(&lisp_libraries().join(library), &root.join(library));
-            }
+    own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
+    let root = folder("pages");
+    let systems = &SYSTEMS[..small_or_full(5, SYSTEMS.len())];
+    for library in systems.iter().copied().chain(FOLDERS) {
+        if lisp_libraries().join(library).exists() {
+            copy(&lisp_libraries().join(library), &root.join(library));
         }
-        let callers: String =
-            (0..400).map(|number| format!("(defun caller-with-a-long-name-{number} () (f *v*))\n")).collect();
-        let uses = "(print (f *v*))\n".repeat(600);
-        let text = format!(
-            "(defpackage :paged (:use :cl))\n(in-package :paged)\n(defun f (x) x)\n(defvar *v* 1)\n{callers}{uses}"
-        );
-        fs::write(root.join("paged.lisp"), text).unwrap();
-        fs::write(root.join("paged.asd"), "(defsystem \"paged\" :components ((:file \"paged\")))").unwrap();
-        let all: Vec<&str> = systems.iter().copied().chain(["paged"]).collect();
-        let world = World::at(root, &all);
-        let mut random = Random(0x5eed);
-        let mut several = BTreeMap::new();
-        let mut check = |tool: &'static str, arguments: Value, random: &mut Random| {
-            let of: &mut (usize, usize) = several.entry(tool).or_default();
-            *of = (of.0 + 1, of.1 + usize::from(check(&world, tool, &arguments, random)));
-        };
-        let list = world.root.join("names.txt");
-        world.lines(&format!(
+    }
+    let callers: String =
+        (0..400).map(|number| format!("(defun caller-with-a-long-name-{number} () (f *v*))\n")).collect();
+    let uses = "(print (f *v*))\n".repeat(600);
+    let text = format!(
+        "(defpackage :paged (:use :cl))\n(in-package :paged)\n(defun f (x) x)\n(defvar *v* 1)\n{callers}{uses}"
+    );
+    fs::write(root.join("paged.lisp"), text).unwrap();
+    fs::write(root.join("paged.asd"), "(defsystem \"paged\" :components ((:file \"paged\")))").unwrap();
+    let all: Vec<&str> = systems.iter().copied().chain(["paged"]).collect();
+    let world = World::at(root, &all);
+    let mut random = Random(0x5eed);
+    let mut several = BTreeMap::new();
+    let mut check = |tool: &'static str, arguments: Value, random: &mut Random| {
+        let of: &mut (usize, usize) = several.entry(tool).or_default();
+        *of = (of.0 + 1, of.1 + usize::from(check(&world, tool, &arguments, random)));
+    };
+    let list = world.root.join("names.txt");
+    world.lines(&format!(
             "(let ((*print-pretty* nil) (all '()))
                (do-all-symbols (symbol)
                  (when (and (symbol-package symbol)
@@ -205,67 +207,66 @@ fn pages_joined_are_the_whole_answer() {
                (with-open-file (out {list:?} :direction :output)
                  (format out \"~{{~a~%~}}\" (remove #\\Newline all :test #'find))))"
         ));
-        let list = fs::read_to_string(list).unwrap();
-        let mut names: Vec<String> = list.lines().map(str::to_owned).collect();
-        names.sort();
-        names.dedup();
-        assert!(names.len() > 10_000, "{}", names.len());
-        let count = names.len();
-        let sample = small_or_full(12, count);
-        if sample < count {
-            names = (0..sample).map(|_| names[random.below(count)].clone()).collect();
+    let list = fs::read_to_string(list).unwrap();
+    let mut names: Vec<String> = list.lines().map(str::to_owned).collect();
+    names.sort();
+    names.dedup();
+    assert!(names.len() > 10_000, "{}", names.len());
+    let count = names.len();
+    let sample = small_or_full(12, count);
+    if sample < count {
+        names = (0..sample).map(|_| names[random.below(count)].clone()).collect();
+    }
+    let begun = std::time::Instant::now();
+    for (number, name) in HEAVY.into_iter().map(str::to_owned).chain(names).enumerate() {
+        // The long form takes hours: show how far it is.
+        if number % 200 == 0 {
+            eprintln!("{number} of {sample} names, {:?}", begun.elapsed());
         }
-        let begun = std::time::Instant::now();
-        for (number, name) in HEAVY.into_iter().map(str::to_owned).chain(names).enumerate() {
-            // The long form takes hours: show how far it is.
-            if number % 200 == 0 {
-                eprintln!("{number} of {sample} names, {:?}", begun.elapsed());
-            }
-            let (package, symbol) = name.split_once("::").unwrap();
-            let symbol = format!("|{}|", symbol.replace('\\', "\\\\").replace('|', "\\|"));
-            let asked = json!({ "name": symbol, "package": package });
-            for tool in [
-                "who-calls",
-                "who-references",
-                "who-binds",
-                "who-sets",
-                "who-macroexpands",
-                "who-specializes",
-                "describe-symbol",
-                "find-definition",
-            ] {
-                check(tool, asked.clone(), &mut random);
-            }
-            let only = random.below(2) == 0;
-            let asked = json!({ "symbol": symbol, "package": package, "project_only": only });
-            check("code-find-references", asked, &mut random);
-            // What walks further is asked of a few names.
-            if name == "PAGED::F" || number > 1000 && number % 1000 == 0 {
-                let asked = json!({ "name": symbol, "package": package, "limit": 400, "depth": 1 });
-                check("call-graph", asked, &mut random);
-                check("impact", json!({ "names": [symbol], "package": package, "depth": 1 }), &mut random);
-            }
+        let (package, symbol) = name.split_once("::").unwrap();
+        let symbol = format!("|{}|", symbol.replace('\\', "\\\\").replace('|', "\\|"));
+        let asked = json!({ "name": symbol, "package": package });
+        for tool in [
+            "who-calls",
+            "who-references",
+            "who-binds",
+            "who-sets",
+            "who-macroexpands",
+            "who-specializes",
+            "describe-symbol",
+            "find-definition",
+        ] {
+            check(tool, asked.clone(), &mut random);
         }
-        for package in ["CL", "SB-IMPL", "ALEXANDRIA", "PAGED"] {
-            check("package-info", json!({ "package": package }), &mut random);
+        let only = random.below(2) == 0;
+        let asked = json!({ "symbol": symbol, "package": package, "project_only": only });
+        check("code-find-references", asked, &mut random);
+        // What walks further is asked of a few names.
+        if name == "PAGED::F" || number > 1000 && number % 1000 == 0 {
+            let asked = json!({ "name": symbol, "package": package, "limit": 400, "depth": 1 });
+            check("call-graph", asked, &mut random);
+            check("impact", json!({ "names": [symbol], "package": package, "depth": 1 }), &mut random);
         }
-        for pattern in ["car", "with-"] {
-            check("apropos", json!({ "pattern": pattern, "limit": 1_000_000 }), &mut random);
-        }
-        for arguments in [json!({}), json!({ "package": "alexandria", "unused": true })] {
-            check("outline", arguments, &mut random);
-        }
-        for name in ["list", "defun", "f"] {
-            let arguments = json!({ "pattern": name, "limit": 10_000, "force": true });
-            check("find_references", arguments, &mut random);
-        }
-        check("list-systems", json!({ "files": true }), &mut random);
-        check("rename", json!({ "name": "paged::f", "new_name": "g" }), &mut random);
-        for tool in ["who-calls", "who-macroexpands", "code-find-references", "call-graph", "impact"] {
-            assert!(several[tool].1 > 0, "{tool} has several pages somewhere: {several:?}");
-        }
-        println!("seen: questions, and those of several pages: {several:?}");
-    });
+    }
+    for package in ["CL", "SB-IMPL", "ALEXANDRIA", "PAGED"] {
+        check("package-info", json!({ "package": package }), &mut random);
+    }
+    for pattern in ["car", "with-"] {
+        check("apropos", json!({ "pattern": pattern, "limit": 1_000_000 }), &mut random);
+    }
+    for arguments in [json!({}), json!({ "package": "alexandria", "unused": true })] {
+        check("outline", arguments, &mut random);
+    }
+    for name in ["list", "defun", "f"] {
+        let arguments = json!({ "pattern": name, "limit": 10_000, "force": true });
+        check("find_references", arguments, &mut random);
+    }
+    check("list-systems", json!({ "files": true }), &mut random);
+    check("rename", json!({ "name": "paged::f", "new_name": "g" }), &mut random);
+    for tool in ["who-calls", "who-macroexpands", "code-find-references", "call-graph", "impact"] {
+        assert!(several[tool].1 > 0, "{tool} has several pages somewhere: {several:?}");
+    }
+    println!("seen: questions, and those of several pages: {several:?}");
 }
 
 const MARKS: &str = r#"(defpackage :marks (:use :cl))
@@ -281,41 +282,36 @@ const MARKS: &str = r#"(defpackage :marks (:use :cl))
 
 #[test]
 fn what_is_listed_says_what_it_is() {
-    in_own_process("pages::what_is_listed_says_what_it_is", || {
-        let root = folder("marks");
-        let long = "word ".repeat(40_000);
-        fs::write(root.join("a.lisp"), format!("{MARKS}(defun long-one (x) \"{long}\" x)\n")).unwrap();
-        fs::write(root.join("marks.asd"), "(defsystem \"marks\" :components ((:file \"a\")))").unwrap();
-        let world = World::at(root, &["marks"]);
-        // Who calls (setf f) is told apart from who calls f.
-        let answer = world.answer("who-calls", json!({ "name": "marks::thing" })).unwrap();
-        let user = |name: &str| {
-            let users = answer.structured["users"].as_array().unwrap();
-            users
-                .iter()
-                .find(|user| user["name"] == name)
-                .unwrap_or_else(|| panic!("{name}: {users:?}"))
-                .clone()
-        };
-        let setf = |name| user(name)["setf"].clone();
-        assert_eq!(
-            (setf("MARKS::READER"), setf("MARKS::WRITER"), setf("MARKS::BOTH")),
-            (Value::Null, json!("only"), json!("too"))
-        );
-        assert!(answer.text.contains("\n  a.lisp:6:19: MARKS::READER\n"), "{}", answer.text);
-        assert!(answer.text.contains(": MARKS::WRITER uses (SETF MARKS::THING)"), "{}", answer.text);
-        let writers = world.ask("who-calls", json!({ "name": "(setf marks::thing)" }));
-        assert_eq!(strings(&writers["users"], "name"), ["MARKS::BOTH", "MARKS::WRITER"]);
-        assert!(writers["users"].as_array().unwrap().iter().all(|user| user["setf"].is_null()), "{writers}");
-        // Loading tells nothing of what a feature expression leaves out.
-        let left_out = json!({ "count": 1, "files": [{ "path": "a.lisp", "count": 1, "left_out": 1 }] });
-        assert_eq!(answer.structured["unseen"], left_out);
-        let note = "Note: The name stands in 1 place that a feature expression leaves out of what is loaded: a.lisp (1).";
-        assert!(answer.text.contains(&format!("\n\n{note}\n\n")), "{}", answer.text);
-        // A line longer than a page is cut, and what follows it is there.
-        let described = world.answer("describe-symbol", json!({ "name": "marks::long-one" })).unwrap();
-        let line = described.text.lines().find(|line| line.contains("word word")).unwrap();
-        assert!(line.starts_with("    word word") && line.contains(" characters left out …] "), "{line}");
-        assert!(described.text.contains("\n  Source: ") && described.structured["cursor"].is_null());
-    });
+    own_process!();
+    let root = folder("marks");
+    let long = "word ".repeat(40_000);
+    fs::write(root.join("a.lisp"), format!("{MARKS}(defun long-one (x) \"{long}\" x)\n")).unwrap();
+    fs::write(root.join("marks.asd"), "(defsystem \"marks\" :components ((:file \"a\")))").unwrap();
+    let world = World::at(root, &["marks"]);
+    // Who calls (setf f) is told apart from who calls f.
+    let answer = world.answer("who-calls", json!({ "name": "marks::thing" })).unwrap();
+    let user = |name: &str| {
+        let users = answer.structured["users"].as_array().unwrap();
+        users.iter().find(|user| user["name"] == name).unwrap_or_else(|| panic!("{name}: {users:?}")).clone()
+    };
+    let setf = |name| user(name)["setf"].clone();
+    assert_eq!(
+        (setf("MARKS::READER"), setf("MARKS::WRITER"), setf("MARKS::BOTH")),
+        (Value::Null, json!("only"), json!("too"))
+    );
+    assert!(answer.text.contains("\n  a.lisp:6:19: MARKS::READER\n"), "{}", answer.text);
+    assert!(answer.text.contains(": MARKS::WRITER uses (SETF MARKS::THING)"), "{}", answer.text);
+    let writers = world.ask("who-calls", json!({ "name": "(setf marks::thing)" }));
+    assert_eq!(strings(&writers["users"], "name"), ["MARKS::BOTH", "MARKS::WRITER"]);
+    assert!(writers["users"].as_array().unwrap().iter().all(|user| user["setf"].is_null()), "{writers}");
+    // Loading tells nothing of what a feature expression leaves out.
+    let left_out = json!({ "count": 1, "files": [{ "path": "a.lisp", "count": 1, "left_out": 1 }] });
+    assert_eq!(answer.structured["unseen"], left_out);
+    let note = "Note: The name stands in 1 place that a feature expression leaves out of what is loaded: a.lisp (1).";
+    assert!(answer.text.contains(&format!("\n\n{note}\n\n")), "{}", answer.text);
+    // A line longer than a page is cut, and what follows it is there.
+    let described = world.answer("describe-symbol", json!({ "name": "marks::long-one" })).unwrap();
+    let line = described.text.lines().find(|line| line.contains("word word")).unwrap();
+    assert!(line.starts_with("    word word") && line.contains(" characters left out …] "), "{line}");
+    assert!(described.text.contains("\n  Source: ") && described.structured["cursor"].is_null());
 }

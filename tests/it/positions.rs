@@ -2,22 +2,24 @@
 //! reader's.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use steelbank::Control;
 
+use steelbank::actions::uses::code_find_references::{CodeFindReferencesRequest, CodeReference};
 use steelbank::answer::location::columns;
-use steelbank::query::code_find_references::{CodeFindReferencesRequest, CodeReference};
-use steelbank::query::load_system::LoadStatus;
+use steelbank::loaded::LoadStatus;
 use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
 use steelbank_reader::lines::characters;
 use steelbank_reader::{Dialect, Features, LispText, upcase};
 
-use crate::child::{in_own_process, in_own_process_with};
-use crate::fixtures::lisp_libraries;
-use crate::project::{folder, load, project};
+use crate::fixtures::library_registry;
+use crate::folder::Folder;
+use crate::project::{load, project};
+use crate::texts::expect;
+use steelbank::EvaluateRequest;
 
 /// The symbols of the torture project that are asked about.
 const SYMBOLS: [&str; 35] = [
@@ -60,33 +62,21 @@ const SYMBOLS: [&str; 35] = [
 
 #[test]
 fn the_torture_project_is_as_a_person_read_it() {
-    in_own_process("positions::the_torture_project_is_as_a_person_read_it", torture);
-}
-
-fn torture() {
+    own_process!();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture");
-    let cache = folder("torture");
+    let cache = Folder::new("torture");
     let bank = project(&root, &cache);
     let answer = load(&bank, "torture");
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let mut text = String::new();
     for symbol in SYMBOLS {
-        let answer = bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap();
+        let answer = bank.ask(&CodeFindReferencesRequest::new(symbol), &Control::default()).unwrap();
         writeln!(text, "{}", answer.symbol).unwrap();
         for found in &answer.refs {
             writeln!(text, "  {}", line(found)).unwrap();
         }
     }
-    let goldens = root.join("goldens.txt");
-    if std::env::var_os("STEELBANK_BLESS").is_some() {
-        fs::write(&goldens, &text).unwrap();
-    }
-    assert_eq!(
-        text,
-        fs::read_to_string(&goldens).unwrap(),
-        "STEELBANK_BLESS=1 rewrites the goldens; read them"
-    );
-    fs::remove_dir_all(&cache).unwrap();
+    expect("torture/goldens.txt", &text);
 }
 
 fn line(found: &CodeReference) -> String {
@@ -102,13 +92,6 @@ fn line(found: &CodeReference) -> String {
         }
     }
     text
-}
-
-#[test]
-fn the_tap_and_the_structural_reader_agree() {
-    let registry = format!("{}//", lisp_libraries().display());
-    let environment = [("CL_SOURCE_REGISTRY", OsStr::new(&registry))];
-    in_own_process_with("positions::the_tap_and_the_structural_reader_agree", &environment, two_roads);
 }
 
 /// The libraries whose numbered forms are all compared.
@@ -127,9 +110,11 @@ const LIBRARIES: [&str; 12] = [
     "cffi",
 ];
 
-fn two_roads() {
+#[test]
+fn the_tap_and_the_structural_reader_agree() {
+    own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture");
-    let cache = folder("roads");
+    let cache = Folder::new("roads");
     let bank = project(&root, &cache);
     let mut loaded = 1;
     assert_eq!(load(&bank, "torture").status, LoadStatus::Loaded);
@@ -138,7 +123,12 @@ fn two_roads() {
     }
     // Take today's features: libraries push their own, and which were there when a file was read is not
     // recorded.
-    let features = bank.evaluate("(format nil \"~{~A~^ ~}\" *features*)", Duration::from_secs(5)).unwrap();
+    let features = bank
+        .run(
+            &EvaluateRequest::new("(format nil \"~{~A~^ ~}\" *features*)").values(),
+            &Control::new(Duration::from_secs(5)),
+        )
+        .unwrap();
     let features = Features::new(features.values[0].trim_matches('"').split(' '));
     let mut tally = Tally::default();
     for (path, date) in bank.loaded_files() {
@@ -163,7 +153,6 @@ fn two_roads() {
     let explained = |difference: &&String| difference.contains("reading.lisp form 10 ");
     let unexplained: Vec<_> = tally.differences.iter().filter(|found| !explained(found)).collect();
     assert!(unexplained.len() * 1000 <= tally.same, "{unexplained:#?}");
-    fs::remove_dir_all(&cache).unwrap();
 }
 
 #[derive(Default)]
@@ -272,11 +261,8 @@ fn a_damaged_sidecar_is_an_error() {
 #[test]
 fn letters_are_upcased_as_sbcl_does() {
     let answer = crate::image::bank()
-        .evaluate(
-            "(loop for code below char-code-limit for char = (code-char code)
-                   unless (char= char (char-upcase char)) do (format t \"~D ~D~%\" code (char-code (char-upcase char))))",
-            Duration::from_secs(60),
-        )
+        .run(&EvaluateRequest::new("(loop for code below char-code-limit for char = (code-char code)
+                   unless (char= char (char-upcase char)) do (format t \"~D ~D~%\" code (char-code (char-upcase char))))").values(), &Control::new(Duration::from_secs(60)))
         .unwrap();
     let theirs: Vec<String> = answer.output.lines().map(str::to_owned).collect();
     assert!(theirs.len() > 1000, "{}", theirs.len());

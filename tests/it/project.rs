@@ -8,17 +8,22 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use steelbank::actions::symbols::find_definition::FindDefinitionRequest;
 
-use crate::child::in_own_process;
+use crate::fixtures::lisp_libraries;
+use crate::renames::copy;
+use crate::texts::write_project;
+use steelbank::Control;
+use steelbank::IndexProjectRequest;
+use steelbank::actions::text::find_references;
+use steelbank::actions::text::index_project::IndexState;
+use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
 use steelbank::answer::location::columns;
-use steelbank::query::Evidence;
-use steelbank::query::code_find_references::CodeFindReferencesRequest;
-use steelbank::query::control::Control;
-use steelbank::query::find_references;
-use steelbank::query::index_project::IndexState;
-use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
+use steelbank::loaded::{FailureKind, LoadAnswer, LoadStatus, Severity};
+use steelbank::source::positions::Evidence;
 use steelbank::source::tap::sidecar::sidecar_name;
-use steelbank::{Error, LoadRequest, ProjectSettings, Steelbank};
+use steelbank::{DescribeSymbolRequest, IndexStatusRequest, ListSystemsRequest};
+use steelbank::{LoadRequest, ProjectSettings, Steelbank};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -71,9 +76,24 @@ pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
     Steelbank::builder().project(settings).start().unwrap()
 }
 
+/// Makes a project of four libraries, one with its tests, and of tests/torture, and loads all of it. Wants [`library_registry`].
+///
+/// [`library_registry`]: crate::fixtures::library_registry
+pub(crate) fn libraries_project(name: &str) -> (PathBuf, Steelbank) {
+    const LIBRARIES: [&str; 4] = ["alexandria", "cl-ppcre", "named-readtables", "yason"];
+    let root = folder(name);
+    for library in LIBRARIES {
+        copy(&lisp_libraries().join(library), &root.join(library));
+    }
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture"), &root.join("torture"));
+    let bank = project(&root, &folder(&format!("{name}-cache")));
+    LIBRARIES.iter().chain(&["cl-ppcre/test", "torture"]).for_each(|library| drop(load(&bank, library)));
+    (root, bank)
+}
+
 /// Loads `system`.
 pub(crate) fn load(bank: &Steelbank, system: &str) -> LoadAnswer {
-    bank.load_system(system, false, &Control::new(LONG), None).unwrap()
+    bank.run(&LoadRequest::system(system), &Control::new(LONG)).unwrap()
 }
 
 fn write(folder: &Path, files: &[(&str, &str)]) {
@@ -84,39 +104,12 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 
 #[test]
 fn a_project_is_loaded_and_asked() {
-    in_own_process("project::a_project_is_loaded_and_asked", loaded_and_asked);
-}
-
-fn loaded_and_asked() {
+    own_process!();
     let root = folder("project");
-    write(
-        &root,
-        &[
-            (
-                "shop.asd",
-                "(asdf:defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\")))
-                 (asdf:defsystem \"shop/wrong\" :components ((:file \"wrong\")))
-                 (asdf:defsystem \"shop/unread\" :components ((:file \"unread\")))
-                 (asdf:defsystem \"shop/open\" :components ((:file \"open\")))
-                 (asdf:defsystem \"shop/runs\" :components ((:file \"runs\")))
-                 (asdf:defsystem \"shop/needs\" :depends-on (\"no-such-library\"))
-                 (asdf:defsystem \"shop/one\" :depends-on (\"shop/two\"))
-                 (asdf:defsystem \"shop/two\" :depends-on (\"shop/one\"))
-                 (asdf:defsystem \"shop/slow\" :components ((:file \"slow\")))",
-            ),
-            ("broken.asd", "(asdf:defsystem \"broken\" :components ((:file"),
-            ("a.lisp", "(defpackage :shop (:use :cl))\n(in-package :shop)\n(defun price (x) x)\n"),
-            ("b.lisp", "(in-package :shop)\n(defun total (xs)\n  (list (price 1)\n\t(mapcar #'price xs)))\n"),
-            ("wrong.lisp", "(defun wrong (x)\n  (let ((unused 1))\n    (if)\n    (+ x \"é\" *no-such*)))\n"),
-            ("unread.lisp", "(defun fine () 1)\n(defun unread ()\n  (no-package:name 1))\n"),
-            ("open.lisp", "(defun fine () 1)\n\n  (defun open-ended (x\n  (list x))\n"),
-            ("runs.lisp", "(defun fails (x)\n  (car x))\n(fails 3)\n"),
-            ("slow.lisp", "(eval-when (:compile-toplevel) (sleep 600))\n"),
-        ],
-    );
+    write_project(&root, include_str!("../projects/shop.txt"));
     let bank = project(&root, &root.join("cache"));
 
-    let systems = bank.list_systems(&Control::default()).unwrap();
+    let systems = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap();
     let names: Vec<&str> = systems.systems.iter().map(|system| system.name.as_str()).collect();
     let secondary = ["needs", "one", "open", "runs", "slow", "two", "unread", "wrong"];
     let expected: Vec<String> = ["broken".to_owned(), "shop".to_owned()]
@@ -129,23 +122,23 @@ fn loaded_and_asked() {
 
     let news = Arc::new(AtomicUsize::new(0));
     let heard = Arc::clone(&news);
-    let listener = Arc::new(move |news: LoadNews| {
-        assert!(news.done <= news.total, "{news:?}");
+    let control = Control::new(LONG).on_progress(move |at| {
+        assert!(at.done <= at.total.unwrap(), "{at:?}");
         heard.fetch_add(1, Ordering::SeqCst);
     });
-    let answer = bank.load_system("shop", false, &Control::new(LONG), Some(listener)).unwrap();
+    let answer = bank.run(&LoadRequest::system("shop"), &control).unwrap();
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     assert_eq!(answer.compiled.len(), 2);
     assert_eq!(news.load(Ordering::SeqCst), 4, "each file is compiled and loaded");
     let forced = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&forced);
-    let request = LoadRequest::system("shop").force().listener(move |news| {
-        heard.lock().unwrap().push((news.done, news.total));
-    });
-    assert_eq!(bank.load(&request, &Control::new(LONG)).unwrap().status, LoadStatus::Loaded);
-    assert_eq!(*forced.lock().unwrap(), [(1, 4), (2, 4), (3, 4), (4, 4)], "though all is loaded already");
+    let control = Control::new(LONG).on_progress(move |at| heard.lock().unwrap().push((at.done, at.total)));
+    let request = LoadRequest::system("shop").force();
+    assert_eq!(bank.run(&request, &control).unwrap().status, LoadStatus::Loaded);
+    let steps: Vec<_> = (1..=4).map(|step| (step, Some(4))).collect();
+    assert_eq!(*forced.lock().unwrap(), steps, "though all is loaded already");
 
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     let lines: Vec<_> = found.refs.iter().map(|found| (found.place.line, columns(&found.tokens))).collect();
     assert_eq!(lines, [(Some(3), vec![10]), (Some(4), vec![12])]);
 
@@ -160,21 +153,21 @@ fn loaded_and_asked() {
 
 fn text(bank: &Steelbank) {
     let control = Control::default();
-    assert_eq!(bank.index_status(&control).unwrap().status, IndexState::Missing);
-    let found =
-        bank.find_references(&find_references::FindReferencesRequest::new("price"), &control).unwrap();
+    // The questions about code that were asked before have made it.
+    assert_ne!(bank.ask(&IndexStatusRequest::new(), &control).unwrap().status, IndexState::Missing);
+    let found = bank.ask(&find_references::FindReferencesRequest::new("price"), &control).unwrap();
     assert_eq!(found.definition.unwrap().place.file, "a.lisp");
     let symbols: Vec<_> = found.references.iter().filter_map(|found| found.symbol.as_deref()).collect();
     assert!(symbols.contains(&"SHOP::PRICE"), "which symbol it is, for the file is loaded: {symbols:?}");
-    assert_ne!(bank.index_status(&control).unwrap().status, IndexState::Missing);
-    let nothing = bank.find_references(&find_references::FindReferencesRequest::new(""), &control);
+    assert_ne!(bank.ask(&IndexStatusRequest::new(), &control).unwrap().status, IndexState::Missing);
+    let nothing = bank.ask(&find_references::FindReferencesRequest::new(""), &control);
     assert!(matches!(
-        nothing,
-        Err(Error::FindReferences(find_references::FindReferencesError::EmptyPattern))
+        nothing.unwrap_err().request(),
+        Some(find_references::FindReferencesError::EmptyPattern)
     ));
     control.cancellation().cancel();
-    let forced = serde_json::from_str(r#"{"force": true}"#).unwrap();
-    let called_off = bank.index_project(&forced, &control);
+    let forced: IndexProjectRequest = serde_json::from_str(r#"{"force": true}"#).unwrap();
+    let called_off = bank.run(&forced, &control);
     assert!(called_off.unwrap_err().to_string().contains("cancelled"));
 }
 
@@ -194,10 +187,10 @@ fn failures(bank: &Steelbank) {
     };
     let wrong = failed("shop/wrong", FailureKind::Compile, "wrong.lisp");
     assert_eq!(places(&wrong, Severity::Error), [(Some(3), Some(5))]);
-    assert_eq!(places(&wrong, Severity::StyleWarning), [(Some(2), Some(9))]);
-    assert!(places(&wrong, Severity::Warning).contains(&(Some(4), Some(5))), "{wrong:?}");
+    assert_eq!(places(&wrong, Severity::StyleWarning), [(Some(2), Some(10))]);
+    assert!(places(&wrong, Severity::Warning).contains(&(Some(4), Some(14))), "{wrong:?}");
     let unread = failed("shop/unread", FailureKind::Compile, "unread.lisp");
-    assert_eq!(places(&unread, Severity::ReadError), [(Some(3), Some(19))]);
+    assert_eq!(places(&unread, Severity::ReadError), [(Some(3), Some(4))]);
     let open = failed("shop/open", FailureKind::Compile, "open.lisp");
     assert_eq!(places(&open, Severity::ReadError), [(Some(3), Some(3))]);
     let runs = failed("shop/runs", FailureKind::Load, "3 is not of type");
@@ -212,14 +205,14 @@ fn failures(bank: &Steelbank) {
 fn stale(bank: &Steelbank, root: &Path) {
     let text = fs::read_to_string(root.join("b.lisp")).unwrap();
     fs::write(root.join("b.lisp"), format!("\n\n\n{text}")).unwrap();
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     assert_eq!(found.stale, ["b.lisp"]);
     for found in &found.refs {
         assert!(found.stale && found.evidence != Evidence::Exact && found.tokens.is_empty(), "{found:?}");
     }
     // The same text at another date is not another text.
     fs::write(root.join("b.lisp"), &text).unwrap();
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     assert_eq!(found.stale, [""; 0]);
     assert!(found.refs.iter().all(|found| found.evidence == Evidence::Exact));
 
@@ -228,19 +221,19 @@ fn stale(bank: &Steelbank, root: &Path) {
         "(defpackage :shop (:use :cl))\n(in-package :shop)\n\n(defun price (x) (list x))\n",
     )
     .unwrap();
-    let changed = |system: &steelbank::query::list_systems::SystemEntry| {
+    let changed = |system: &steelbank::actions::run::list_systems::SystemEntry| {
         system.name == "shop" && !system.changed.is_empty()
     };
     // File dates count seconds.
     let date = std::time::SystemTime::now() + Duration::from_secs(5);
     fs::File::options().write(true).open(root.join("a.lisp")).unwrap().set_modified(date).unwrap();
-    assert!(bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
+    assert!(bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems.iter().any(changed));
     assert_eq!(
         load(bank, "shop").compiled.len(),
         2,
         "a file that changed, and those after it, are compiled again"
     );
-    assert!(!bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
+    assert!(!bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems.iter().any(changed));
     let sidecar = |file: &str| {
         let prefix = sidecar_name(&root.join(file), 0).split_once('-').unwrap().0.to_owned();
         let taps = fs::read_dir(root.join("cache/taps")).unwrap().flatten();
@@ -251,7 +244,8 @@ fn stale(bank: &Steelbank, root: &Path) {
         (1, 1),
         "one for each file, whatever was loaded before"
     );
-    let definition = bank.find_definition("shop::price", "CL-USER", &Control::default()).unwrap();
+    let definition =
+        bank.ask(&FindDefinitionRequest::new("shop::price").package("CL-USER"), &Control::default()).unwrap();
     assert_eq!(definition.definitions[0].place.line, Some(4));
     assert_eq!(definition.definitions[0].place.column, Some(8));
 }
@@ -270,10 +264,10 @@ fn changed_within_a_second(bank: &Steelbank, root: &Path) {
     put(&format!("{text}(defun added () (price 5))\n"));
     assert_eq!(load(bank, "shop").compiled.len(), 1);
     put(&format!("{text}\n(defun added () (price 55))\n"));
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     assert_eq!(found.stale, ["b.lisp"]);
     assert_eq!(load(bank, "shop").compiled.len(), 1);
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     assert_eq!(found.stale, [""; 0]);
     let added = found.refs.iter().find(|found| found.caller.as_deref() == Some("SHOP::ADDED")).unwrap();
     assert_eq!((added.place.line, columns(&added.tokens).as_slice()), (Some(6), &[18][..]), "{added:?}");
@@ -284,12 +278,12 @@ fn changed_within_a_second(bank: &Steelbank, root: &Path) {
 fn single_files(bank: &Steelbank, root: &Path) {
     let load = |name: &str| {
         let path = root.join(name).display().to_string();
-        bank.load_file(&path, &Control::new(LONG), None).unwrap()
+        bank.run(&LoadRequest::file(&path), &Control::new(LONG)).unwrap()
     };
     write(root, &[("extra.lisp", "(in-package :shop)\n(defun extra ()\n  (price 2))\n")]);
     let answer = load("extra.lisp");
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     let extra = found.refs.iter().find(|found| found.place.file == "extra.lisp").unwrap();
     assert_eq!((extra.place.line, extra.place.column, extra.evidence), (Some(3), Some(4), Evidence::Exact));
 
@@ -313,13 +307,18 @@ fn questions_beside_a_load(bank: &Steelbank) {
     let (begun, begins) = std::sync::mpsc::channel();
     let loading = {
         let (bank, control) = (bank.clone(), control.clone());
-        let listener = Arc::new(move |_: LoadNews| begun.send(()).unwrap_or(()));
-        std::thread::spawn(move || bank.load_system("shop/slow", false, &control, Some(listener)))
+        let control = control.on_progress(move |_| begun.send(()).unwrap_or(()));
+        std::thread::spawn(move || bank.run(&LoadRequest::system("shop/slow"), &control))
     };
     begins.recv().unwrap();
-    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
+    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
     assert!(found.loading && !found.refs.is_empty(), "answered, and it says that the image is moving");
-    assert!(bank.describe_symbol("shop::price", "CL-USER").unwrap().description.is_some());
+    assert!(
+        bank.ask(&DescribeSymbolRequest::new("shop::price").package("CL-USER"), &Control::default())
+            .unwrap()
+            .description
+            .is_some()
+    );
     control.cancellation().cancel();
     // Accept two outcomes: the caller hears at once of the cancellation, or Lisp reports it first.
     match loading.join().unwrap() {

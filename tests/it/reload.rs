@@ -3,24 +3,20 @@
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use steelbank::actions::symbols::find_definition::FindDefinitionRequest;
 
+use steelbank::Control;
 use steelbank::Steelbank;
-use steelbank::answer::location::columns;
-use steelbank::query::Evidence;
-use steelbank::query::code_find_references::{
+use steelbank::actions::symbols::find_definition::FoundDefinition;
+use steelbank::actions::uses::code_find_references::{
     CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference,
 };
-use steelbank::query::control::Control;
-use steelbank::query::find_definition::FoundDefinition;
-use steelbank::query::load_system::LoadStatus;
+use steelbank::answer::location::columns;
+use steelbank::loaded::LoadStatus;
+use steelbank::source::positions::Evidence;
 
-use crate::child::in_own_process;
 use crate::project::{delete, folder, load, project};
-
-#[test]
-fn answers_follow_the_files() {
-    in_own_process("reload::answers_follow_the_files", files);
-}
+use steelbank::EvaluateRequest;
 
 const PACKAGE: &str = "(defpackage :re (:use :cl))\n(in-package :re)\n";
 
@@ -30,7 +26,9 @@ const USES: &str = "(in-package :re)
 (defmethod m ((x k)) (f x))
 ";
 
-fn files() {
+#[test]
+fn answers_follow_the_files() {
+    own_process!();
     let root = folder("reload");
     fs::write(
         root.join("re.asd"),
@@ -63,7 +61,7 @@ fn date(root: &Path, name: &str, date: SystemTime) {
 }
 
 fn references(bank: &Steelbank, symbol: &str) -> CodeFindReferencesAnswer {
-    bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap()
+    bank.ask(&CodeFindReferencesRequest::new(symbol), &Control::default()).unwrap()
 }
 
 fn exact(found: &CodeReference) -> Option<(u32, Vec<u32>)> {
@@ -78,11 +76,14 @@ fn definitions_are_exact(bank: &Steelbank) {
         ("ty", "type", (7, 10)),
         ("f", "function", (8, 8)),
     ] {
-        let answer = bank.find_definition(&format!("re::{name}"), "CL-USER", &Control::default()).unwrap();
+        let answer = bank
+            .ask(&FindDefinitionRequest::new(format!("re::{name}")).package("CL-USER"), &Control::default())
+            .unwrap();
         let found: Vec<_> = answer.definitions.iter().map(place_of).collect();
         assert_eq!(found, [(kind, place)], "{answer:?}");
     }
-    let answer = bank.find_definition("re::m", "CL-USER", &Control::default()).unwrap();
+    let answer =
+        bank.ask(&FindDefinitionRequest::new("re::m").package("CL-USER"), &Control::default()).unwrap();
     let found: Vec<_> = answer.definitions.iter().map(place_of).collect();
     assert_eq!(found, [("generic-function", (5, 13)), ("method", (4, 12))]);
 }
@@ -127,9 +128,10 @@ fn the_same_date_is_not_the_same_file(bank: &Steelbank, root: &Path) {
 fn a_renamed_package_has_its_uses(bank: &Steelbank) {
     let before = references(bank, "re::f").refs;
     let rename = |from: &str, to: &str| {
-        bank.evaluate(
-            &format!("(progn (rename-package {from:?} {to:?} '({from:?})) nil)"),
-            Duration::from_secs(5),
+        bank.run(
+            &EvaluateRequest::new(format!("(progn (rename-package {from:?} {to:?} '({from:?})) nil)"))
+                .values(),
+            &Control::new(Duration::from_secs(5)),
         )
         .unwrap();
     };

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::query::load_system::LoadStatus;
+use steelbank::loaded::LoadStatus;
 
 use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
 use crate::renames::{self, Class, copy};
+use steelbank::{Control, EvaluateRequest};
 
 /// The systems that are renamed.
 const SYSTEMS: [&str; 20] = [
@@ -117,7 +118,8 @@ fn report(bank: &Steelbank, work: &Path) -> String {
     for system in TESTS {
         if load(bank, system).status == LoadStatus::Loaded {
             let form = format!("(asdf:test-system {system:?})");
-            let outcome = bank.evaluate(&form, Duration::from_secs(300));
+            let outcome = bank
+                .run(&EvaluateRequest::new(form.as_str()).values(), &Control::new(Duration::from_secs(300)));
             let ended = outcome.is_ok();
             let output = outcome.map(|answer| answer.output).unwrap_or_default();
             report.push(format!("{system} tested: {ended}\n{}", renames::plain(&output, folders)));

@@ -5,25 +5,21 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::RenameRequest;
-use steelbank::tools::{Blame, Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
+use steelbank::Control;
+use steelbank::actions::change::rename::RenameRequest;
+use steelbank::loaded::LoadStatus;
+use steelbank::tools::{Blame, Call, CallOutcome, Failure, Permissions, Session, ToolAnswer};
 
-use crate::child::in_own_process;
-use crate::project::{folder, load, project, written_in_all_ways};
-
-#[test]
-fn renames_are_written_and_taken_back() {
-    in_own_process("rename_apply::renames_are_written_and_taken_back", applies);
-}
+use crate::folder::Folder;
+use crate::project::{load, project, written_in_all_ways};
+use steelbank::{RenameApplyRequest, RenameDiffRequest, UndoRequest};
 
 const MAIN: &str = "(defpackage :ra (:use :cl) (:export #:area))\r\n(in-package :ra)\r\n\r\n(defun area (w h)\r\n  (* w h)) ; area\r\n(defun é𝒳 (x) (list \"ü𝒳\" x #'area))\r\n";
 const USES: &[u8] = b";; -*- coding: latin-1 -*-\n(in-package :ra)\n(defun caf\xe9 (x) (area x x))\n(defun twice () (list 'area (area 1 2)))\n";
 
 fn rename(session: &Session, arguments: Value) -> Result<ToolAnswer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
-    Tools::all().get("rename").unwrap().call(session, arguments, &Call::default())
+    steelbank::actions::tools().get("rename").unwrap().call(session, arguments, &Call::default())
 }
 
 /// Reads all files below `root`.
@@ -38,9 +34,11 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn applies() {
-    let root = folder("rename-apply");
-    let cache = folder("rename-apply-cache");
+#[test]
+fn renames_are_written_and_taken_back() {
+    own_process!();
+    let root = Folder::new("rename-apply");
+    let cache = Folder::new("rename-apply-cache");
     fs::write(
         root.join("ra.asd"),
         "(defclass latin-1-file (asdf:cl-source-file) ())
@@ -83,9 +81,9 @@ fn applies() {
     assert!(plan.text.contains("+(defun café (x) (surface x x))"), "{}", plan.text);
 
     // Refuse to apply after a file has changed: all files stay.
-    let stale = bank.rename_plan(&RenameRequest::new("ra:area", "surface"), &Control::default()).unwrap();
+    let stale = bank.ask(&RenameRequest::new("ra:area", "surface"), &Control::default()).unwrap();
     fs::write(root.join("uses.lisp"), [USES, b"\n"].concat()).unwrap();
-    let why = bank.rename_apply(&stale).unwrap_err().to_string();
+    let why = bank.run(&RenameApplyRequest::new(&stale), &Control::default()).unwrap_err().to_string();
     assert!(why.contains("uses.lisp has changed since"), "{why}");
     fs::write(root.join("uses.lisp"), USES).unwrap();
     assert_eq!(files(&root), before);
@@ -130,9 +128,6 @@ fn applies() {
 
     refusals(&session, &root);
     links(&session, &root);
-    for folder in [root, cache] {
-        fs::remove_dir_all(folder).unwrap();
-    }
 }
 
 fn refusals(session: &Session, root: &Path) {
@@ -157,7 +152,7 @@ fn refusals(session: &Session, root: &Path) {
 
 /// Checks that a file that became a link out of the project is not written through it.
 fn links(session: &Session, root: &Path) {
-    let outside = folder("rename-apply-outside");
+    let outside = Folder::new("rename-apply-outside");
     fs::rename(root.join("uses.lisp"), outside.join("uses.lisp")).unwrap();
     symlink(outside.join("uses.lisp"), root.join("uses.lisp")).unwrap();
     let arguments = json!({ "name": "ra:area", "new_name": "surface", "apply": true, "scope": "symbol", "verify": false });
@@ -174,11 +169,8 @@ fn links(session: &Session, root: &Path) {
 /// The hunks of a plan make what the rename writes, by git's reading.
 #[test]
 fn hunks_are_what_git_applies() {
-    in_own_process("rename_apply::hunks_are_what_git_applies", applied_by_git);
-}
-
-fn applied_by_git() {
-    let root = folder("rename-hunks");
+    own_process!();
+    let root = Folder::new("rename-hunks");
     let plain = "(in-package :rh)\n\n;; One.\n(defun use-NAME (x)\n  (list (area x)\n        (area 1)))\n\n\n(area 2)\n(list 3)\n\n\n(area 4)\n";
     let mut texts = written_in_all_ways(plain);
     texts.extend([
@@ -198,45 +190,35 @@ fn applied_by_git() {
         "(defpackage :rh (:use :cl) (:export #:area))\n(in-package :rh)\n(defun area (x) x)\n",
     )
     .unwrap();
-    let was = folder("rename-hunks-was");
+    let was = Folder::new("rename-hunks-was");
     for (name, text) in &texts {
         let file = format!("{name}.lisp");
         fs::write(root.join(&file), text.replace("NAME", name)).unwrap();
     }
-    let cache = folder("rename-hunks-cache");
+    let cache = Folder::new("rename-hunks-cache");
     let bank = project(&root, &cache);
     assert_eq!(load(&bank, "rh").status, LoadStatus::Loaded);
     let before = files(&root);
     for (path, text) in &before {
         fs::write(was.join(path), text).unwrap();
     }
-    let plan = bank.rename_plan(&RenameRequest::new("rh:area", "surface"), &Control::default()).unwrap();
-    let hunks = bank.rename_diff(&plan).unwrap();
-    let mut path = None;
-    let mut patch = String::new();
-    for hunk in &hunks {
-        if path.replace(&hunk.path) != Some(&hunk.path) {
-            patch += &format!("--- {0}\n+++ {0}\n", hunk.path);
-        }
-        patch += &hunk.diff;
-    }
-    assert!(hunks.iter().filter(|hunk| hunk.path == "far.lisp").count() > 1, "{patch}");
+    let plan = bank.ask(&RenameRequest::new("rh:area", "surface"), &Control::default()).unwrap();
+    let diff = bank.ask(&RenameDiffRequest::new(&plan), &Control::default()).unwrap();
+    let patch = diff.to_string();
+    assert!(diff.hunks.iter().filter(|hunk| hunk.path == "far.lisp").count() > 1, "{patch}");
     fs::write(cache.join("patch"), &patch).unwrap();
     let output = std::process::Command::new("git")
-        .args(["apply", "-p0", "--whitespace=nowarn"])
+        .args(["apply", "--whitespace=nowarn"])
         .arg(cache.join("patch"))
         .current_dir(&was)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    bank.rename_apply(&plan).unwrap();
+    bank.run(&RenameApplyRequest::new(&plan), &Control::default()).unwrap();
     let after = files(&root);
     assert!(after != before && after.len() == texts.len() + 2);
     assert_eq!(files(&was), after, "{said}\n{patch}");
     // Taken back, all bytes are as they were.
-    bank.rename_undo("last").unwrap();
+    bank.run(&UndoRequest::new("last"), &Control::default()).unwrap();
     assert_eq!(files(&root), before);
-    for folder in [root, was, cache] {
-        fs::remove_dir_all(folder).unwrap();
-    }
 }

@@ -5,88 +5,19 @@ use std::process::Command;
 use serde_json::{Value, json};
 use steelbank::tools::CallOutcome;
 
+use crate::fixtures::library_registry;
 use crate::project::folder;
-use crate::tools::{World, with_libraries};
-
-/// The tests of one system in several frameworks, with the status that each must have.
-const TESTED: [(&str, &str); 6] = [
-    (
-        "tested.asd",
-        "(defsystem \"tested\" :components ((:file \"main\")))
-(defsystem \"tested/tests\" :depends-on (\"tested\" \"fiveam\") :components ((:file \"five\")))
-(defsystem \"rts\" :depends-on (\"tested\" \"rt\") :components ((:file \"rts\")))
-(defsystem \"fias\" :depends-on (\"tested\" \"fiasco\") :components ((:file \"fias\")))
-(defsystem \"pt\" :depends-on (\"tested\" \"ptester\") :components ((:file \"pt\"))
-  :perform (test-op (o c) (symbol-call :tested '#:run-pt)))
-(defsystem \"untested\" :components ())
-(defsystem \"apart\" :components ())
-(defsystem \"apart/tests\" :components () :perform (test-op (o c) (format t \"said by apart\")))
-(defsystem \"joined\" :components () :in-order-to ((test-op (test-op \"joined/some\"))))
-(defsystem \"joined/some\" :components () :perform (test-op (o c) (format t \"said by joined\")))
-(defsystem \"after\" :components () :perform (test-op :after (o c) (format t \"said by after\")))
-(defsystem \"plain\" :components () :perform (test-op (o c) (format t \"said by plain\")))
-(defsystem \"broken\" :components ((:file \"nowhere\")))
-",
-    ),
-    (
-        "main.lisp",
-        "(defpackage #:tested (:use #:cl))\n(in-package #:tested)\n(defun twice (x) (* 2 x))\n(defun thrice (x) (* 3 x))\n",
-    ),
-    (
-        "five.lisp",
-        "(defpackage #:tested-five (:use #:cl))
-(in-package #:tested-five)
-(5am:def-suite all)
-(5am:in-suite all)
-
-(5am:test good
-  (5am:is (= 4 (tested::twice 2)))
-  (5am:is-true t))
-(5am:test bad
-  (5am:is (= 4 (tested::thrice 1))))
-(5am:test boom (error \"boom\"))
-(5am:test (hangs) (loop))
-(5am:test leaves (sb-ext:exit))
-(5am:test fills (let ((list '())) (loop (push (make-array 100000) list))))
-(5am:test deep (labels ((f (n) (1+ (f (1+ n))))) (f 0)))
-(5am:test skipped (5am:skip \"not now\"))
-(5am:test changes (setf *package* (find-package :keyword)) (5am:is-true t))
-(5am:test last-one (5am:is (equal '(1 2) (list 1 2))))
-(defmacro def-odd (name) `(5am:test ,name (5am:is-true t)))
-(defmacro def-made (&rest names)
-  `(progn ,@(loop for name in names collect `(5am:test ,(intern (format nil \"MADE-~a\" name)) (5am:is-true t)))))
-(def-odd odd-one)
-(def-made alpha
-  beta)
-",
-    ),
-    (
-        "rts.lisp",
-        "(defpackage #:tested-rts (:use #:cl))\n(in-package #:tested-rts)\n(rt:deftest right (values 1 2) 1 2)\n(rt:deftest wrong\n  (tested::twice 1) 3)\n(rt:deftest fails (error \"no\") 1)\n",
-    ),
-    (
-        "fias.lisp",
-        "(fiasco:define-test-package #:tested-fias)\n(in-package #:tested-fias)\n(deftest right () (is (= 2 (tested::twice 1))))\n(deftest wrong ()\n  (is (= 3 (tested::twice 1))))\n(deftest fails () (error \"no\"))\n",
-    ),
-    (
-        "pt.lisp",
-        "(in-package #:tested)\n(defun run-pt ()\n  (ptester:with-tests (:name \"pt\")\n    (ptester:test 2 (twice 1))\n    (ptester:test 3 (twice 1))\n    (ptester:test-error (error \"x\"))))\n",
-    ),
-];
+use crate::texts::write_project;
+use crate::tools_beside_sbcl::World;
 
 #[test]
 fn tests_are_run_one_by_one() {
     let fixtures = crate::fixtures::fixtures();
     let registry = format!("{0}/lisp//:{0}/frameworks//", fixtures.display());
-    let environment = [("CL_SOURCE_REGISTRY", std::ffi::OsStr::new(&registry))];
-    crate::child::in_own_process_with("run_tests::tests_are_run_one_by_one", &environment, tested);
-}
-
-fn tested() {
+    own_process!([("CL_SOURCE_REGISTRY", registry)]);
     let root = folder("tested");
-    for (name, text) in TESTED {
-        std::fs::write(root.join(name), text).unwrap();
-    }
+    // The tests of one system in several frameworks.
+    write_project(&root, include_str!("../projects/run_tests.txt"));
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
         command.arg("-C").arg(&root).args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(arguments);
@@ -160,8 +91,8 @@ fn tested() {
         assert_eq!(said["message"], format!("Test {unknown} not found"));
         assert_eq!(said["tests"].as_array().unwrap().len(), ran, "{said}");
     }
-    let text = TESTED[1].1.replace("(* 3 x)", "(* x 3)");
-    std::fs::write(root.join("main.lisp"), text).unwrap();
+    let text = std::fs::read_to_string(root.join("main.lisp")).unwrap();
+    std::fs::write(root.join("main.lisp"), text.replace("(* 3 x)", "(* x 3)")).unwrap();
     let answer = world.ask("run-tests", json!({ "system": "tested", "only_affected_by": "diff" }));
     assert_eq!(results(&answer), expected(&[("TESTED-FIVE::BAD", "failed")]), "{answer:#}");
     // The other frameworks.
@@ -222,22 +153,21 @@ fn tested() {
 /// Runs the tests of Debian libraries in FiveAM, RT and ptester: all pass, as upstream says.
 #[test]
 fn tests_of_libraries_pass() {
-    with_libraries("run_tests::tests_of_libraries_pass", || {
-        let world = World::of("cl-split-sequence", &[]);
-        for (system, least) in [("split-sequence", 100), ("alexandria", 200), ("anaphora", 50)] {
-            let answer = world.ask("run-tests", json!({ "system": system }));
-            let count = answer["counts"]["passed"].as_u64().unwrap_or_default();
-            assert!(
-                count >= least && answer["counts"].as_object().unwrap().len() == 1,
-                "{system}: {}",
-                answer["counts"]
-            );
-        }
-        let puri = world.ask("run-tests", json!({ "system": "puri" }));
-        assert_eq!(
-            (&puri["tests"][0]["status"], &puri["tests"][0]["passed"]),
-            (&json!("passed"), &json!(128)),
-            "{puri}"
+    own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
+    let world = World::of("cl-split-sequence", &[]);
+    for (system, least) in [("split-sequence", 100), ("alexandria", 200), ("anaphora", 50)] {
+        let answer = world.ask("run-tests", json!({ "system": system }));
+        let count = answer["counts"]["passed"].as_u64().unwrap_or_default();
+        assert!(
+            count >= least && answer["counts"].as_object().unwrap().len() == 1,
+            "{system}: {}",
+            answer["counts"]
         );
-    });
+    }
+    let puri = world.ask("run-tests", json!({ "system": "puri" }));
+    assert_eq!(
+        (&puri["tests"][0]["status"], &puri["tests"][0]["passed"]),
+        (&json!("passed"), &json!(128)),
+        "{puri}"
+    );
 }

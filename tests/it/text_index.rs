@@ -1,17 +1,22 @@
 //! The text index: building, sharing and cancellation, and recovery from damage.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steelbank::query::find_references::{FindReferencesError, FindReferencesRequest, find_references};
-use steelbank::query::index_project::{self, IndexState, check_index_status, index_project};
-use steelbank_text::{Freshness, IndexControl, IndexProgress, TextError, TextIndex};
+use steelbank::actions::text::find_references::{
+    FindReferencesError, FindReferencesRequest, find_references,
+};
+use steelbank::actions::text::index_project;
+use steelbank::actions::text::index_project::{IndexState, check_index_status, index_project};
+use steelbank_reader::lines::LineIndex;
+use steelbank_text::{FileTokens, Freshness, IndexControl, IndexProgress, TextError, TextIndex, TokenClass};
 
-use crate::text::World;
+use crate::find_references::World;
 
 pub(crate) fn build_error(index: &TextIndex) -> FindReferencesError {
     let request = index_project::IndexProjectRequest { force: false, languages: Vec::new() };
@@ -252,4 +257,73 @@ fn a_cache_that_cannot_be_written_is_an_error() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("cannot be written under"), "{error}");
+}
+
+type Named = BTreeMap<PathBuf, Vec<(TokenClass, u32)>>;
+
+/// Finds every name in the Lisp files of `texts` by a scan of each, and compares what the index says of it.
+#[track_caller]
+fn compare_names(world: &World, texts: &BTreeMap<PathBuf, String>) {
+    let (mut names, mut packages): (BTreeMap<String, Named>, BTreeMap<String, usize>) = Default::default();
+    for (path, text) in texts {
+        let (tokens, lines) = (FileTokens::read(text.as_bytes()), LineIndex::new(text.as_bytes()));
+        for (name, tokens) in tokens.names() {
+            let mut tokens: Vec<_> = tokens
+                .iter()
+                .map(|token| (TokenClass::clone(&token.class), lines.line(token.span.start)))
+                .collect();
+            tokens.sort_by_key(|(_, line)| *line);
+            names.entry(name.to_owned()).or_default().insert(path.clone(), tokens);
+        }
+        for name in tokens.packages().iter().flat_map(|package| &package.names) {
+            *packages.entry(name.clone()).or_default() += 1;
+        }
+    }
+    assert!(names.len() > 1000 && packages.len() > 3, "{} {}", names.len(), packages.len());
+    let index = world.index.lisp_names(&IndexControl::none()).unwrap();
+    for (name, expected) in names {
+        let found = index.named(&name).unwrap().into_iter().map(|found| {
+            let tokens = found.tokens.into_iter().map(|(class, line)| (TokenClass::clone(class), line));
+            (found.path.to_owned(), tokens.collect())
+        });
+        assert_eq!(found.collect::<Named>(), expected, "{name}");
+    }
+    for (name, count) in packages {
+        assert_eq!(index.packages(&name).unwrap().len(), count, "{name}");
+    }
+    assert!(index.named("NO-SUCH-NAME").unwrap().is_empty());
+}
+
+#[test]
+fn the_index_has_the_lisp_names_that_a_scan_of_three_libraries_finds() {
+    let world = World::new(&[]);
+    let mut texts = BTreeMap::new();
+    for library in ["alexandria", "cl-ppcre", "bordeaux-threads"] {
+        let mut todo = vec![crate::fixtures::lisp_libraries().join(library)];
+        while let Some(folder) = todo.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if entry.file_type().unwrap().is_dir() {
+                    todo.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "lisp" || extension == "asd")
+                    && let Ok(text) = fs::read_to_string(&path)
+                {
+                    let path = path.strip_prefix(crate::fixtures::lisp_libraries()).unwrap().to_owned();
+                    world.write(path.to_str().unwrap(), &text);
+                    texts.insert(path, text);
+                }
+            }
+        }
+    }
+    compare_names(&world, &texts);
+    // Changes make new segments, and many of them are made one.
+    let paths: Vec<PathBuf> = texts.keys().step_by(5).take(12).cloned().collect();
+    assert_eq!(paths.len(), 12);
+    for path in paths {
+        let text = texts.get_mut(&path).unwrap();
+        text.push_str("\n(in-package :cl-user) (defun in-more-files (x) (car x))\n");
+        world.write(path.to_str().unwrap(), text);
+        world.index.lisp_names(&IndexControl::none()).unwrap();
+    }
+    compare_names(&world, &texts);
 }

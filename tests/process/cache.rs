@@ -1,5 +1,6 @@
 //! The cache: whom it lets in, and what becomes of damage to it.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use steelbank::{Error, ProjectSettings, Steelbank};
 
-use crate::child::in_own_process;
+use crate::child::small_or_full;
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, said, serve};
+use crate::program::{Folder, STEELBANK, Streams, ends, ends_well, initialized, said};
 
 const SOURCE: &str =
     "(defpackage :good (:use :cl))\n(in-package :good)\n(defun target (x) (mapcar #'car x))\n";
@@ -110,6 +111,28 @@ fn another_users_cache_is_refused_and_an_open_one_is_closed() {
     );
 }
 
+#[test]
+fn what_takes_an_edit_back_is_cleared_by_name_alone() {
+    let folder = Folder::new("cache-undo");
+    let kept = [("projects/undo/p/1.edit-2", true), ("projects/taps/a-1.tap", false)];
+    let clear = |what: &[&str]| {
+        let arguments: Vec<&str> = ["cache", "--clear"].iter().chain(what).copied().collect();
+        said(&run(&mut command(&folder.0, ""), &arguments))
+    };
+    for (path, _) in kept {
+        let path = folder.0.join("cache").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "text").unwrap();
+    }
+    let (text, ..) = clear(&[]);
+    assert!(text.contains("Cleared sidecars") && !text.contains("undo"), "{text}");
+    for (path, stays) in kept {
+        assert_eq!(folder.0.join("cache").join(path).exists(), stays, "{path}");
+    }
+    assert!(clear(&["undo"]).0.contains("Cleared undo"));
+    assert!(!folder.0.join("cache").join(kept[0].0).exists());
+}
+
 /// Returns the folders of the snapshots in the cache of `folder`.
 fn snapshots(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder.join("cache/projects/snapshots")).into_iter().flatten().flatten();
@@ -130,7 +153,7 @@ fn damage(snapshot: &Path) {
     let size = core.metadata().unwrap().len();
     core.write_all_at(&vec![0; (size / 2) as usize], size / 4).unwrap();
     let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    for name in ["core", "index", "names"] {
+    for name in ["core", "index"] {
         let found = std::fs::metadata(snapshot.join(name)).unwrap();
         let (written, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
         state.push_str(&format!("{} {} {written:?} {changed:?}\n", found.dev(), found.ino()));
@@ -182,8 +205,7 @@ fn a_touched_core_is_compared_whole_before_it_is_started_from() {
 fn server(folder: &Path, arguments: &[&str]) -> (Child, Client) {
     let mut command = command(folder, "");
     command.args(arguments).stderr(Stdio::null());
-    let (child, mut client) = serve(command, Streams::Pipes);
-    client.initialize();
+    let (child, client) = initialized(command, Streams::Pipes);
     (child, client)
 }
 
@@ -214,21 +236,19 @@ fn a_server_goes_on_from_the_base_core_where_its_snapshot_does_not_start() {
 
 #[test]
 fn a_library_user_gets_a_typed_error_where_a_snapshot_does_not_start() {
-    in_own_process("cache::a_library_user_gets_a_typed_error_where_a_snapshot_does_not_start", || {
-        let folder = Folder::new("cache-library");
-        write_project(&folder.0.join("project"));
-        let project =
-            ProjectSettings::in_folder(folder.0.join("project")).cache(folder.0.join("cache/projects"));
-        let builder =
-            Steelbank::builder().project(project).program(STEELBANK.into()).systems(vec!["good".into()]);
-        let made = builder.clone().make_snapshot(|_| ()).unwrap();
-        damage(&made.path);
-        match builder.start() {
-            Err(Error::Snapshot { path, .. }) => assert_eq!(path, made.path),
-            other => panic!("{other:?}"),
-        }
-        assert!(!made.path.exists());
-    });
+    own_process!();
+    let folder = Folder::new("cache-library");
+    write_project(&folder.0.join("project"));
+    let project = ProjectSettings::in_folder(folder.0.join("project")).cache(folder.0.join("cache/projects"));
+    let builder =
+        Steelbank::builder().project(project).program(STEELBANK.into()).systems(vec!["good".into()]);
+    let made = builder.clone().make_snapshot(|_| ()).unwrap();
+    damage(&made.path);
+    match builder.start() {
+        Err(Error::Snapshot { path, .. }) => assert_eq!(path, made.path),
+        other => panic!("{other:?}"),
+    }
+    assert!(!made.path.exists());
 }
 
 #[test]
@@ -240,11 +260,12 @@ fn cutting_the_files_that_a_server_started_from_does_not_end_it() {
     let parts = snapshots(&folder.0);
     assert!(!parts.is_empty());
     for part in parts {
-        for name in ["index", "names"] {
-            std::fs::File::options().write(true).open(part.join(name)).unwrap().set_len(0).unwrap();
-        }
+        std::fs::File::options().write(true).open(part.join("index")).unwrap().set_len(0).unwrap();
     }
-    for entry in std::fs::read_dir(folder.0.join("cache/text")).into_iter().flatten().flatten() {
+    for file in std::fs::read_dir(folder.0.join("cache/projects/taps")).unwrap().flatten() {
+        std::fs::File::options().write(true).open(file.path()).unwrap().set_len(0).unwrap();
+    }
+    for entry in std::fs::read_dir(folder.0.join("cache/projects/text")).into_iter().flatten().flatten() {
         for file in std::fs::read_dir(entry.path()).unwrap().flatten() {
             std::fs::File::options().write(true).open(file.path()).unwrap().set_len(0).unwrap();
         }
@@ -259,8 +280,7 @@ fn cutting_the_files_that_a_server_started_from_does_not_end_it() {
     // An answer, or an error of its own: the index of the text was cut, too.
     client.call("find_references", json!({ "pattern": "target" }));
     assert!(client.text("describe-symbol", json!({ "name": "car" })).contains("COMMON-LISP::CAR"));
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
@@ -303,6 +323,12 @@ fn runs(number: i64) -> bool {
     text.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
+/// Returns the parent of the process `number`, if it runs.
+fn parent(number: i64) -> Option<i64> {
+    let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Lists the copies of the program that work with the cache in `folder`.
 fn copies(folder: &Path) -> Vec<i64> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
@@ -318,7 +344,7 @@ fn copies(folder: &Path) -> Vec<i64> {
 }
 
 /// Waits until `done`. Fails rather than hang.
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(300);
     while !done() {
         assert!(Instant::now() < patience, "{what}");
@@ -326,7 +352,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn signal(number: i64, signal: i32) {
+pub(crate) fn signal(number: i64, signal: i32) {
     // SAFETY: the call sends a signal to a process of this test's.
     unsafe { libc::kill(i32::try_from(number).unwrap(), signal) };
 }
@@ -335,7 +361,7 @@ fn signal(number: i64, signal: i32) {
 fn what_run_program_has_started_ends_with_the_server() {
     let folder = Folder::new("cache-children");
     write_project(&folder.0.join("project"));
-    for how in [None, Some(libc::SIGTERM), Some(libc::SIGHUP), Some(libc::SIGINT)] {
+    for how in [None, Some(libc::SIGTERM), Some(libc::SIGHUP), Some(libc::SIGINT), Some(libc::SIGKILL)] {
         let (child, mut client) = server(&folder.0, &["--no-snapshot", "serve", "--allow-eval"]);
         let mut start = |program: &str| -> i64 {
             let code = format!(
@@ -355,8 +381,23 @@ fn what_run_program_has_started_ends_with_the_server() {
             text.split_whitespace().next().and_then(|number| number.parse::<i64>().ok())
         };
         wait_until("it starts no child", || theirs(started[0]).is_some());
-        let all = [started[0], started[1], theirs(started[0]).unwrap()];
+        let mut all = vec![started[0], started[1], theirs(started[0]).unwrap()];
+        // What it was started by is a thread of Lisp's that ends: that ends no program.
+        let thread = "(sb-thread:join-thread (sb-thread:make-thread (lambda () (sb-ext:process-pid
+            (sb-ext:run-program \"sleep\" '(\"600\") :search t :wait nil)))))";
+        let answer = client.call("evaluate", json!({ "code": thread }));
+        all.push(answer["structuredContent"]["values"][0]["text"].as_str().unwrap().parse().unwrap());
+        let status = "(sb-ext:process-exit-code (sb-ext:run-program \"sh\" '(\"-c\" \"exit 7\") :search t))";
+        let answer = client.call("evaluate", json!({ "code": status }));
+        assert_eq!(answer["structuredContent"]["values"][0]["text"], "7", "{answer}");
+        let none = "(handler-case (sb-ext:run-program \"/none/such\" '()) (error () :none))";
+        let answer = client.call("evaluate", json!({ "code": none }));
+        assert_eq!(answer["structuredContent"]["values"][0]["text"], ":NONE", "{answer}");
         assert!(all.iter().all(|number| runs(*number)));
+        if how == Some(libc::SIGKILL) {
+            // The kernel ends what Lisp started, but not what that has started.
+            signal(all.remove(2), libc::SIGKILL);
+        }
         match how {
             None => drop(client),
             Some(number) => signal(child.id().into(), number),
@@ -391,7 +432,7 @@ fn the_maker_of_a_servers_snapshot_ends_with_the_server() {
 }
 
 #[test]
-fn the_maker_of_a_commands_snapshot_goes_on_and_is_the_only_one() {
+fn the_maker_of_a_commands_snapshot_goes_on_and_others_wait_for_it() {
     let folder = Folder::new("cache-command");
     write_slow_project(&folder.0.join("project"));
     write_slow_project(&folder.0.join("other"));
@@ -404,7 +445,181 @@ fn the_maker_of_a_commands_snapshot_goes_on_and_is_the_only_one() {
     let output = run(&mut second, &WITH_GOOD);
     let (_, errors, code) = said(&output);
     assert_eq!(code, Some(0), "{errors}");
-    wait_until("another is made", || copies(&folder.0) == first);
-    first.iter().for_each(|number| signal(*number, libc::SIGKILL));
-    wait_until("the makers go on", || copies(&folder.0).is_empty());
+    wait_until("the other one's waits", || copies(&folder.0).len() == 3);
+    let third = copies(&folder.0).into_iter().find(|number| !first.contains(number)).unwrap();
+    // What a maker has started ends with it.
+    let has_parent =
+        |number: &&i64, parents: &[i64]| parent(**number).is_some_and(|own| parents.contains(&own));
+    let maker = first.iter().find(|number| !has_parent(number, &first)).unwrap();
+    signal(*maker, libc::SIGKILL);
+    wait_until("it goes on", || {
+        let now = copies(&folder.0);
+        now.len() == 2 && now.iter().any(|number| has_parent(&number, &[third]))
+    });
+    signal(third, libc::SIGKILL);
+    wait_until("the makers end", || copies(&folder.0).is_empty());
+}
+
+/// What may lie in place of a file of the cache whose contents were other ones, and what puts it there.
+type Oddity = (&'static str, fn(&Path, &[u8]));
+
+const ODDITIES: [Oddity; 5] = [
+    ("a FIFO", |path, _| {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
+    }),
+    ("a folder", |path, _| std::fs::create_dir_all(path.join("deep")).unwrap()),
+    ("a link to /dev/zero", |path, _| std::os::unix::fs::symlink("/dev/zero", path).unwrap()),
+    ("an empty file", |path, _| std::fs::write(path, "").unwrap()),
+    ("half of it", |path, whole| std::fs::write(path, &whole[..whole.len() / 2]).unwrap()),
+];
+
+/// Runs the command to its end. None if it does not end.
+fn run_in_time(command: &mut Command) -> Option<(String, Option<i32>)> {
+    let file = || tempfile::tempfile().unwrap();
+    let (mut output, mut text) = (file(), String::new());
+    let both = || Stdio::from(output.try_clone().unwrap());
+    let mut child = command.stdin(Stdio::null()).stdout(both()).stderr(both()).spawn().unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status,
+            None if Instant::now() > patience => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return None;
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    output.seek(SeekFrom::Start(0)).unwrap();
+    output.read_to_string(&mut text).unwrap();
+    Some((text, status.code()))
+}
+
+#[test]
+fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it() {
+    let folder = Folder::new("cache-oddities");
+    let (root, cache, kept) = (folder.0.join("project"), folder.0.join("cache"), folder.0.join("kept"));
+    write_project(&root);
+    std::fs::write(root.join("alone.lisp"), "(require :sb-cover)\n(defun cl-user::alone () 1)\n").unwrap();
+    // Each reads or writes other files of the cache; together all of them. The last two leave the project as it was.
+    let commands: [(&[&str], &str); 7] = [
+        (&["--system", "good", "describe-symbol", "good::target"], "GOOD::TARGET [FUNCTION]"),
+        (&["--system", "good", "snapshot"], "snapshots/"),
+        (&["--no-snapshot", "--system", "good", "who-calls", "cl:mapcar", "--json"], "GOOD::TARGET"),
+        (&["--no-snapshot", "load-file", "alone.lisp"], "File alone.lisp is loaded"),
+        (&["find-references", "target"], "good.lisp:3"),
+        (&["--system", "good", "rename", "good::target", "aim", "--apply"], "GOOD::TARGET is AIM now"),
+        (&["rename", "--undo", "last"], "Taken back"),
+    ];
+    let ask = |place: &str| -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (arguments, wanted) in &commands {
+            match run_in_time(command(&folder.0, "").args(*arguments)) {
+                Some((text, Some(0))) if text.contains(wanted) => {}
+                other => wrong.push(format!("{place}: {arguments:?}: {other:?}")),
+            }
+            // A maker of a snapshot goes on after its command, and would write into what follows.
+            copies(&folder.0).iter().for_each(|number| signal(*number, libc::SIGKILL));
+        }
+        wrong
+    };
+    assert_eq!(ask("the whole cache"), [""; 0]);
+    let restore = |from: &Path, to: &Path| {
+        wait_until("a maker goes on", || copies(&folder.0).is_empty());
+        let _ = std::fs::remove_dir_all(to);
+        assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    };
+    restore(&cache, &kept);
+    let files: Vec<String> = modes(&kept)
+        .into_iter()
+        .filter(|(_, _, is_folder)| !is_folder)
+        .map(|(path, ..)| path[kept.display().to_string().len() + 1..].to_owned())
+        // Those of one folder are read in one way; this one is loaded.
+        .filter(|path| !path.contains("contrib-") || path.ends_with("sb-cover.fasl"))
+        .collect();
+    for part in [".fasl", ".record", ".tap", "/core", "/manifest", "/text/", "/files/", "contrib-", "/lock"] {
+        assert!(files.iter().any(|path| path.contains(part)), "no {part} in {files:#?}");
+    }
+    let mut wrong = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let whole = std::fs::read(kept.join(file)).unwrap();
+        let some = small_or_full(vec![number % 5], (0..5).collect());
+        for (what, put) in some.into_iter().map(|oddity| ODDITIES[oddity]) {
+            restore(&kept, &cache);
+            let path = cache.join(file);
+            std::fs::remove_file(&path).unwrap();
+            put(&path, &whole);
+            let place = format!("{what} in place of {file}");
+            wrong.extend(ask(&place));
+            // It is a plain file again, or gone; and not what was put there.
+            let is_replaced = || match std::fs::symlink_metadata(&path) {
+                Err(_) => true,
+                Ok(now) => {
+                    now.is_file()
+                        && (whole.is_empty() || std::fs::read(&path).unwrap().len() * 2 >= whole.len())
+                }
+            };
+            // Ask again where the copy that was to write it was ended before.
+            let mut more = 0..3;
+            while !is_replaced() && more.next().is_some() {
+                wrong.extend(ask(&place));
+            }
+            if !is_replaced() {
+                wrong.push(format!("{place} stays"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_lies_in_place_of_an_edits_record_is_told_and_holds_up_no_edit() {
+    let folder = Folder::new("cache-records");
+    let root = folder.0.join("project");
+    write_project(&root);
+    let ask = |arguments: &[&str]| run_in_time(command(&folder.0, "").args(arguments)).expect("it hangs");
+    let rename = ["--system", "good", "rename", "good::target", "aim", "--apply"];
+    assert_eq!(ask(&rename).1, Some(0));
+    let records = folder.0.join("cache/projects/undo");
+    let record = modes(&records).into_iter().find(|(path, ..)| path.ends_with("1.edit-2")).unwrap().0;
+    let journal = Path::new(&record).with_extension("journal-2");
+    let whole = std::fs::read(&record).unwrap();
+    for (what, put) in ODDITIES {
+        std::fs::remove_file(&record).unwrap();
+        put(Path::new(&record), &whole);
+        let (text, code) = ask(&["rename", "--undo", "1"]);
+        assert!(
+            code != Some(0) && text.contains("What is kept of edit 1 cannot be read"),
+            "{what}: {code:?} {text}"
+        );
+        // The same for an edit that was cut.
+        std::fs::rename(&record, &journal).unwrap();
+        write_project(&root);
+        let (text, code) = ask(&rename);
+        assert!(code == Some(0) || text.contains("journal-2"), "{what}: {code:?} {text}");
+        let _ = std::fs::remove_dir_all(&journal).or_else(|_| std::fs::remove_file(&journal));
+        write_project(&root);
+        assert_eq!(ask(&rename).1, Some(0), "{what}");
+        std::fs::write(&record, &whole).unwrap();
+    }
+}
+
+#[test]
+fn the_maker_of_a_commands_snapshot_goes_on_for_five_minutes_at_most() {
+    // It takes them.
+    if small_or_full(true, false) {
+        return;
+    }
+    let folder = Folder::new("cache-minutes");
+    write_slow_project(&folder.0.join("project"));
+    assert_eq!(run(&mut command(&folder.0, ""), &WITH_GOOD).status.code(), Some(0));
+    wait_until("no snapshot is made", || copies(&folder.0).len() == 2);
+    let begun = Instant::now();
+    while !copies(&folder.0).is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(330), "{:?} go on", copies(&folder.0));
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert!(begun.elapsed() > Duration::from_secs(200), "{:?}", begun.elapsed());
 }

@@ -4,17 +4,19 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use steelbank::query::check::CheckRequest;
-use steelbank::query::control::Control;
+use steelbank::Control;
+use steelbank::actions::change::check::CheckRequest;
 use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
-use steelbank::tools::{Call, Permissions, Session, Tools};
+use steelbank::tools::{Call, Permissions, Session};
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::in_own_process;
 use crate::program::{Folder, STEELBANK};
+use steelbank::Error;
+use steelbank::{EvaluateRequest, LoadRequest, ScratchRequest, WhoRequest};
 
 /// Ends Lisp, wherever it is evaluated.
 const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
@@ -60,124 +62,116 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn texts_that_are_not_written_are_checked_and_nothing_changes() {
-    in_own_process("check::texts_that_are_not_written_are_checked_and_nothing_changes", || {
-        let folder = Folder::new("check");
-        let bank = project(&folder.0);
-        let control = Control::new(LONG);
-        let root = bank.root().unwrap().to_path_buf();
-        assert!(bank.load_system("shop", false, &control, None).unwrap().failure.is_none());
-        // The load's names are in the cache when a question about them is answered.
-        bank.who_calls("shop::total", "CL-USER").unwrap();
-        let before = files(&folder.0);
-        let check = |edits: Vec<Overlay>| {
-            bank.check(&CheckRequest { edits, ..CheckRequest::default() }, &control, |_| ()).unwrap()
-        };
+    own_process!();
+    let folder = Folder::new("check");
+    let bank = project(&folder.0);
+    let control = Control::new(LONG);
+    let root = bank.root().unwrap().to_path_buf();
+    assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
+    // The load's names are in the cache when a question about them is answered.
+    bank.ask(&WhoRequest::calls("shop::total").package("CL-USER"), &Control::default()).unwrap();
+    let before = files(&folder.0);
+    let check =
+        |edits: Vec<Overlay>| bank.run(&CheckRequest { edits, ..CheckRequest::default() }, &control).unwrap();
 
-        let same = check(Vec::new());
-        assert!(same.loads && same.compiled.is_empty() && same.systems == ["shop"], "{same:?}");
+    let same = check(Vec::new());
+    assert!(same.loads && same.compiled.is_empty() && same.systems == ["shop"], "{same:?}");
 
-        // A file that does not compile: its diagnostics have the real path, and the place in the text that was given.
-        let broken = check(vec![edit("b.lisp", "(in-package :shop)\n\n(defun total (x)\n  (if))\n")]);
-        assert!(!broken.loads, "{broken:?}");
-        let first = &broken.diagnostics[0];
-        let place = first.place.as_ref().unwrap().to_string();
-        assert_eq!(place, format!("{}:4:3", root.join("b.lisp").display()), "{first:?}");
+    // A file that does not compile: its diagnostics have the real path, and the place in the text that was given.
+    let broken = check(vec![edit("b.lisp", "(in-package :shop)\n\n(defun total (x)\n  (if))\n")]);
+    assert!(!broken.loads, "{broken:?}");
+    let first = &broken.diagnostics[0];
+    let place = first.place.as_ref().unwrap().to_string();
+    assert_eq!(place, format!("{}:4:3", root.join("b.lisp").display()), "{first:?}");
 
-        // A macro: what depends on it is compiled again.
-        let macros = check(vec![edit(
-            "a.lisp",
-            &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"),
-        )]);
-        assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");
+    // A macro: what depends on it is compiled again.
+    let macros =
+        check(vec![edit("a.lisp", &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"))]);
+    assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");
 
-        // A new file, and the definition that names it.
-        let grown = check(vec![
-            edit(
-                "shop.asd",
-                "(defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\") (:file \"c\")))",
-            ),
-            edit("c.lisp", "(in-package :shop)\n(defun three () (total 3 4))\n"),
-        ]);
-        assert!(grown.loads, "{grown:?}");
-        let said = &grown.diagnostics[0];
-        let place = said.place.clone().unwrap().whole_line().to_string();
-        assert!(place.ends_with("/c.lisp:2"), "{said:?}");
+    // A new file, and the definition that names it.
+    let grown = check(vec![
+        edit(
+            "shop.asd",
+            "(defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\") (:file \"c\")))",
+        ),
+        edit("c.lisp", "(in-package :shop)\n(defun three () (total 3 4))\n"),
+    ]);
+    assert!(grown.loads, "{grown:?}");
+    let said = &grown.diagnostics[0];
+    let place = said.place.clone().unwrap().whole_line().to_string();
+    assert!(place.ends_with("/c.lisp:2"), "{said:?}");
 
-        // Check a file alone, without a system.
-        let paths = vec![root.join("b.lisp")];
-        let alone = bank.check(&CheckRequest { paths, ..CheckRequest::default() }, &control, |_| ()).unwrap();
-        assert!(alone.loads && alone.compiled.len() == 1, "{alone:?}");
+    // Check a file alone, without a system.
+    let paths = vec![root.join("b.lisp")];
+    let alone = bank.run(&CheckRequest { paths, ..CheckRequest::default() }, &control).unwrap();
+    assert!(alone.loads && alone.compiled.len() == 1, "{alone:?}");
 
-        assert_eq!(bank.evaluate("(fboundp 'shop::new)", LONG).unwrap().values, ["NIL"]);
-        // The folder of scratch images is there, and empty.
-        assert_eq!(files(&folder.0), before);
-        assert_eq!(fs::read_dir(folder.0.join("cache/scratch")).unwrap().count(), 0);
-    });
+    assert_eq!(
+        bank.run(&EvaluateRequest::new("(fboundp 'shop::new)").values(), &Control::new(LONG)).unwrap().values,
+        ["NIL"]
+    );
+    // The folder of scratch images is there, and empty.
+    assert_eq!(files(&folder.0), before);
+    assert_eq!(fs::read_dir(folder.0.join("cache/scratch")).unwrap().count(), 0);
 }
 
 #[test]
 fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
-    in_own_process("check::any_tool_answers_in_a_scratch_image_with_the_overlay_in_view", || {
-        let folder = Folder::new("scratch-tools");
-        let bank = project(&folder.0);
-        let control = Control::new(LONG);
-        let text = "(in-package :shop)\n\n(defun total (x)\n  (list (twice x)))\n";
-        let mut scratch = bank.scratch(vec![edit("b.lisp", text)], &control).unwrap();
-        let mut heard = Vec::new();
-        let loaded = scratch
-            .call("load-system", json!({ "system": "shop" }), &control, |news| heard.push(news))
-            .unwrap();
-        assert_eq!(loaded.outcome, ScratchOutcome::Answered, "{loaded:?}");
-        assert!(heard.iter().any(|news| news.what == steelbank::query::Step::Compile), "{heard:?}");
-        let found = scratch
-            .call("code-find-references", json!({ "symbol": "shop::twice" }), &control, |_| ())
-            .unwrap();
-        // Expect no evidence: an exact place has none.
-        let place = &found.structured["refs"][0];
-        assert_eq!(
-            (&place["path"], &place["line"], &place["column"], &place["evidence"]),
-            (&json!("b.lisp"), &json!(4), &json!(10), &Value::Null),
-            "{place}"
-        );
-        assert_eq!(place["context"], "  (list (twice x)))".trim_start(), "{place}");
+    own_process!();
+    let folder = Folder::new("scratch-tools");
+    let bank = project(&folder.0);
+    let control = Control::new(LONG);
+    let text = "(in-package :shop)\n\n(defun total (x)\n  (list (twice x)))\n";
+    let mut scratch = bank.run(&ScratchRequest::new().overlays([edit("b.lisp", text)]), &control).unwrap();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&heard);
+    let reporting = control.clone().on_progress(move |at| told.lock().unwrap().push(at.what));
+    let loaded = scratch.call("load-system", json!({ "system": "shop" }), &reporting).unwrap();
+    assert_eq!(loaded.outcome, ScratchOutcome::Answered, "{loaded:?}");
+    assert!(heard.lock().unwrap().contains(&steelbank::Step::Compile), "{heard:?}");
+    let found = scratch.call("code-find-references", json!({ "symbol": "shop::twice" }), &control).unwrap();
+    // Expect no evidence: an exact place has none.
+    let place = &found.structured["refs"][0];
+    assert_eq!(
+        (&place["path"], &place["line"], &place["column"], &place["evidence"]),
+        (&json!("b.lisp"), &json!(4), &json!(10), &Value::Null),
+        "{place}"
+    );
+    assert_eq!(place["context"], "  (list (twice x)))".trim_start(), "{place}");
 
-        let wrong = scratch.call("no-such-tool", Value::Null, &control, |_| ());
-        assert!(
-            matches!(&wrong, Err(ScratchError::Call(why)) if why.contains("no tool called")),
-            "{wrong:?}"
-        );
-        // Check that nothing was loaded in the main image.
-        assert!(bank.loaded_systems().is_empty());
-    });
+    let wrong = scratch.call("no-such-tool", Value::Null, &control);
+    assert!(matches!(&wrong, Err(ScratchError::Call(why)) if why.contains("no tool called")), "{wrong:?}");
+    // Check that nothing was loaded in the main image.
+    assert!(bank.loaded_systems().is_empty());
 }
 
 #[test]
 fn a_scratch_image_ends_with_its_time_and_with_its_client() {
-    in_own_process("check::a_scratch_image_ends_with_its_time_and_with_its_client", || {
-        let folder = Folder::new("scratch-ends");
-        let bank = project(&folder.0);
-        let running = |process: u32| {
-            // Read the command line: a zombie has none.
-            fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
-        };
-        let overlay = || vec![edit("b.lisp", "(eval-when (:compile-toplevel) (loop))")];
-        let mut scratch = bank.scratch(overlay(), &Control::new(LONG)).unwrap();
-        let process = scratch.process_id();
-        assert!(running(process));
-        let short = Control::new(Duration::from_millis(1500));
-        let late = scratch.call("load-system", json!({ "system": "shop" }), &short, |_| ());
-        assert!(matches!(late, Err(ScratchError::DeadlinePassed { .. })), "{late:?}");
-        drop(scratch);
-        assert!(!running(process));
+    own_process!();
+    let folder = Folder::new("scratch-ends");
+    let bank = project(&folder.0);
+    let running = |process: u32| {
+        // Read the command line: a zombie has none.
+        fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+    };
+    let overlay = || vec![edit("b.lisp", "(eval-when (:compile-toplevel) (loop))")];
+    let mut scratch = bank.run(&ScratchRequest::new().overlays(overlay()), &Control::new(LONG)).unwrap();
+    let process = scratch.process_id();
+    assert!(running(process));
+    let short = Control::new(Duration::from_millis(1500));
+    let late = scratch.call("load-system", json!({ "system": "shop" }), &short);
+    assert!(matches!(late, Err(ScratchError::DeadlinePassed { .. })), "{late:?}");
+    drop(scratch);
+    assert!(!running(process));
 
-        // Start three: the third waits, and gives up when it is cancelled.
-        let first = bank.scratch(Vec::new(), &Control::new(LONG)).unwrap();
-        let _second = bank.scratch(Vec::new(), &Control::new(LONG)).unwrap();
-        let third = bank.scratch(Vec::new(), &Control::new(Duration::from_millis(200)));
-        assert!(matches!(third, Err(ScratchError::DeadlinePassed { .. })), "{third:?}");
-        drop(first);
-        bank.scratch(overlay(), &Control::new(LONG)).unwrap();
-    });
+    // Start three: the third waits, and gives up when it is cancelled.
+    let first = bank.run(&ScratchRequest::new(), &Control::new(LONG)).unwrap();
+    let _second = bank.run(&ScratchRequest::new(), &Control::new(LONG)).unwrap();
+    let third = bank.run(&ScratchRequest::new(), &Control::new(Duration::from_millis(200)));
+    assert!(matches!(third, Err(Error::Scratch(ScratchError::DeadlinePassed { .. }))), "{third:?}");
+    drop(first);
+    bank.run(&ScratchRequest::new().overlays(overlay()), &Control::new(LONG)).unwrap();
 }
 
 /// Starts a scratch image that has much to do, tells its process id, and waits to be killed: the client of
@@ -188,9 +182,9 @@ fn client_to_be_killed() {
     let folder = std::path::PathBuf::from(std::env::var_os("STEELBANK_TEST_FOLDER").unwrap());
     let bank = project(&folder);
     let overlay = edit("b.lisp", "(eval-when (:compile-toplevel) (loop))");
-    let mut scratch = bank.scratch(vec![overlay], &Control::new(LONG)).unwrap();
+    let mut scratch = bank.run(&ScratchRequest::new().overlays([overlay]), &Control::new(LONG)).unwrap();
     println!("\nscratch {}", scratch.process_id());
-    let _ = scratch.call("load-system", json!({ "system": "shop" }), &Control::new(LONG), |_| ());
+    let _ = scratch.call("load-system", json!({ "system": "shop" }), &Control::new(LONG));
 }
 
 #[test]
@@ -219,58 +213,47 @@ fn a_killed_client_leaves_no_scratch_image_behind() {
 
 #[test]
 fn code_is_tried_in_a_copy_that_is_thrown_away() {
-    in_own_process("check::code_is_tried_in_a_copy_that_is_thrown_away", || {
-        let folder = Folder::new("tried");
-        let bank = project(&folder.0);
-        let edits = vec![edit("b.lisp", DEADLY)];
-        let alone = CheckRequest { edits, ..CheckRequest::default() };
-        let died = bank.check(&alone, &Control::new(LONG), |_| ()).unwrap();
-        assert!(!died.loads && died.failures[0].path.as_ref().unwrap().ends_with("/b.lisp"), "{died:?}");
-        assert!(bank.load_system("shop", false, &Control::new(LONG), None).unwrap().failure.is_none());
-        let session = Session::new(bank).allowing(Permissions::ALL);
-        let ask = |tool: &str, arguments: Value| {
-            let arguments = arguments.as_object().unwrap().clone();
-            Tools::all().get(tool).unwrap().call(&session, arguments, &Call::default()).unwrap()
-        };
-        let code = "(defun shop::made-there () (shop::total 1)) (shop::made-there)";
-        let tried = ask("evaluate", json!({ "code": code, "scratch": true }));
-        assert_eq!(tried.structured["values"][0]["text"], "(1 1)", "{}", tried.text);
-        assert!(
-            !tried.structured.to_string().contains("handle") && !tried.text.contains("(h"),
-            "{}",
-            tried.text
-        );
-        let here = ask("evaluate", json!({ "code": "(find-symbol \"MADE-THERE\" :shop)" }));
-        assert_eq!(here.structured["values"][0]["text"], "NIL");
-        // What the compiler says is listed as load-system lists it.
-        let text = "(in-package :shop)\n\n(defun total (x)\n  (if))\n";
-        let checked = ask("check", json!({ "edits": [{ "path": "b.lisp", "text": text }] }));
-        let said = checked.structured["diagnostics"][0].as_object().unwrap();
-        assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
-        let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
-        assert!(said.keys().all(lean), "{said:?}");
-        // What kills Lisp kills the copy, and is told as a load that fails.
-        let edits = json!([{ "path": "b.lisp", "text": DEADLY }]);
-        let died = ask("check", json!({ "edits": edits }));
-        assert_eq!(died.structured["loads"], json!(false), "{}", died.text);
-        let failure = &died.structured["failures"][0];
-        assert_eq!((&failure["kind"], &failure["path"]), (&json!("load"), &json!("b.lisp")), "{}", died.text);
-        let message = failure["message"].as_str().unwrap();
-        assert!(
-            message.starts_with("Lisp died in the copy, at b.lisp: the runtime called abort"),
-            "{message}"
-        );
-        let evaluate = Tools::all().get("evaluate").unwrap();
-        let arguments = json!({ "code": DEADLY, "scratch": true }).as_object().unwrap().clone();
-        let died = evaluate.call(&session, arguments, &Call::default()).unwrap_err().to_string();
-        assert!(died.starts_with("The scratch image ended: the runtime called abort"), "{died}");
-        let same = ask("check", json!({}));
-        assert_eq!(same.structured.get("diagnostics"), None, "{}", same.structured);
-        assert_eq!(
-            (&same.structured["loads"], &same.structured["compiled_count"]),
-            (&json!(true), &json!(0))
-        );
-        let tests = ask("run-tests", json!({ "system": "shop", "scratch": true }));
-        assert_eq!(tests.structured["tests"][0]["status"], "done", "{}", tests.text);
-    });
+    own_process!();
+    let folder = Folder::new("tried");
+    let bank = project(&folder.0);
+    let edits = vec![edit("b.lisp", DEADLY)];
+    let alone = CheckRequest { edits, ..CheckRequest::default() };
+    let died = bank.run(&alone, &Control::new(LONG)).unwrap();
+    assert!(!died.loads && died.failures[0].path.as_ref().unwrap().ends_with("/b.lisp"), "{died:?}");
+    assert!(bank.run(&LoadRequest::system("shop"), &Control::new(LONG)).unwrap().failure.is_none());
+    let session = Session::new(bank).allowing(Permissions::ALL);
+    let ask = |tool: &str, arguments: Value| {
+        let arguments = arguments.as_object().unwrap().clone();
+        steelbank::actions::tools().get(tool).unwrap().call(&session, arguments, &Call::default()).unwrap()
+    };
+    let code = "(defun shop::made-there () (shop::total 1)) (shop::made-there)";
+    let tried = ask("evaluate", json!({ "code": code, "scratch": true }));
+    assert_eq!(tried.structured["values"][0]["text"], "(1 1)", "{}", tried.text);
+    assert!(!tried.structured.to_string().contains("handle") && !tried.text.contains("(h"), "{}", tried.text);
+    let here = ask("evaluate", json!({ "code": "(find-symbol \"MADE-THERE\" :shop)" }));
+    assert_eq!(here.structured["values"][0]["text"], "NIL");
+    // What the compiler says is listed as load-system lists it.
+    let text = "(in-package :shop)\n\n(defun total (x)\n  (if))\n";
+    let checked = ask("check", json!({ "edits": [{ "path": "b.lisp", "text": text }] }));
+    let said = checked.structured["diagnostics"][0].as_object().unwrap();
+    assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
+    let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
+    assert!(said.keys().all(lean), "{said:?}");
+    // What kills Lisp kills the copy, and is told as a load that fails.
+    let edits = json!([{ "path": "b.lisp", "text": DEADLY }]);
+    let died = ask("check", json!({ "edits": edits }));
+    assert_eq!(died.structured["loads"], json!(false), "{}", died.text);
+    let failure = &died.structured["failures"][0];
+    assert_eq!((&failure["kind"], &failure["path"]), (&json!("load"), &json!("b.lisp")), "{}", died.text);
+    let message = failure["message"].as_str().unwrap();
+    assert!(message.starts_with("Lisp died in the copy, at b.lisp: the runtime called abort"), "{message}");
+    let evaluate = steelbank::actions::tools().get("evaluate").unwrap();
+    let arguments = json!({ "code": DEADLY, "scratch": true }).as_object().unwrap().clone();
+    let died = evaluate.call(&session, arguments, &Call::default()).unwrap_err().to_string();
+    assert!(died.starts_with("The scratch image ended: the runtime called abort"), "{died}");
+    let same = ask("check", json!({}));
+    assert_eq!(same.structured.get("diagnostics"), None, "{}", same.structured);
+    assert_eq!((&same.structured["loads"], &same.structured["compiled_count"]), (&json!(true), &json!(0)));
+    let tests = ask("run-tests", json!({ "system": "shop", "scratch": true }));
+    assert_eq!(tests.structured["tests"][0]["status"], "done", "{}", tests.text);
 }

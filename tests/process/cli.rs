@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::{Folder, STEELBANK, run, said};
 
@@ -170,7 +170,7 @@ fn tools_lists_what_the_server_offers() {
         && line.contains("(name, [package], [cursor], [detail], [limit])")));
     let (json, _, _) = said(&run(&["tools", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json, steelbank::doors::mcp::listing(steelbank::tools::Tools::all()));
+    assert_eq!(json, steelbank::doors::mcp::listing(steelbank::actions::tools()));
 }
 
 #[test]
@@ -386,4 +386,165 @@ fn not_found_is_json_on_standard_output_too() {
             "{tool}"
         );
     }
+}
+
+#[test]
+fn counts_and_files_stand_for_lists_and_quiet_for_an_exit_code() {
+    let folder = Folder::new("summaries");
+    std::fs::write(
+        folder.0.join("p.lisp"),
+        "(defun summed-up () 1)\n(defun user () (summed-up))\n(defun alone ())\n",
+    )
+    .unwrap();
+    std::fs::write(folder.0.join("p.asd"), "(defsystem \"p\" :components ((:file \"p\")))\n").unwrap();
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(STEELBANK)
+            .args(["--system", "p"])
+            .args(arguments)
+            .current_dir(&folder.0)
+            .env("STEELBANK_CACHE", folder.0.join("cache"))
+            .output()
+            .unwrap();
+        let (text, _, code) = said(&output);
+        (text, code)
+    };
+    let told = |text: &str, code| (text.to_owned(), Some(code));
+    assert_eq!(ask(&["who-calls", "cl-user::summed-up", "--count"]), told("1\n", 0));
+    assert_eq!(ask(&["who-calls", "cl-user::alone", "-c"]), told("0\n", 1));
+    assert_eq!(ask(&["code-find-references", "cl-user::summed-up", "-l"]), told("p.lisp\n", 0));
+    assert_eq!(
+        ask(&["outline", "--files-with-matches", "--json"]),
+        told("[\n  \"p.asd\",\n  \"p.lisp\"\n]\n", 0)
+    );
+    assert_eq!(ask(&["who-calls", "cl-user::summed-up", "-q"]), told("", 0));
+    assert_eq!(ask(&["-q", "who-calls", "cl-user::alone"]), told("", 1));
+    assert_eq!(ask(&["-q", "describe-symbol", "cl-user::no-such-name"]), told("", 1));
+    assert_eq!(
+        ask(&["describe-symbol", "cl-user::alone", "--count"]),
+        told("", 2),
+        "it answers with no list"
+    );
+    assert_eq!(ask(&["who-calls", "cl-user::alone", "-c", "-l"]), told("", 2));
+}
+
+#[test]
+fn a_long_answer_stops_at_a_screen_of_a_terminal_alone() {
+    let whole = said(&run(&["who-calls", "mapcar", "--package", "cl"])).0;
+    // `script` runs it on a terminal.
+    let shown = Command::new("script")
+        .args([
+            "-qec",
+            &format!("stty rows 20 cols 80; {STEELBANK} who-calls mapcar --package cl"),
+            "/dev/null",
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let left_out = whole.lines().count() - 17;
+    assert!(
+        shown
+            .trim_end()
+            .ends_with(&format!("… {left_out} more lines: add | less to the command to see them all")),
+        "{shown}"
+    );
+    assert_eq!(shown.lines().count(), 18);
+}
+
+#[test]
+fn the_help_fits_its_terminal() {
+    let (help, _, code) =
+        said(&Command::new(STEELBANK).args(["who-calls", "--help"]).env("COLUMNS", "80").output().unwrap());
+    assert_eq!(code, Some(0));
+    let long = help.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(long, None);
+}
+
+#[test]
+fn a_projects_file_names_systems_and_tools_and_permits_nothing() {
+    let folder = Folder::new("config");
+    std::fs::write(
+        folder.0.join("p.asd"),
+        "(defsystem \"a\" :components ((:file \"a\")))\n(defsystem \"b\" :components ((:file \"b\")))\n",
+    )
+    .unwrap();
+    std::fs::write(folder.0.join("a.lisp"), "(defun of-a ())\n").unwrap();
+    std::fs::write(folder.0.join("b.lisp"), "(defun of-b ())\n").unwrap();
+    let file = folder.0.join(".steelbank.toml");
+    let own = folder.0.join("config/steelbank");
+    std::fs::create_dir_all(&own).unwrap();
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(STEELBANK)
+            .args(arguments)
+            .current_dir(&folder.0)
+            .env("STEELBANK_CACHE", folder.0.join("cache"))
+            .env("XDG_CONFIG_HOME", folder.0.join("config"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        said(&output)
+    };
+    let has = |system: &[&str], name: &str| ask(&[system, &["describe-symbol", name]].concat()).2 == Some(0);
+    assert!(has(&["--system", "auto"], "of-b"));
+    std::fs::write(&file, "systems = [\"a\"]\n").unwrap();
+    assert!(has(&["--system", "auto"], "of-a"));
+    assert!(!has(&["--system", "auto"], "of-b"));
+    assert!(!has(&[], "of-a"), "the file alone loads nothing");
+    assert!(has(&["--system", "auto", "--system", "b"], "of-b"));
+
+    let mut server = Command::new(STEELBANK);
+    server
+        .arg("serve")
+        .current_dir(&folder.0)
+        .env("STEELBANK_CACHE", folder.0.join("cache"))
+        .env("XDG_CONFIG_HOME", folder.0.join("config"))
+        .stderr(Stdio::null());
+    let offered = |mut server: Command, more: &[&str]| {
+        server.args(more);
+        let (child, mut client) = crate::program::serve(server, crate::program::Streams::Pipes);
+        client.initialize();
+        let count = client.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().len();
+        drop(client);
+        crate::program::ends(child);
+        count
+    };
+    let again = |server: &Command| {
+        let mut same = Command::new(server.get_program());
+        same.args(server.get_args()).current_dir(&folder.0).stderr(Stdio::null());
+        server.get_envs().for_each(|(name, value)| {
+            same.env(name, value.unwrap());
+        });
+        same
+    };
+    let daily = offered(again(&server), &[]);
+    let all = offered(again(&server), &["--tools", "all"]);
+    assert!(daily < all, "{daily} of {all}");
+    std::fs::write(&file, "tools = \"core\"\n").unwrap();
+    let core = offered(again(&server), &[]);
+    assert!(core < all, "{core} of {all}");
+    assert_eq!(offered(again(&server), &["--tools", "all"]), all, "the option wins");
+
+    std::fs::write(&file, "allow = [\"edits\"]\n").unwrap();
+    let (_, errors, code) = ask(&["serve"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains(".steelbank.toml: line 1: unknown field `allow`"), "{errors}");
+    assert!(errors.contains("config/steelbank/config.toml"), "{errors}");
+    std::fs::remove_file(&file).unwrap();
+    assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let (_, errors, code) = ask(&["--system", "auto", "list-systems"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains(".steelbank.toml: it cannot be read: it is no plain file."), "{errors}");
+    std::fs::remove_file(&file).unwrap();
+    for (text, wrong) in [("allow = [\"all\"]\n", "line 1: unknown variant"), ("\nallow = 1\n", "line 2: ")] {
+        std::fs::write(own.join("config.toml"), text).unwrap();
+        let (_, errors, code) = ask(&["serve"]);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(wrong), "{errors}");
+    }
+    std::fs::write(own.join("config.toml"), "allow = [\"eval\"]\n").unwrap();
+    let (child, mut client) = crate::program::serve(server, crate::program::Streams::Pipes);
+    client.initialize();
+    assert!(client.text("evaluate", json!({"code": "(* 111 3)"})).contains("333"));
+    drop(client);
+    crate::program::ends(child);
 }

@@ -74,9 +74,7 @@ fn the_contracts_hold_on_the_command_line() {
         let is_mine = |at: usize, row: &Row| if row.is_manual { thread == 0 } else { at % THREADS == thread };
         let mine = rows.iter().enumerate().filter(|(at, row)| is_mine(*at, row));
         let asked = mine.map(|(at, row)| {
-            if let Some((path, text)) = row.written {
-                std::fs::write(apart.join(path), text).unwrap();
-            }
+            row.write_before(&apart);
             (at, ask(if row.is_manual { &apart } else { &root }, row, &listed))
         });
         asked.collect()

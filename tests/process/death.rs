@@ -1,15 +1,18 @@
 //! The end of the runtime itself: the process lives, and tells every caller.
 
 use std::time::Duration;
+use steelbank::Kind;
+use steelbank::actions::uses::who::WhoRequest;
 
+use steelbank::Control;
+use steelbank::Error;
 use steelbank::Steelbank;
+use steelbank::actions::run::evaluate::EvaluateRequest;
+use steelbank::actions::run::trial::TrialFailureKind;
 use steelbank::engine::{CallError, EngineState, Expired, FaultKind, Lane, LispError};
-use steelbank::query::Error;
-use steelbank::query::control::Control;
-use steelbank::query::evaluate::EvaluateRequest;
-use steelbank::query::trial::TrialFailureKind;
 
-use crate::child::{command, in_own_process, is_child, run, small_or_full};
+use crate::child::{command, is_child, run, small_or_full, wait_while};
+use steelbank::DescribeSymbolRequest;
 
 /// Kills Lisp with `form` while other jobs run and wait. All of them must fail with `reason`.
 fn dies(form: &str, reason: &str) {
@@ -28,38 +31,48 @@ fn dies(form: &str, reason: &str) {
         other => panic!("{other:?}"),
     };
     let control = Control::new(Duration::from_secs(30));
-    dead(EvaluateRequest::new(form).run(lisp, Lane::Query, &control).unwrap_err());
+    dead(EvaluateRequest::new(form).values().on(lisp, Lane::Query, &control).unwrap_err());
     dead(Error::Lisp(working.wait().unwrap_err()));
     dead(Error::Lisp(waiting.wait().unwrap_err()));
     for _ in 0..3 {
-        dead(bank.evaluate("(+ 1 1)", Duration::from_secs(30)).unwrap_err());
-        dead(bank.describe_symbol("car", "CL").unwrap_err());
+        dead(
+            bank.run(&EvaluateRequest::new("(+ 1 1)").values(), &Control::new(Duration::from_secs(30)))
+                .unwrap_err(),
+        );
+        dead(bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default()).unwrap_err());
     }
-    let error = bank.describe_symbol("car", "CL").unwrap_err().to_string();
+    let error = bank
+        .ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.starts_with("Lisp has died: "), "{error}");
     assert!(matches!(bank.status().state, EngineState::Dead { reason: why } if why.contains(reason)));
     // Ask the index, which needs no Lisp.
-    assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
-    assert!(bank.who_references("*print-base*", "CL").unwrap().count >= 8);
+    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
+    assert!(
+        bank.ask(&WhoRequest::new(Kind::References, "*print-base*").package("CL"), &Control::default())
+            .unwrap()
+            .count
+            >= 8
+    );
 }
 
 #[test]
 fn lose_in_the_runtime() {
-    in_own_process("death::lose_in_the_runtime", || {
-        dies(
-            "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"lost on purpose\")",
-            "lost on purpose",
-        );
-    });
+    own_process!();
+    dies(
+        "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"lost on purpose\")",
+        "lost on purpose",
+    );
 }
 
 /// Ends Lisp in several threads at once, each with a long reason of its own: the reported reason must be one
 /// thread's, whole.
 #[test]
 fn threads_that_lose_at_once() {
-    in_own_process("death::threads_that_lose_at_once", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let form = r#"
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let form = r#"
             (let ((go nil))
               (dotimes (i 8)
                 (let ((reason (format nil "<~v@{~a~:*~}>" 900 i)))
@@ -71,161 +84,168 @@ fn threads_that_lose_at_once() {
               (sleep 1/2)
               (setf go t)
               (loop))"#;
-        let error = bank.evaluate(form, Duration::from_secs(30)).unwrap_err();
-        let Error::Lisp(LispError::Dead { reason }) = error else { panic!("{error:?}") };
-        let said = reason.strip_prefix('<').and_then(|rest| rest.strip_suffix("> (exit status 1)"));
-        let said = said.unwrap_or_else(|| panic!("{reason}"));
-        assert_eq!(said.len(), 900, "{reason}");
-        assert!(said.chars().all(|digit| said.starts_with(digit)), "{reason}");
-    });
+    let error =
+        bank.run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(30))).unwrap_err();
+    let Error::Lisp(LispError::Dead { reason }) = error else { panic!("{error:?}") };
+    let said = reason.strip_prefix('<').and_then(|rest| rest.strip_suffix("> (exit status 1)"));
+    let said = said.unwrap_or_else(|| panic!("{reason}"));
+    assert_eq!(said.len(), 900, "{reason}");
+    assert!(said.chars().all(|digit| said.starts_with(digit)), "{reason}");
 }
 
 /// Checks that a job that goes on after Lisp's death does not enter it again, not even by a ping, which waits
 /// for no Lisp thread.
 #[test]
 fn a_ping_into_a_dead_runtime_is_refused() {
-    in_own_process("death::a_ping_into_a_dead_runtime_is_refused", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let (started, starts) = std::sync::mpsc::channel();
-        let (died, deaths) = std::sync::mpsc::channel();
-        let (answered, answers) = std::sync::mpsc::channel();
-        let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(60), None, move |on_lisp| {
-            assert_eq!(on_lisp.ping(1), Ok(2));
-            started.send(()).unwrap();
-            deaths.recv().unwrap();
-            answered.send(on_lisp.ping(1)).unwrap();
-            Ok(())
-        });
-        starts.recv().unwrap();
-        let form = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"gone\")";
-        bank.evaluate(form, Duration::from_secs(30)).unwrap_err();
-        assert!(matches!(ticket.wait(), Err(LispError::Dead { .. })));
-        died.send(()).unwrap();
-        assert_eq!(answers.recv().unwrap(), Err(CallError::Interrupted));
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let (started, starts) = std::sync::mpsc::channel();
+    let (died, deaths) = std::sync::mpsc::channel();
+    let (answered, answers) = std::sync::mpsc::channel();
+    let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(60), None, move |on_lisp| {
+        assert_eq!(on_lisp.ping(1), Ok(2));
+        started.send(()).unwrap();
+        deaths.recv().unwrap();
+        answered.send(on_lisp.ping(1)).unwrap();
+        Ok(())
     });
+    starts.recv().unwrap();
+    let form = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"gone\")";
+    bank.run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(30))).unwrap_err();
+    assert!(matches!(ticket.wait(), Err(LispError::Dead { .. })));
+    died.send(()).unwrap();
+    assert_eq!(answers.recv().unwrap(), Err(CallError::Interrupted));
 }
 
 #[test]
 fn lose_of_the_runtimes_own() {
-    in_own_process("death::lose_of_the_runtimes_own", || {
-        dies("(sb-sys:%primitive sb-c:halt)", "HALT");
-    });
+    own_process!();
+    dies("(sb-sys:%primitive sb-c:halt)", "HALT");
 }
 
 /// Uses a stack up again while it is unwound, for longer than anybody waits. It must not grow past its end: the
 /// memory below is the stack of another thread.
 #[test]
 fn cleanup_forms_that_use_up_the_rest_of_the_stack() {
-    in_own_process("death::cleanup_forms_that_use_up_the_rest_of_the_stack", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let form = "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))";
-        let control = Control::new(Duration::from_secs(1));
-        let outcome = EvaluateRequest::new(form).run(bank.lisp(), Lane::Work, &control);
-        assert!(matches!(outcome, Err(Error::Lisp(LispError::DeadlinePassed { .. }))), "{outcome:?}");
-        for lane in [Lane::Query, Lane::Work] {
-            let control = Control::new(Duration::from_secs(60));
-            let next = EvaluateRequest::new("(+ 40 2)").run(bank.lisp(), lane, &control);
-            assert_eq!(next.unwrap().values, ["42"]);
-        }
-    });
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let form = "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))";
+    let control = Control::new(Duration::from_secs(1));
+    let outcome = EvaluateRequest::new(form).values().on(bank.lisp(), Lane::Work, &control);
+    assert!(matches!(outcome, Err(Error::Lisp(LispError::DeadlinePassed { .. }))), "{outcome:?}");
+    for lane in [Lane::Query, Lane::Work] {
+        let control = Control::new(Duration::from_secs(60));
+        let next = EvaluateRequest::new("(+ 40 2)").values().on(bank.lisp(), lane, &control);
+        assert_eq!(next.unwrap().values, ["42"]);
+    }
 }
 
 #[test]
 fn abort_in_the_runtime() {
-    in_own_process("death::abort_in_the_runtime", || {
-        dies(
-            "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))",
-            "the runtime called abort",
-        );
-    });
+    own_process!();
+    dies(
+        "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))",
+        "the runtime called abort",
+    );
 }
 
 #[test]
 fn abort_on_another_lisp_thread() {
-    in_own_process("death::abort_on_another_lisp_thread", || {
-        dies(
-            "(progn (sb-thread:make-thread
+    own_process!();
+    dies(
+        "(progn (sb-thread:make-thread
                      (lambda ()
                        (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))))
                     (sleep 20))",
-            "the runtime called abort",
-        );
-    });
+        "the runtime called abort",
+    );
 }
 
 #[test]
 fn a_heap_that_fills_during_a_collection() {
-    in_own_process("death::a_heap_that_fills_during_a_collection", || {
-        // Remove the guard of the heap, so that the collector runs out of room: the one death that users
-        // meet.
-        let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
-        let error = bank
-            .evaluate(
-                "(sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank::steelbank)
+    own_process!();
+    // Remove the guard of the heap, so that the collector runs out of room: the one death that users
+    // meet.
+    let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
+    let error = bank
+        .run(
+            &EvaluateRequest::new(
+                "(sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank::handle)
                  (let ((list '())) (loop (push (list 1 2 3) list)))",
-                Duration::from_secs(120),
             )
-            .unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("Lisp has died") || text.to_lowercase().contains("heap exhausted"), "{text}");
-        let _ = bank.status();
-        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
-    });
+            .values(),
+            &Control::new(Duration::from_secs(120)),
+        )
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("Lisp has died") || text.to_lowercase().contains("heap exhausted"), "{text}");
+    let _ = bank.status();
+    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
 }
 
 #[test]
 fn a_small_heap_is_survived() {
-    in_own_process("death::a_small_heap_is_survived", || {
-        let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
-        for form in [
-            "(let ((list '())) (loop (push (make-array 100000) list)))",
-            "(let ((list '())) (loop (push (list 1 2 3) list)))",
-            "(let ((table (make-hash-table))) (loop for i from 0 do (setf (gethash i table) (list i))))",
-            "(make-array 1000000000)",
-            "(let ((s \"\")) (loop (setf s (concatenate 'string s (make-string 1000000)))))",
-        ] {
-            for _ in 0..2 {
-                match bank.evaluate(form, Duration::from_secs(60)).unwrap_err() {
-                    Error::Lisp(LispError::Fault(fault)) => {
-                        assert_eq!(
-                            fault.kind,
-                            steelbank::engine::FaultKind::HeapExhausted,
-                            "{form} {fault:?}"
-                        );
-                    }
-                    other => panic!("{form}: {other:?}"),
+    own_process!();
+    let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
+    for form in [
+        "(let ((list '())) (loop (push (make-array 100000) list)))",
+        "(let ((list '())) (loop (push (list 1 2 3) list)))",
+        "(let ((table (make-hash-table))) (loop for i from 0 do (setf (gethash i table) (list i))))",
+        "(make-array 1000000000)",
+        "(let ((s \"\")) (loop (setf s (concatenate 'string s (make-string 1000000)))))",
+    ] {
+        for _ in 0..2 {
+            match bank
+                .run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(60)))
+                .unwrap_err()
+            {
+                Error::Lisp(LispError::Fault(fault)) => {
+                    assert_eq!(fault.kind, steelbank::engine::FaultKind::HeapExhausted, "{form} {fault:?}");
                 }
-                assert_eq!(bank.evaluate("(+ 40 2)", Duration::from_secs(30)).unwrap().values, ["42"]);
+                other => panic!("{form}: {other:?}"),
             }
+            assert_eq!(
+                bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::from_secs(30)))
+                    .unwrap()
+                    .values,
+                ["42"]
+            );
         }
-    });
+    }
 }
 
 /// Kept apart from the other faults: the loops go on, and would take the processor from every test after
 /// them.
 #[test]
 fn loops_without_interrupts() {
-    in_own_process("death::loops_without_interrupts", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let ask = |lane, form, allowed| {
-            EvaluateRequest::new(form).run(bank.lisp(), lane, &Control::new(Duration::from_millis(allowed)))
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let ask = |lane, form, allowed| {
+        EvaluateRequest::new(form).values().on(
+            bank.lisp(),
+            lane,
+            &Control::new(Duration::from_millis(allowed)),
+        )
+    };
+    for lane in [Lane::Query, Lane::Work] {
+        let error = ask(lane, "(sb-sys:without-interrupts (loop))", 500).unwrap_err();
+        let Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work: Expired::StillRunning }) = error
+        else {
+            panic!("{error:?}");
         };
-        for lane in [Lane::Query, Lane::Work] {
-            let error = ask(lane, "(sb-sys:without-interrupts (loop))", 500).unwrap_err();
-            let Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work: Expired::StillRunning }) =
-                error
-            else {
-                panic!("{error:?}");
-            };
-            assert!(error.to_string().contains("could not be stopped"), "{error}");
-            // The next job on the same lane gets a thread that is not the stuck one.
-            assert_eq!(ask(lane, "(+ 40 2)", 60_000).unwrap().values, ["42"]);
-            assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
-        }
-        let status = bank.status();
-        assert_eq!(status.abandoned_threads, 2);
-        assert!(status.reports.iter().any(|report| report.contains("did not stop")), "{status:?}");
-    });
+        assert!(error.to_string().contains("could not be stopped"), "{error}");
+        // The next job on the same lane gets a thread that is not the stuck one.
+        assert_eq!(ask(lane, "(+ 40 2)", 60_000).unwrap().values, ["42"]);
+        assert!(
+            bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
+                .unwrap()
+                .description
+                .is_some()
+        );
+    }
+    let status = bank.status();
+    assert_eq!(status.abandoned_threads, 2);
+    assert!(status.reports.iter().any(|report| report.contains("did not stop")), "{status:?}");
 }
 
 #[test]
@@ -238,13 +258,27 @@ fn descriptors_that_lisp_closes() {
         return;
     }
     let bank = Steelbank::builder().start().unwrap();
-    bank.evaluate("(dolist (fd '(0 1 2)) (sb-unix:unix-close fd))", Duration::from_secs(30)).unwrap();
+    bank.run(
+        &EvaluateRequest::new("(dolist (fd '(0 1 2)) (sb-unix:unix-close fd))").values(),
+        &Control::new(Duration::from_secs(30)),
+    )
+    .unwrap();
     for form in ["(princ 1)", "(warn \"heard\")", "(sb-ext:gc :full t)"] {
-        bank.evaluate(form, Duration::from_secs(30)).unwrap();
+        bank.run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(30))).unwrap();
     }
-    let stack = bank.evaluate("(labels ((f () (1+ (f)))) (f))", Duration::from_secs(30)).unwrap_err();
+    let stack = bank
+        .run(
+            &EvaluateRequest::new("(labels ((f () (1+ (f)))) (f))").values(),
+            &Control::new(Duration::from_secs(30)),
+        )
+        .unwrap_err();
     assert!(stack.to_string().to_lowercase().contains("stack"), "{stack}");
-    assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
+    assert!(
+        bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
+            .unwrap()
+            .description
+            .is_some()
+    );
     std::process::exit(SOUND);
 }
 
@@ -255,11 +289,16 @@ fn costs_lisp_at_worst(form: &str) {
     for lane in [Lane::Work, Lane::Query] {
         let control = Control::new(Duration::from_secs(4));
         let begun = std::time::Instant::now();
-        let outcome = EvaluateRequest::new(form).run(bank.lisp(), lane, &control);
+        let outcome = EvaluateRequest::new(form).values().on(bank.lisp(), lane, &control);
         assert!(outcome.is_err(), "{outcome:?}");
         assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was not kept: {outcome:?}");
         // Threads that the form began may still hold what fills the heap.
-        let again = || bank.evaluate("(progn (sb-ext:gc :full t) (+ 40 2))", Duration::from_secs(30));
+        let again = || {
+            bank.run(
+                &EvaluateRequest::new("(progn (sb-ext:gc :full t) (+ 40 2))").values(),
+                &Control::new(Duration::from_secs(30)),
+            )
+        };
         let next = (0..10).map(|_| again()).find(|next| {
             let over = next.is_ok() || matches!(bank.status().state, EngineState::Dead { .. });
             if !over {
@@ -271,7 +310,9 @@ fn costs_lisp_at_worst(form: &str) {
             EngineState::Dead { reason } => assert!(!reason.is_empty() && reason != "unknown"),
             _ => assert_eq!(next.unwrap().unwrap().values, ["42"]),
         }
-        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
+        assert!(
+            bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300
+        );
     }
 }
 
@@ -306,152 +347,257 @@ impl Random {
 
 #[test]
 fn overflows_that_are_called_off() {
-    in_own_process("death::overflows_that_are_called_off", || {
-        let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
-        let mut random = Random(20);
-        for round in 0..small_or_full(200, 10_000) {
-            let form = OVERFLOWS[random.below(OVERFLOWS.len() as u64) as usize];
-            let control = Control::new(Duration::from_secs(60));
-            let (cancellation, moment) =
-                (control.cancellation(), Duration::from_micros(random.below(15_000)));
-            let outcome = std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    std::thread::sleep(moment);
-                    cancellation.cancel();
-                });
-                bank.ask(&EvaluateRequest::new(form), &control)
+    own_process!();
+    let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
+    let mut random = Random(20);
+    for round in 0..small_or_full(200, 10_000) {
+        let form = OVERFLOWS[random.below(OVERFLOWS.len() as u64) as usize];
+        let control = Control::new(Duration::from_secs(60));
+        let (cancellation, moment) = (control.cancellation(), Duration::from_micros(random.below(15_000)));
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(moment);
+                cancellation.cancel();
             });
-            match outcome {
-                Ok(evaluation) => {
-                    let kind = evaluation.failure.map(|failure| failure.kind);
-                    let exhausted = TrialFailureKind::Fault(FaultKind::StackExhausted);
-                    assert_eq!(kind, Some(exhausted), "{round}: {form}");
-                }
-                Err(Error::Lisp(LispError::Cancelled)) => (),
-                Err(error) => panic!("{round}: {form}: {error}"),
+            bank.run(&EvaluateRequest::new(form), &control)
+        });
+        match outcome {
+            Ok(evaluation) => {
+                let kind = evaluation.failure.map(|failure| failure.kind);
+                let exhausted = TrialFailureKind::Fault(FaultKind::StackExhausted);
+                assert_eq!(kind, Some(exhausted), "{round}: {form}");
             }
-            let status = bank.status();
-            assert!(!matches!(status.state, EngineState::Dead { .. }), "{round}: {form}: {status:?}");
+            Err(Error::Lisp(LispError::Cancelled)) => (),
+            Err(error) => panic!("{round}: {form}: {error}"),
         }
-        let next = bank.evaluate("(+ 40 2)", Duration::from_secs(60)).unwrap();
-        assert_eq!(next.values, ["42"]);
         let status = bank.status();
-        assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
-    });
+        assert!(!matches!(status.state, EngineState::Dead { .. }), "{round}: {form}: {status:?}");
+    }
+    let next =
+        bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::from_secs(60))).unwrap();
+    assert_eq!(next.values, ["42"]);
+    let status = bank.status();
+    assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
+}
+
+/// The next thread gets the stack of the one before.
+#[test]
+fn threads_that_end_by_an_overflow_leave_their_stacks_sound() {
+    own_process!();
+    let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
+    let control = Control::new(Duration::from_secs(60));
+    for form in OVERFLOWS.iter().chain(&["(labels ((f (n) (1+ (f (1+ n))))) (f 0))"]) {
+        let threads = format!(
+            "(loop repeat 8
+                   collect (sb-thread:join-thread (sb-thread:make-thread (lambda () {form})) :default :ended))"
+        );
+        let ended = bank.run(&EvaluateRequest::new(&threads).values(), &control);
+        let ended = ended.unwrap_or_else(|error| panic!("{form}: {error}"));
+        assert_eq!(ended.values, [format!("({})", [":ENDED"; 8].join(" "))], "{form}");
+    }
+    assert_eq!(bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &control).unwrap().values, ["42"]);
+}
+
+/// The kernel cannot write a signal's frame where the stack ends just before the guard page.
+#[test]
+fn an_interrupt_for_whose_frame_there_is_no_room() {
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    for room in [200, 800, 1600, 2500] {
+        let form = format!(
+            "(let ((guards-end (+ (* 2 sb-c:+backend-page-bytes+)
+                                  (sb-sys:sap-int (sb-vm::current-thread-offset-sap sb-vm::thread-control-stack-start-slot)))))
+               (labels ((f ()
+                          (if (< (- (sb-sys:sap-int (sb-vm::current-sp)) guards-end) {room}) (loop) (1+ (f)))))
+                 (f)))"
+        );
+        for lane in [Lane::Work, Lane::Query] {
+            let control = Control::new(Duration::from_millis(300));
+            let outcome = EvaluateRequest::new(form.as_str()).values().on(bank.lisp(), lane, &control);
+            assert!(outcome.is_err(), "{room}: {outcome:?}");
+            let control = Control::new(Duration::from_secs(60));
+            let next = bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &control).unwrap();
+            assert_eq!(next.values, ["42"], "{room}");
+        }
+    }
+    let status = bank.status();
+    assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
 }
 
 #[test]
 fn recursion_in_a_cleanup_form() {
-    in_own_process("death::recursion_in_a_cleanup_form", || {
-        costs_lisp_at_worst("(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))");
-    });
+    own_process!();
+    costs_lisp_at_worst("(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))");
 }
 
 #[test]
 fn recursion_in_the_handler_of_an_overflow() {
-    in_own_process("death::recursion_in_the_handler_of_an_overflow", || {
-        costs_lisp_at_worst(
-            "(labels ((f (n) (1+ (f (1+ n)))))
+    own_process!();
+    costs_lisp_at_worst(
+        "(labels ((f (n) (1+ (f (1+ n)))))
                (handler-bind ((storage-condition (lambda (c) (declare (ignore c)) (f 0)))) (f 0)))",
-        );
-    });
+    );
 }
 
 #[test]
 fn everything_is_traced() {
-    in_own_process("death::everything_is_traced", || {
-        costs_lisp_at_worst("(progn (trace \"SB-IMPL\") (error \"traced\"))");
-    });
+    own_process!();
+    costs_lisp_at_worst("(progn (trace \"SB-IMPL\") (error \"traced\"))");
 }
 
 #[test]
 fn a_heap_that_several_threads_fill() {
-    in_own_process("death::a_heap_that_several_threads_fill", || {
-        costs_lisp_at_worst(
+    own_process!();
+    costs_lisp_at_worst(
             "(let ((threads (loop repeat 4 collect
                               (sb-thread:make-thread (lambda () (let ((l nil)) (loop (push (make-array 50000) l))))))))
                (mapc #'sb-thread:join-thread threads))",
         );
-    });
 }
 
 #[test]
 fn a_full_heap_is_the_fault_of_who_filled_it() {
-    in_own_process("death::a_full_heap_is_the_fault_of_who_filled_it", || {
-        let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
-        let lisp = bank.lisp();
-        let filler = "(let ((all '())) (loop (push (make-array 20000) all) (sleep 0.001)))";
-        let filling = lisp.submit(Lane::Work, Duration::from_secs(120), None, move |on_lisp| {
-            on_lisp.call("values", &["CL-USER", filler])
-        });
-        // The others bring about the collections that find the heap full.
+    own_process!();
+    let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
+    let lisp = bank.lisp();
+    let filler = "(let ((all '())) (loop (push (make-array 20000) all) (sleep 0.001)))";
+    let filling = lisp.submit(Lane::Work, Duration::from_secs(120), None, move |on_lisp| {
+        on_lisp.call("values", &["CL-USER", filler])
+    });
+    // The others bring about the collections that find the heap full.
+    let (tell, told) = std::sync::mpsc::channel();
+    filling.when_done(move |outcome| tell.send(outcome).unwrap());
+    let control = Control::new(Duration::from_secs(60));
+    let mut collected = 0;
+    let filled = loop {
+        let other =
+            EvaluateRequest::new("(progn (sb-ext:gc) (+ 40 2))").values().on(lisp, Lane::Query, &control);
+        assert_eq!(other.unwrap().values, ["42"], "{collected}");
+        collected += 1;
+        if let Ok(filled) = told.try_recv() {
+            break filled;
+        }
+    };
+    match filled {
+        Err(LispError::Fault(fault)) => assert_eq!(fault.kind, FaultKind::HeapExhausted),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A call that was called off has left the heap full; the small ones after it pay for nothing, whoever runs beside them.
+#[test]
+fn a_full_heap_is_nobodys_fault_who_came_after_it() {
+    own_process!();
+    let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
+    let lisp = bank.lisp();
+    let small = |lane: Lane, round: u64| {
+        let control = Control::new(Duration::from_secs(60));
+        let form = format!("(progn (length (make-array 100000)) (sb-ext:gc) {round})");
+        let answer = EvaluateRequest::new(&form).values().on(lisp, lane, &control);
+        assert_eq!(
+            answer.unwrap_or_else(|error| panic!("{lane:?}, {round}: {error}")).values,
+            [round.to_string()]
+        );
+    };
+    let filler = "(let ((all '())) (loop (push (make-array 10000) all)))";
+    let mut random = Random(10);
+    for round in 0..small_or_full(30, 500) {
+        let (lane, other) =
+            if random.below(2) == 0 { (Lane::Work, Lane::Query) } else { (Lane::Query, Lane::Work) };
+        let allowed = Duration::from_millis(20 + random.below(600));
+        let filling =
+            lisp.submit(lane, allowed, None, move |on_lisp| on_lisp.call("values", &["CL-USER", filler]));
         let (tell, told) = std::sync::mpsc::channel();
         filling.when_done(move |outcome| tell.send(outcome).unwrap());
-        let control = Control::new(Duration::from_secs(60));
-        let mut collected = 0;
-        let filled = loop {
-            let other = EvaluateRequest::new("(progn (sb-ext:gc) (+ 40 2))").run(lisp, Lane::Query, &control);
-            assert_eq!(other.unwrap().values, ["42"], "{collected}");
-            collected += 1;
-            if let Ok(filled) = told.try_recv() {
-                break filled;
+        let ended = loop {
+            small(other, round);
+            if let Ok(ended) = told.try_recv() {
+                break ended;
             }
         };
-        match filled {
+        match ended {
             Err(LispError::Fault(fault)) => assert_eq!(fault.kind, FaultKind::HeapExhausted),
-            other => panic!("{other:?}"),
+            Err(LispError::DeadlinePassed { .. }) => (),
+            other => panic!("{round}: {other:?}"),
         }
-    });
+        for lane in [lane, other, lane] {
+            small(lane, round);
+        }
+    }
+    // What is kept for good is the fault of who brought it, once.
+    let keeper = "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))";
+    let control = Control::new(Duration::from_secs(60));
+    let error = EvaluateRequest::new(keeper).values().on(lisp, Lane::Work, &control).unwrap_err();
+    assert!(
+        matches!(&error, Error::Lisp(LispError::Fault(fault)) if fault.kind == FaultKind::HeapExhausted),
+        "{error:?}"
+    );
+    for (lane, round) in [(Lane::Work, 0), (Lane::Query, 1), (Lane::Work, 2)] {
+        small(lane, round);
+    }
+    assert!(lisp.is_full());
+    // Who fills what is left is found, too.
+    let error = EvaluateRequest::new(filler).values().on(lisp, Lane::Work, &control).unwrap_err();
+    assert!(
+        matches!(&error, Error::Lisp(LispError::Fault(fault)) if fault.kind == FaultKind::HeapExhausted),
+        "{error:?}"
+    );
+    small(Lane::Query, 3);
+    bank.run(&EvaluateRequest::new("(setf cl-user::*kept* '())"), &control).unwrap();
+    assert!(!lisp.is_full());
+    let status = bank.status();
+    assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
 }
 
 #[test]
 fn a_thread_that_lets_no_collection_begin() {
-    in_own_process("death::a_thread_that_lets_no_collection_begin", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let control = Control::new(Duration::from_secs(30));
-        EvaluateRequest::new(
-            "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1))",
-        )
-        .run(bank.lisp(), Lane::Work, &control)
-        .unwrap();
-        // Expect a deadline: the collection waits for that thread, and all others for the collection.
-        let begun = std::time::Instant::now();
-        let control = Control::new(Duration::from_secs(2));
-        let error =
-            EvaluateRequest::new("(sb-ext:gc :full t)").run(bank.lisp(), Lane::Work, &control).unwrap_err();
-        assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        // Wait until Lisp is reported dead: the thread does not come back.
-        while !matches!(bank.status().state, EngineState::Dead { .. }) {
-            assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", bank.status());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
-        assert!(reason.contains("does not react"), "{reason}");
-        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
-    });
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let control = Control::new(Duration::from_secs(30));
+    EvaluateRequest::new(
+        "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1))",
+    )
+    .values()
+    .on(bank.lisp(), Lane::Work, &control)
+    .unwrap();
+    // Expect a deadline: the collection waits for that thread, and all others for the collection.
+    let begun = std::time::Instant::now();
+    let control = Control::new(Duration::from_secs(2));
+    let error = EvaluateRequest::new("(sb-ext:gc :full t)")
+        .values()
+        .on(bank.lisp(), Lane::Work, &control)
+        .unwrap_err();
+    assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    // Wait until Lisp is reported dead: the thread does not come back.
+    while !matches!(bank.status().state, EngineState::Dead { .. }) {
+        assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", bank.status());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
+    assert!(reason.contains("does not react"), "{reason}");
+    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
 }
 
 /// Lets work that never ends hold a lock that the printer and CLOS need: then no question is answered, and
 /// Lisp is ended.
 #[test]
 fn a_lock_that_is_never_let_go() {
-    in_own_process("death::a_lock_that_is_never_let_go", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let ask = |lane, form| {
-            let control = Control::new(Duration::from_secs(2));
-            EvaluateRequest::new(form).run(bank.lisp(), lane, &control).unwrap_err()
-        };
-        ask(Lane::Work, "(sb-c::with-world-lock () (sb-sys:without-interrupts (loop)))");
-        let since = std::time::Instant::now();
-        while !matches!(bank.status().state, EngineState::Dead { .. }) {
-            assert!(since.elapsed() < Duration::from_secs(60), "{:?}", bank.status());
-            ask(Lane::Query, "(sb-sys:without-interrupts (sb-c::with-world-lock () 1))");
-        }
-        let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
-        assert!(reason.contains("questions wait for a lock"), "{reason}");
-        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
-    });
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let ask = |lane, form| {
+        let control = Control::new(Duration::from_secs(2));
+        EvaluateRequest::new(form).values().on(bank.lisp(), lane, &control).unwrap_err()
+    };
+    ask(Lane::Work, "(sb-c::with-world-lock () (sb-sys:without-interrupts (loop)))");
+    let since = std::time::Instant::now();
+    while !matches!(bank.status().state, EngineState::Dead { .. }) {
+        assert!(since.elapsed() < Duration::from_secs(60), "{:?}", bank.status());
+        ask(Lane::Query, "(sb-sys:without-interrupts (sb-c::with-world-lock () 1))");
+    }
+    let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
+    assert!(reason.contains("questions wait for a lock"), "{reason}");
+    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
 }
 
 /// Runs the test called `name` as a child, which must end by the signal `signal`.
@@ -496,80 +642,104 @@ fn a_stack_overflow_outside_of_lisp_ends_the_process() {
 
 #[test]
 fn the_hosts_signals_are_as_they_were() {
-    in_own_process("death::the_hosts_signals_are_as_they_were", || {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        static HEARD: AtomicUsize = AtomicUsize::new(0);
-        extern "C" fn hears(_: i32) {
-            HEARD.fetch_add(1, Ordering::SeqCst);
-        }
-        let before = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD, libc::SIGALRM];
-        for signal in before {
-            // SAFETY: the handler only counts.
-            unsafe { libc::signal(signal, hears as *const () as libc::sighandler_t) };
-        }
-        let bank = Steelbank::builder().start().unwrap();
-        for signal in before {
-            // SAFETY: a signal to this process has no other effect than the handler's.
-            unsafe { libc::kill(libc::getpid(), signal) };
-        }
-        let patience = std::time::Instant::now();
-        while HEARD.load(Ordering::SeqCst) < before.len() && patience.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        // Lisp's own thread may hear some of them again.
-        assert!(HEARD.load(Ordering::SeqCst) >= before.len());
-        // Lisp's own work, too.
-        bank.evaluate("(sb-ext:run-program \"/bin/true\" '())", Duration::from_secs(9)).unwrap();
-        let error = bank.evaluate("(sb-ext:with-timeout 0.1 (loop))", Duration::from_secs(30)).unwrap_err();
-        assert!(error.to_string().contains("Timeout"), "{error}");
+    own_process!();
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static HEARD: AtomicUsize = AtomicUsize::new(0);
+    extern "C" fn hears(_: i32) {
+        HEARD.fetch_add(1, Ordering::SeqCst);
+    }
+    let before = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD, libc::SIGALRM];
+    for signal in before {
+        // SAFETY: the handler only counts.
+        unsafe { libc::signal(signal, hears as *const () as libc::sighandler_t) };
+    }
+    let bank = Steelbank::builder().start().unwrap();
+    for signal in before {
+        // SAFETY: a signal to this process has no other effect than the handler's.
+        unsafe { libc::kill(libc::getpid(), signal) };
+    }
+    let patience = std::time::Instant::now();
+    wait_while(|| {
+        HEARD.load(Ordering::SeqCst) < before.len() && patience.elapsed() < Duration::from_secs(30)
     });
+    // Lisp's own thread may hear some of them again.
+    assert!(HEARD.load(Ordering::SeqCst) >= before.len());
+    // Lisp's own work, too.
+    bank.run(
+        &EvaluateRequest::new("(sb-ext:run-program \"/bin/true\" '())").values(),
+        &Control::new(Duration::from_secs(9)),
+    )
+    .unwrap();
+    let error = bank
+        .run(
+            &EvaluateRequest::new("(sb-ext:with-timeout 0.1 (loop))").values(),
+            &Control::new(Duration::from_secs(30)),
+        )
+        .unwrap_err();
+    assert!(error.to_string().contains("Timeout"), "{error}");
 }
 
 #[test]
 fn signals_of_lisps_own_from_outside() {
-    in_own_process("death::signals_of_lisps_own_from_outside", || {
-        steelbank::engine::block_lisp_signals();
-        let bank = Steelbank::builder().start().unwrap();
-        for _ in 0..100 {
-            // SAFETY: the signals are handled or blocked by every thread of this process.
-            unsafe {
-                libc::kill(libc::getpid(), libc::SIGUSR2);
-            }
-            assert_eq!(
-                bank.evaluate("(progn (sb-ext:gc) 1)", Duration::from_secs(30)).unwrap().values,
-                ["1"]
-            );
+    own_process!();
+    steelbank::engine::block_lisp_signals();
+    let bank = Steelbank::builder().start().unwrap();
+    for _ in 0..100 {
+        // SAFETY: the signals are handled or blocked by every thread of this process.
+        unsafe {
+            libc::kill(libc::getpid(), libc::SIGUSR2);
         }
-    });
+        assert_eq!(
+            bank.run(
+                &EvaluateRequest::new("(progn (sb-ext:gc) 1)").values(),
+                &Control::new(Duration::from_secs(30))
+            )
+            .unwrap()
+            .values,
+            ["1"]
+        );
+    }
 }
 
 #[test]
 fn a_profiler_of_processor_time() {
-    in_own_process("death::a_profiler_of_processor_time", || {
-        steelbank::engine::block_lisp_signals();
-        let bank = Steelbank::builder().start().unwrap();
-        bank.evaluate(
+    own_process!();
+    steelbank::engine::block_lisp_signals();
+    let bank = Steelbank::builder().start().unwrap();
+    bank.run(
+        &EvaluateRequest::new(
             "(progn (require :sb-sprof)
                (funcall (intern \"START-PROFILING\" \"SB-SPROF\")
                         :max-samples 40000 :mode :cpu :sample-interval 0.001))",
-            Duration::from_secs(60),
         )
-        .unwrap();
-        let askers: Vec<_> = (0..4)
-            .map(|_| {
-                let bank = bank.clone();
-                std::thread::spawn(move || {
-                    for _ in 0..100 {
-                        assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
-                        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
-                    }
-                })
+        .values(),
+        &Control::new(Duration::from_secs(60)),
+    )
+    .unwrap();
+    let askers: Vec<_> = (0..4)
+        .map(|_| {
+            let bank = bank.clone();
+            std::thread::spawn(move || {
+                for _ in 0..100 {
+                    assert!(
+                        bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
+                            .unwrap()
+                            .description
+                            .is_some()
+                    );
+                    assert!(
+                        bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())
+                            .unwrap()
+                            .count
+                            > 300
+                    );
+                }
             })
-            .collect();
-        for asker in askers {
-            asker.join().unwrap();
-        }
-    });
+        })
+        .collect();
+    for asker in askers {
+        asker.join().unwrap();
+    }
 }
 
 #[test]
@@ -584,6 +754,11 @@ fn a_user_without_a_home() {
     }
     if is_child() {
         let bank = Steelbank::builder().start().unwrap();
-        assert_eq!(bank.evaluate("(+ 40 2)", Duration::from_secs(30)).unwrap().values, ["42"]);
+        assert_eq!(
+            bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::from_secs(30)))
+                .unwrap()
+                .values,
+            ["42"]
+        );
     }
 }

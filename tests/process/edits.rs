@@ -9,16 +9,18 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::Pid;
 use serde_json::{Value, json};
-use steelbank::query::control::Control;
-use steelbank::query::edit_definition::{EditOperation, EditRequest};
-use steelbank::query::rename::{RenamePlan, RenameRequest};
+use steelbank::Control;
+use steelbank::actions::change::edit_definition::{EditOperation, EditRequest};
+use steelbank::actions::change::rename::{RenamePlan, RenameRequest};
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::{command, in_own_process, is_child, small_or_full};
+use crate::child::{command, is_child, small_or_full};
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, serve, server};
+use crate::program::{Folder, STEELBANK, Streams, ends, initialized, server};
 use crate::tracer::{CAN_FAIL, Fate, trace};
+use steelbank::{LoadRequest, RecoverEditsRequest, RenameApplyRequest, UndoRequest};
 
 const FILES: usize = 50;
 
@@ -71,9 +73,9 @@ impl Cut {
         let root = project(&folder.0);
         let settings = ProjectSettings::in_folder(&root).cache(folder.0.join("home/projects"));
         let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-        let loaded = bank.load_system("cut", false, &Control::new(Duration::from_secs(300)), None).unwrap();
+        let loaded = bank.run(&LoadRequest::system("cut"), &Control::new(Duration::from_secs(300))).unwrap();
         assert!(loaded.failure.is_none());
-        let plan = bank.rename_plan(&RenameRequest::new("cut:hub", "centre"), &Control::default()).unwrap();
+        let plan = bank.ask(&RenameRequest::new("cut:hub", "centre"), &Control::default()).unwrap();
         assert_eq!(plan.files.len(), FILES + 1);
         let old = plan.files.iter().map(|file| {
             let path = root.join(&file.path);
@@ -85,11 +87,11 @@ impl Cut {
     }
 
     fn apply(&self) -> bool {
-        self.bank.rename_apply(&self.plan).is_ok()
+        self.bank.run(&RenameApplyRequest::new(&self.plan), &Control::default()).is_ok()
     }
 
     fn undo(&self) -> bool {
-        self.bank.rename_undo("last").is_ok()
+        self.bank.run(&UndoRequest::new("last"), &Control::default()).is_ok()
     }
 
     /// Returns a number below `end`.
@@ -153,152 +155,148 @@ fn hidden(folder: &Path) -> Vec<String> {
 
 #[test]
 fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
-    let name = "edits::an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing";
-    in_own_process(name, || {
-        let mut cut = Cut::new("edits-cut");
-        let done = cut.folder.0.join("done");
-        let applies = |cut: &Cut| cut.apply() && fs::write(&done, "").is_ok();
-        let (status, applying) = trace(|| applies(&cut), |_| Fate::Goes);
-        assert!(status.success() && cut.is_new("whole"), "{status}");
-        let (status, undoing) = trace(|| cut.undo(), |_| Fate::Goes);
-        assert!(status.success() && !cut.is_new("undone"), "{status}");
-        let (mut halves, mut news) = (0, 0);
-        let rounds = small_or_full(50, 1000);
-        for round in 0..rounds {
-            cut.reset();
-            let _ = fs::remove_file(&done);
-            // Try a file system that cannot exchange, too.
-            let refuses = CAN_FAIL && round % 5 == 4;
-            let at = match round % 3 {
-                2 => {
-                    assert!(cut.apply());
-                    cut.below(undoing)
-                }
-                _ => cut.below(applying),
-            };
-            let what = format!("round {round}, cut at {at} of {applying} or {undoing}");
-            let body = || if round % 3 == 2 { cut.undo() } else { applies(&cut) };
-            let (status, stops) = trace(body, |stop| match stop.call {
-                _ if stop.at == at + 1 => Fate::Ends,
-                Some(libc::SYS_renameat2) if refuses => Fate::Fails(libc::EINVAL),
-                _ => Fate::Goes,
-            });
-            assert!(stops == at + 1 || status.code() == Some(0), "{what}: {status}");
-            let told = done.exists();
-            halves += usize::from(cut.records("journal-2") > 0);
-            if round % 3 == 1 {
-                // Cut what takes it back, too.
-                let at = cut.below(applying / 2);
-                trace(
-                    || cut.bank.take_back_cut_edits().is_ok(),
-                    |stop| match stop.at == at + 1 {
-                        true => Fate::Ends,
-                        false => Fate::Goes,
-                    },
-                );
+    own_process!();
+    let mut cut = Cut::new("edits-cut");
+    let done = cut.folder.0.join("done");
+    let applies = |cut: &Cut| cut.apply() && fs::write(&done, "").is_ok();
+    let (status, applying) = trace(|| applies(&cut), |_| Fate::Goes);
+    assert!(status.success() && cut.is_new("whole"), "{status}");
+    let (status, undoing) = trace(|| cut.undo(), |_| Fate::Goes);
+    assert!(status.success() && !cut.is_new("undone"), "{status}");
+    let (mut halves, mut news) = (0, 0);
+    let rounds = small_or_full(50, 1000);
+    for round in 0..rounds {
+        cut.reset();
+        let _ = fs::remove_file(&done);
+        // Try a file system that cannot exchange, too.
+        let refuses = CAN_FAIL && round % 5 == 4;
+        let at = match round % 3 {
+            2 => {
+                assert!(cut.apply());
+                cut.below(undoing)
             }
-            cut.bank.take_back_cut_edits().unwrap();
-            let new = cut.is_new(&what);
-            news += usize::from(new);
-            assert!(new || !told, "{what}: an edit that was answered as done is lost");
-            // What is there can be undone, whatever it is.
-            if cut.records("edit-2") > 0 {
-                cut.bank.rename_undo("last").unwrap();
-                assert!(!cut.is_new(&what), "{what}");
-            }
+            _ => cut.below(applying),
+        };
+        let what = format!("round {round}, cut at {at} of {applying} or {undoing}");
+        let body = || if round % 3 == 2 { cut.undo() } else { applies(&cut) };
+        let (status, stops) = trace(body, |stop| match stop.call {
+            _ if stop.at == at + 1 => Fate::Ends,
+            Some(libc::SYS_renameat2) if refuses => Fate::Fails(libc::EINVAL),
+            _ => Fate::Goes,
+        });
+        assert!(stops == at + 1 || status.code() == Some(0), "{what}: {status}");
+        let told = done.exists();
+        halves += usize::from(cut.records("journal-2") > 0);
+        if round % 3 == 1 {
+            // Cut what takes it back, too.
+            let at = cut.below(applying / 2);
+            trace(
+                || cut.bank.run(&RecoverEditsRequest::new(), &Control::default()).is_ok(),
+                |stop| match stop.at == at + 1 {
+                    true => Fate::Ends,
+                    false => Fate::Goes,
+                },
+            );
         }
-        println!("\nseen: {rounds} ends in {applying} stops: {halves} in the middle, {news} whole");
-        assert!(halves > rounds / 2, "{halves}");
-    });
+        cut.bank.run(&RecoverEditsRequest::new(), &Control::default()).unwrap();
+        let new = cut.is_new(&what);
+        news += usize::from(new);
+        assert!(new || !told, "{what}: an edit that was answered as done is lost");
+        // What is there can be undone, whatever it is.
+        if cut.records("edit-2") > 0 {
+            cut.bank.run(&UndoRequest::new("last"), &Control::default()).unwrap();
+            assert!(!cut.is_new(&what), "{what}");
+        }
+    }
+    println!("\nseen: {rounds} ends in {applying} stops: {halves} in the middle, {news} whole");
+    assert!(halves > rounds / 2, "{halves}");
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn an_edit_in_which_a_system_call_fails_is_whole_or_nothing() {
-    in_own_process("edits::an_edit_in_which_a_system_call_fails_is_whole_or_nothing", || {
-        let mut cut = Cut::new("edits-fail");
-        // Leave out what has no errors, what allocates memory, and what ends.
-        let can_fail = [
-            libc::SYS_openat,
-            libc::SYS_write,
-            libc::SYS_pwrite64,
-            libc::SYS_read,
-            libc::SYS_fsync,
-            libc::SYS_fchmod,
-            libc::SYS_flistxattr,
-            libc::SYS_ftruncate,
-            libc::SYS_fallocate,
-            libc::SYS_rename,
-            libc::SYS_renameat2,
-            libc::SYS_unlink,
-            libc::SYS_mkdir,
-            libc::SYS_flock,
-        ];
-        let fallible = |call: Option<i64>| call.is_some_and(|call| can_fail.contains(&call));
-        let mut calls = 0;
+    own_process!();
+    let mut cut = Cut::new("edits-fail");
+    // Leave out what has no errors, what allocates memory, and what ends.
+    let can_fail = [
+        libc::SYS_openat,
+        libc::SYS_write,
+        libc::SYS_pwrite64,
+        libc::SYS_read,
+        libc::SYS_fsync,
+        libc::SYS_fchmod,
+        libc::SYS_flistxattr,
+        libc::SYS_ftruncate,
+        libc::SYS_fallocate,
+        libc::SYS_rename,
+        libc::SYS_renameat2,
+        libc::SYS_unlink,
+        libc::SYS_mkdir,
+        libc::SYS_flock,
+    ];
+    let fallible = |call: Option<i64>| call.is_some_and(|call| can_fail.contains(&call));
+    let mut calls = 0;
+    let (status, _) = trace(
+        || cut.apply(),
+        |stop| {
+            calls += usize::from(fallible(stop.call));
+            Fate::Goes
+        },
+    );
+    assert!(status.success());
+    let (mut failed, rounds) = (0, small_or_full(50, 1000));
+    for round in 0..rounds {
+        cut.reset();
+        let mut left = cut.below(calls) + 1;
+        let error = [libc::EIO, libc::ENOSPC, libc::EPERM, libc::EINVAL][round % 4];
+        let mut which = 0;
         let (status, _) = trace(
             || cut.apply(),
             |stop| {
-                calls += usize::from(fallible(stop.call));
-                Fate::Goes
+                left -= usize::from(left > 0 && fallible(stop.call));
+                if left > 0 || which > 0 {
+                    return Fate::Goes;
+                }
+                which = stop.call.unwrap_or(-1);
+                Fate::Fails(error)
             },
         );
-        assert!(status.success());
-        let (mut failed, rounds) = (0, small_or_full(50, 1000));
-        for round in 0..rounds {
-            cut.reset();
-            let mut left = cut.below(calls) + 1;
-            let error = [libc::EIO, libc::ENOSPC, libc::EPERM, libc::EINVAL][round % 4];
-            let mut which = 0;
-            let (status, _) = trace(
-                || cut.apply(),
-                |stop| {
-                    left -= usize::from(left > 0 && fallible(stop.call));
-                    if left > 0 || which > 0 {
-                        return Fate::Goes;
-                    }
-                    which = stop.call.unwrap_or(-1);
-                    Fate::Fails(error)
-                },
-            );
-            let what = format!("round {round}, call {which} fails with {error}: {status}");
-            assert!(matches!(status.code(), Some(0 | 1)), "{what}");
-            failed += usize::from(status.code() == Some(1));
-            assert_eq!(cut.is_new(&what), status.success(), "{what}");
-        }
-        println!("\nseen: {rounds} failures among {calls} calls, {failed} edits refused");
-        assert!(failed > 0);
-    });
+        let what = format!("round {round}, call {which} fails with {error}: {status}");
+        assert!(matches!(status.code(), Some(0 | 1)), "{what}");
+        failed += usize::from(status.code() == Some(1));
+        assert_eq!(cut.is_new(&what), status.success(), "{what}");
+    }
+    println!("\nseen: {rounds} failures among {calls} calls, {failed} edits refused");
+    assert!(failed > 0);
 }
 
 #[test]
 fn what_another_program_writes_in_the_last_moment_stays() {
-    in_own_process("edits::what_another_program_writes_in_the_last_moment_stays", || {
-        let cut = Cut::new("edits-others");
-        let old = cut.old.iter().filter(|(path, _)| !path.ends_with("f0.lisp"));
-        let old: Vec<_> = old.cloned().collect();
-        for (turn, in_place) in [(0, true), (20, false), (40, true)] {
-            let (path, text) = &old[turn];
-            let mut exchanges = 0;
-            let (status, _) = trace(
-                || cut.apply(),
-                |stop| {
-                    if stop.call == Some(libc::SYS_renameat2) {
-                        exchanges += 1;
-                        if exchanges == turn + 1 {
-                            write_mine(&cut, path, in_place);
-                        }
+    own_process!();
+    let cut = Cut::new("edits-others");
+    let old = cut.old.iter().filter(|(path, _)| !path.ends_with("f0.lisp"));
+    let old: Vec<_> = old.cloned().collect();
+    for (turn, in_place) in [(0, true), (20, false), (40, true)] {
+        let (path, text) = &old[turn];
+        let mut exchanges = 0;
+        let (status, _) = trace(
+            || cut.apply(),
+            |stop| {
+                if stop.call == Some(libc::SYS_renameat2) {
+                    exchanges += 1;
+                    if exchanges == turn + 1 {
+                        write_mine(&cut, path, in_place);
                     }
-                    Fate::Goes
-                },
-            );
-            assert_eq!(status.code(), Some(1), "{status}");
-            assert_eq!(fs::read_to_string(path).unwrap(), "(mine)");
-            fs::write(path, text).unwrap();
-            fs::set_permissions(cut.root.join("f1.lisp"), fs::Permissions::from_mode(0o4750)).unwrap();
-            assert!(!cut.is_new("refused"));
-        }
-    });
+                }
+                Fate::Goes
+            },
+        );
+        assert_eq!(status.code(), Some(1), "{status}");
+        assert_eq!(fs::read_to_string(path).unwrap(), "(mine)");
+        fs::write(path, text).unwrap();
+        fs::set_permissions(cut.root.join("f1.lisp"), fs::Permissions::from_mode(0o4750)).unwrap();
+        assert!(!cut.is_new("refused"));
+    }
 }
 
 fn write_mine(cut: &Cut, path: &Path, in_place: bool) {
@@ -312,96 +310,93 @@ fn write_mine(cut: &Cut, path: &Path, in_place: bool) {
 
 #[test]
 fn the_next_start_takes_back_and_tells() {
-    in_own_process("edits::the_next_start_takes_back_and_tells", || {
-        let cut = Cut::new("edits-next");
-        // End it when half of the files have changed places.
-        let end = || {
-            cut.reset();
-            let mut exchanges = 0;
-            trace(
-                || cut.apply(),
-                |stop| {
-                    exchanges += usize::from(stop.call == Some(libc::SYS_renameat2));
-                    if exchanges > FILES / 2 { Fate::Ends } else { Fate::Goes }
-                },
-            );
-            assert!(fs::read_to_string(cut.root.join("f10.lisp")).unwrap().contains("centre"));
-            assert!(hidden(&cut.root).len() >= FILES);
-            // Nobody else can read what is kept.
-            for folder in fs::read_dir(cut.undo_folder()).unwrap().flatten() {
-                for file in fs::read_dir(folder.path()).unwrap().flatten() {
-                    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
-                }
-                assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    own_process!();
+    let cut = Cut::new("edits-next");
+    // End it when half of the files have changed places.
+    let end = || {
+        cut.reset();
+        let mut exchanges = 0;
+        trace(
+            || cut.apply(),
+            |stop| {
+                exchanges += usize::from(stop.call == Some(libc::SYS_renameat2));
+                if exchanges > FILES / 2 { Fate::Ends } else { Fate::Goes }
+            },
+        );
+        assert!(fs::read_to_string(cut.root.join("f10.lisp")).unwrap().contains("centre"));
+        assert!(hidden(&cut.root).len() >= FILES);
+        // Nobody else can read what is kept.
+        for folder in fs::read_dir(cut.undo_folder()).unwrap().flatten() {
+            for file in fs::read_dir(folder.path()).unwrap().flatten() {
+                assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
             }
-        };
-        let start = |options: &[&str]| {
-            let mut command = server();
-            command.args(["--no-userinit", "--no-snapshot"]).args(options);
-            command.current_dir(&cut.root).env("STEELBANK_CACHE", cut.folder.0.join("home"));
-            let (child, mut client) = serve(command, Streams::Pipes);
-            client.initialize();
-            (child, client)
-        };
-        let notes = |result: &Value| {
-            let content = result["content"].as_array().unwrap();
-            content[1..].iter().map(|note| note["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
-        };
+            assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        }
+    };
+    let start = |options: &[&str]| {
+        let mut command = server();
+        command.args(["--no-userinit", "--no-snapshot"]).args(options);
+        command.current_dir(&cut.root).env("STEELBANK_CACHE", cut.folder.0.join("home"));
+        let (child, client) = initialized(command, Streams::Pipes);
+        (child, client)
+    };
+    let notes = |result: &Value| {
+        let content = result["content"].as_array().unwrap();
+        content[1..].iter().map(|note| note["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
 
-        // One that may not write tells of it, and of the command.
-        end();
-        let (child, mut client) = start(&[]);
-        let first = client.call("list-systems", json!({}));
-        let told = notes(&first);
-        let way = "rename --undo 1` takes it back.";
-        assert!(told.iter().any(|note| note.contains(way)), "{first}");
-        let status = client.call("status", json!({}));
-        let edit = &status["structuredContent"]["unfinished_edits"][0];
-        assert_eq!((&edit["edit"], &edit["taken_back"]), (&json!("1"), &json!(false)), "{status}");
-        assert!(status["content"][0]["text"].as_str().unwrap().contains(way), "{status}");
-        assert!(notes(&status).is_empty(), "it is told once: {status}");
-        client.leave();
-        ends(child);
-        assert!(!hidden(&cut.root).is_empty());
+    // One that may not write tells of it, and of the command.
+    end();
+    let (child, mut client) = start(&[]);
+    let first = client.call("list-systems", json!({}));
+    let told = notes(&first);
+    let way = "rename --undo 1` takes it back.";
+    assert!(told.iter().any(|note| note.contains(way)), "{first}");
+    let status = client.call("status", json!({}));
+    let edit = &status["structuredContent"]["unfinished_edits"][0];
+    assert_eq!((&edit["edit"], &edit["taken_back"]), (&json!("1"), &json!(false)), "{status}");
+    assert!(status["content"][0]["text"].as_str().unwrap().contains(way), "{status}");
+    assert!(notes(&status).is_empty(), "it is told once: {status}");
+    client.leave();
+    ends(child);
+    assert!(!hidden(&cut.root).is_empty());
 
-        // The command does as it says, whatever was renamed before.
-        let command = Command::new(STEELBANK)
-            .args(["--project", cut.root.to_str().unwrap(), "--no-snapshot", "rename", "--undo", "1"])
-            .env("STEELBANK_CACHE", cut.folder.0.join("home"))
-            .output()
-            .unwrap();
-        let said = String::from_utf8([command.stdout, command.stderr].concat()).unwrap();
-        assert!(command.status.success() && said.contains("The files had their old texts already"), "{said}");
-        assert!(said.contains("It was taken back, and needs no undo"), "{said}");
-        assert!(!cut.is_new("taken back by the command"));
+    // The command does as it says, whatever was renamed before.
+    let command = Command::new(STEELBANK)
+        .args(["--project", cut.root.to_str().unwrap(), "--no-snapshot", "rename", "--undo", "1"])
+        .env("STEELBANK_CACHE", cut.folder.0.join("home"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8([command.stdout, command.stderr].concat()).unwrap();
+    assert!(command.status.success() && said.contains("The files had their old texts already"), "{said}");
+    assert!(said.contains("It was taken back, and needs no undo"), "{said}");
+    assert!(!cut.is_new("taken back by the command"));
 
-        // One that may write takes it back when it starts, and says so.
-        end();
-        let (child, mut client) = start(&["--allow-edits"]);
-        let first = client.call("list-systems", json!({}));
-        assert!(notes(&first).iter().any(|note| note.contains("was taken back")), "{first}");
-        assert!(!cut.is_new("taken back by the server"));
-        let status = client.call("status", json!({}));
-        let edit = &status["structuredContent"]["unfinished_edits"][0];
-        assert_eq!(edit["taken_back"], true, "{status}");
-        assert!(edit["restored"].as_array().unwrap().len() > FILES / 2 - 2, "{status}");
-        let undone = client.call("rename", json!({ "undo": "last" }));
-        assert_eq!(undone["structuredContent"]["restored"], json!([]), "{undone}");
-        assert!(!cut.is_new("undone"));
-        client.leave();
-        ends(child);
+    // One that may write takes it back when it starts, and says so.
+    end();
+    let (child, mut client) = start(&["--allow-edits"]);
+    let first = client.call("list-systems", json!({}));
+    assert!(notes(&first).iter().any(|note| note.contains("was taken back")), "{first}");
+    assert!(!cut.is_new("taken back by the server"));
+    let status = client.call("status", json!({}));
+    let edit = &status["structuredContent"]["unfinished_edits"][0];
+    assert_eq!(edit["taken_back"], true, "{status}");
+    assert!(edit["restored"].as_array().unwrap().len() > FILES / 2 - 2, "{status}");
+    let undone = client.call("rename", json!({ "undo": "last" }));
+    assert_eq!(undone["structuredContent"]["restored"], json!([]), "{undone}");
+    assert!(!cut.is_new("undone"));
+    client.leave();
+    ends(child);
 
-        // An edit takes back what was cut before it, in whatever session.
-        end();
-        let request =
-            EditRequest::new("package.lisp", "hub", EditOperation::Replace, "(defun hub (x) (list x))");
-        cut.bank.edit_definition(&request).unwrap();
-        let package = cut.root.join("package.lisp");
-        assert!(fs::read_to_string(&package).unwrap().contains("(list x)"));
-        let old = cut.old.iter().find(|(path, _)| *path == package).unwrap();
-        fs::write(&package, &old.1).unwrap();
-        assert!(!cut.is_new("taken back by the next edit"));
-    });
+    // An edit takes back what was cut before it, in whatever session.
+    end();
+    let request = EditRequest::new("package.lisp", "hub", EditOperation::Replace, "(defun hub (x) (list x))");
+    cut.bank.run(&request, &Control::default()).unwrap();
+    let package = cut.root.join("package.lisp");
+    assert!(fs::read_to_string(&package).unwrap().contains("(list x)"));
+    let old = cut.old.iter().find(|(path, _)| *path == package).unwrap();
+    fs::write(&package, &old.1).unwrap();
+    assert!(!cut.is_new("taken back by the next edit"));
 }
 
 /// A server whose edit waits for a lock that the test holds.
@@ -422,8 +417,7 @@ impl Waiting {
         let mut command = server();
         command.args(["--no-userinit", "--allow-edits"]);
         command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
-        let (child, mut client) = serve(command, Streams::Pipes);
-        client.initialize();
+        let (child, mut client) = initialized(command, Streams::Pipes);
         let edit = |client: &mut Client, text: &str| {
             let arguments =
                 json!({ "path": "w.lisp", "definition": "one", "operation": "replace", "text": text });
@@ -484,17 +478,22 @@ fn a_restart_waits_for_what_writes_and_for_its_answer() {
 }
 
 #[test]
-fn a_server_whose_client_leaves_ends_after_what_it_writes() {
-    let waiting = Waiting::new("edits-leave");
-    let Waiting { child, client, folder, lock, .. } = waiting;
-    let release = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(1500));
-        flock(&lock, FlockOperation::Unlock).unwrap();
-    });
-    client.leave();
-    ends(child);
-    release.join().unwrap();
-    assert!(fs::read_to_string(folder.0.join("w.lisp")).unwrap().contains("(defun one () 3)"));
+fn a_server_that_is_to_end_does_so_after_what_it_writes() {
+    for (name, signal) in [("edits-leave", None), ("edits-term", Some(rustix::process::Signal::TERM))] {
+        let Waiting { child, client, folder, lock, .. } = Waiting::new(name);
+        let release = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(1500));
+            flock(&lock, FlockOperation::Unlock).unwrap();
+        });
+        match signal {
+            None => client.leave(),
+            Some(signal) => rustix::process::kill_process(Pid::from_child(&child), signal).unwrap(),
+        }
+        ends(child);
+        release.join().unwrap();
+        let written = fs::read_to_string(folder.0.join("w.lisp")).unwrap();
+        assert!(written.contains("(defun one () 3)"), "{name}: {written}");
+    }
 }
 
 const WRITER: &str = "STEELBANK_TEST_WRITER";
@@ -568,7 +567,7 @@ fn write_much() {
             Some(earlier) => (earlier.as_str(), EditOperation::Replace),
             None => ("base", EditOperation::InsertAfter),
         };
-        match bank.edit_definition(&EditRequest::new(path, at, operation, &form)) {
+        match bank.run(&EditRequest::new(path, at, operation, &form), &Control::default()) {
             Ok(_) => {
                 println!("done: {name}");
                 replaced.into_iter().for_each(|earlier| println!("gone: {earlier}"));

@@ -5,12 +5,13 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadStatus;
+use steelbank::Control;
+use steelbank::loaded::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::child::{command, is_child, run};
 use crate::program::{Folder, STEELBANK, said};
+use steelbank::{EvaluateRequest, LoadRequest, WhoRequest};
 
 const NAME: &str = "hermetic::a_newer_asdf_in_the_registry_is_left_alone";
 
@@ -46,14 +47,24 @@ fn a_newer_asdf_in_the_registry_is_left_alone() {
 
 fn load(project: ProjectSettings) {
     let bank = Steelbank::builder().project(project).start().unwrap();
-    let before = bank.who_calls("asdf:load-system", "CL-USER").unwrap();
-    let value = |source: &str| bank.evaluate(source, Duration::from_secs(60)).unwrap().values;
+    let before =
+        bank.ask(&WhoRequest::calls("asdf:load-system").package("CL-USER"), &Control::default()).unwrap();
+    let value = |source: &str| {
+        bank.run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
+            .unwrap()
+            .values
+    };
     let version = value("(asdf:asdf-version)");
-    let loaded = bank.load_system("demo", false, &Control::default(), None).unwrap();
+    let loaded = bank.run(&LoadRequest::system("demo"), &Control::default()).unwrap();
     assert_eq!(loaded.status, LoadStatus::Loaded, "{loaded:?}");
     assert_eq!(value("(cl-user::demo)"), version);
     assert_eq!(value("(fboundp 'cl-user::newer)"), ["NIL"]);
-    assert_eq!(bank.who_calls("asdf:load-system", "CL-USER").unwrap().users, before.users);
+    assert_eq!(
+        bank.ask(&WhoRequest::calls("asdf:load-system").package("CL-USER"), &Control::default())
+            .unwrap()
+            .users,
+        before.users
+    );
     // Check that the registry is read, for systems that are not in the core.
     assert_eq!(
         value("(null (nth-value 1 (gethash \"asdf\" asdf/source-registry:*source-registry*)))"),

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
+use crate::child::wait_while;
 use crate::program::{Folder, STEELBANK, said};
 
 /// A user id that is not in use.
@@ -199,7 +200,8 @@ fn a_temporary_folder_stands_in_for_a_cache_that_cannot_be_written() {
         .unwrap();
     assert_eq!(stand_in.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     // A link of that name, which anybody may have made, is not followed.
-    fs::remove_dir_all(stand_in.path()).unwrap();
+    // A snapshot may still be in the making there.
+    wait_while(|| fs::remove_dir_all(stand_in.path()).is_err());
     std::os::unix::fs::symlink(&project, stand_in.path()).unwrap();
     let (_, errors, code) = run(&["find-references", "one"]);
     assert!(code == Some(3) && errors.contains(stand_in.path().to_str().unwrap()), "{errors}");

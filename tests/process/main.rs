@@ -2,12 +2,14 @@
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-mod again;
-mod cache;
-mod check;
-mod check_libraries;
+#[macro_use]
 #[path = "../child/mod.rs"]
 mod child;
+
+mod cache;
+mod changed_world;
+mod check;
+mod check_libraries;
 mod cli;
 #[path = "../client/mod.rs"]
 mod client;
@@ -15,31 +17,38 @@ mod contracts;
 #[path = "../contracts/mod.rs"]
 mod contracts_table;
 mod death;
+mod descriptors;
 mod edits;
+mod edits_within_a_second;
 mod examples;
+mod export;
 #[allow(dead_code)]
 #[path = "../it/fixtures.rs"]
 mod fixtures;
+#[path = "../folder/mod.rs"]
+mod folder;
 mod hermetic;
-mod hostile;
+mod hostile_code;
+mod hostile_trees;
 mod limits;
+mod lsp;
 mod one_file;
 mod permissions;
 mod program;
+mod reading_runs_nothing;
 mod readme;
 mod refusals;
 mod rename;
 mod rename_libraries;
 #[path = "../renames/mod.rs"]
 mod renames;
-mod rerun;
+mod restart;
 mod run_tests;
-mod second;
+mod same_answers;
 mod serve;
 mod setup;
+mod share;
 mod snapshot;
 mod tasks;
 mod tracer;
-mod traps;
-mod trees;
 mod unwatched;

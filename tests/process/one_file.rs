@@ -20,6 +20,18 @@ fn answers(program: &Path) {
         said(&run_alone(program, &["describe-symbol", "*print-base*", "--package", "cl"]));
     assert_eq!((errors.as_str(), code), ("", Some(0)));
     assert!(text.starts_with("COMMON-LISP::*PRINT-BASE* [VARIABLE]\n  Value: 10\n"), "{text}");
+    // The lines of SBCL's own functions are baked in: its sources are not there.
+    let questions: [&[&str]; 3] =
+        [&["find-definition"], &["describe-symbol"], &["code-find-references", "--no-project-only"]];
+    for question in questions {
+        let (text, errors, code) = said(&run_alone(program, &[question, &["cl:mapcar"]].concat()));
+        assert_eq!((errors.as_str(), code), ("", Some(0)), "{question:?}");
+        let lined = text.split("SYS:SRC;").skip(1).filter(|place| {
+            let line = place.split_once(".LISP:").map(|(_, line)| line);
+            line.is_some_and(|line| line.starts_with(|first: char| first.is_ascii_digit()))
+        });
+        assert!(lined.count() > 0, "{question:?}: {text}");
+    }
     let mine: Vec<_> = fs::read_dir(program.parent().unwrap()).unwrap().collect();
     assert_eq!(mine.len(), 1, "the program leaves no files where it is run");
 }

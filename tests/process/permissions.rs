@@ -8,8 +8,9 @@ use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 
+use crate::child::wait_while;
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, serve};
+use crate::program::{Folder, STEELBANK, Streams, ends, initialized};
 
 /// A project, a cache and a place for marks, in a folder of their own.
 struct Place {
@@ -60,8 +61,7 @@ impl Place {
         let mut command = Command::new(STEELBANK);
         command.env("STEELBANK_CACHE", self.folder.0.join("cache")).stderr(std::process::Stdio::null());
         command.args(["--no-userinit", "--project"]).arg(&self.root).arg("serve").args(options);
-        let (child, mut client) = serve(command, Streams::Pipes);
-        client.initialize();
+        let (child, mut client) = initialized(command, Streams::Pipes);
         client.text("load-system", json!({ "system": "gate" }));
         (child, client)
     }
@@ -111,6 +111,26 @@ fn local_definitions_are_evaluated_only_with_permission() {
         let why = client.error("macroexpand", json!({ "form": form, "depth": "all" }));
         assert!(why.contains("--allow-eval"), "{form}: {why}");
     }
+    assert!(!place.mark().exists());
+    // Nor is a function called because its call would be constant: these call any other.
+    let constant = |call: &str| {
+        [
+            format!("(incf (aref x {call}))"),
+            format!("(defmethod f (x) (slot-value x {call}))"),
+            format!("(loop repeat {call} do (f))"),
+            format!("(gate::macrolet (setf (getf x {call}) 1))"),
+        ]
+    };
+    let call = format!(
+        "(every 'sb-ext:run-program '(\"/bin/sh\") '((\"-c\" \"echo > {}\")))",
+        place.mark().display()
+    );
+    for form in constant(&call) {
+        client.text("macroexpand", json!({ "form": form, "depth": "all" }));
+        assert!(!place.mark().exists(), "{form}");
+    }
+    let form = format!("(uiop:os-cond ({call} 1))");
+    assert!(client.error("macroexpand", json!({ "form": form })).contains("--allow-eval"));
     assert!(!place.mark().exists());
     // What is harmless is expanded.
     for (form, expansion) in [
@@ -232,6 +252,34 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
         let answer = checked(&mut client, outside);
         assert_eq!(answer["structuredContent"]["loads"], false, "{outside}: {answer}");
     }
+
+    // Nor is anything settled for the system, for other processes, or beside a file's contents.
+    let calls = format!(
+        "(flet ((call (number &rest arguments)
+                  (sb-alien:alien-funcall
+                   (sb-alien:extern-alien \"syscall\" (function sb-alien:long sb-alien:long sb-alien:long sb-alien:long sb-alien:long))
+                   number (or (first arguments) 0) (or (second arguments) 0) (or (third arguments) 0))))
+           (let* ((server (sb-posix:getppid)) (words (sb-alien:make-alien (sb-alien:unsigned 64) 2))
+                  (room (sb-sys:sap-int (sb-alien:alien-sap words))) (file (sb-posix:open \"{root}/dep.lisp\" 0)))
+             (setf (sb-alien:deref words 0) 64 (sb-alien:deref words 1) 64)
+             (assert (equal (list -1 -1 -1 -1 -1)
+                            (list (call {prlimit} server 7 room) (call {priority} 0 server 19) (call {memory} 1 4096 {mode})
+                                  (call {keys} 1 0) (call {control} file #x40086602 room))))
+             ;; A superuser's copy reads what its user may, and has no other of the privileges.
+             (with-open-file (status \"/proc/self/status\")
+               (loop for line = (read-line status) until (eql 0 (search \"CapEff:\" line))
+                     finally (assert (zerop (logandc2 (parse-integer line :start 8 :radix 16) 4)))))
+             ;; What it may settle for itself.
+             (assert (zerop (call {prlimit} 0 0 0)))))",
+        prlimit = libc::SYS_prlimit64,
+        priority = libc::SYS_setpriority,
+        memory = libc::SYS_shmget,
+        mode = libc::IPC_CREAT | 0o600,
+        keys = libc::SYS_keyctl,
+        control = libc::SYS_ioctl,
+    );
+    let answer = checked(&mut client, &calls);
+    assert_eq!(answer["structuredContent"]["loads"], true, "{answer}");
 
     // What needs nothing else loads: with temporary files, programs, and what it depends on from the cache.
     let answer = checked(
@@ -451,6 +499,25 @@ fn files_are_compared_with_the_last_commit_by_their_bytes() {
 }
 
 #[test]
+fn what_git_waits_for_in_a_repository_holds_no_question() {
+    for name in ["config", "HEAD", "index", "packed-refs", "objects/info/alternates"] {
+        let repository = Repository::new("");
+        let path = repository.root.join(".git").join(name);
+        let _ = fs::remove_file(&path);
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        let output = Command::new(STEELBANK)
+            .env("STEELBANK_CACHE", repository.folder.0.join("cache"))
+            .args(["--no-userinit", "--project"])
+            .arg(&repository.root)
+            .args(["call", "impact", "{\"diff\": true}"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("it said nothing for 4 s"), "{name}: {said}");
+    }
+}
+
+#[test]
 fn a_git_that_does_not_answer_is_called_off() {
     let repository = Repository::new("");
     // A git that says that it runs, and does nothing.
@@ -465,8 +532,7 @@ fn a_git_that_does_not_answer_is_called_off() {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     command.env("PATH", path).env("STEELBANK_CACHE", repository.folder.0.join("cache"));
     command.args(["--no-userinit", "--project"]).arg(&repository.root).arg("serve");
-    let (child, mut client) = serve(command, Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = initialized(command, Streams::Pipes);
     let call = client.begin("tools/call", json!({ "name": "impact", "arguments": { "diff": true } }));
     let process = loop {
         match fs::read_to_string(repository.mark()) {
@@ -478,9 +544,7 @@ fn a_git_that_does_not_answer_is_called_off() {
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": call } }),
     );
     // It is ended with the question that it was for.
-    while Path::new("/proc").join(&process).exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_while(|| Path::new("/proc").join(&process).exists());
     drop(client);
     assert!(ends(child).success());
 }

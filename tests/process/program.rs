@@ -2,11 +2,11 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
+pub(crate) use crate::folder::Folder;
 
 /// The program that cargo has built.
 pub(crate) const STEELBANK: &str = env!("CARGO_BIN_EXE_steelbank");
@@ -60,6 +60,19 @@ pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
     }
 }
 
+/// Starts a server, and begins a session with it.
+pub(crate) fn initialized(command: Command, streams: Streams) -> (Child, Client) {
+    let (child, mut client) = serve(command, streams);
+    client.initialize();
+    (child, client)
+}
+
+/// Has the client leave, and waits for the server to end as it should.
+pub(crate) fn ends_well(child: Child, client: Client) {
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
+
 /// Makes the command `steelbank serve`.
 pub(crate) fn server() -> Command {
     let mut command = Command::new(STEELBANK);
@@ -79,22 +92,5 @@ pub(crate) fn ends(mut child: Child) -> ExitStatus {
             panic!("the process does not end");
         }
         std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A temporary folder, removed when dropped.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("steelbank-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

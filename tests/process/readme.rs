@@ -72,6 +72,58 @@ fn repeat(text: &str, project: &Path, home: &Path) -> (String, usize) {
 }
 
 #[test]
+fn the_guide_lists_every_page_and_its_links_lead_somewhere() {
+    let docs = root().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+    let entries = fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    for page in &pages {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        assert!(
+            name == "SUMMARY.md" || summary.contains(&format!("]({name})")),
+            "docs/SUMMARY.md does not list {name}"
+        );
+    }
+    pages.push(root().join("README.md"));
+    for page in pages {
+        // The generated page has what tools print, which may look like a link.
+        for link in links(&fs::read_to_string(&page).unwrap()).filter(|_| !page.ends_with("reference.md")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link} leads nowhere", page.display());
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&target).unwrap();
+                let found =
+                    text.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == anchor);
+                assert!(found, "{}: {link} has no such heading", page.display());
+            }
+        }
+    }
+}
+
+/// Lists the links to files in `text`, without those in its blocks of code.
+fn links(text: &str) -> impl Iterator<Item = String> {
+    let prose = text.split("```").step_by(2).collect::<Vec<_>>().join("");
+    let found: Vec<String> = prose
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(')')?.0.to_owned()))
+        .filter(|link| !link.contains("://") && !link.contains(' '))
+        .collect();
+    found.into_iter()
+}
+
+/// Makes the anchor of a heading.
+fn slug(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    kept.chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+#[test]
 fn the_shop_passes_its_own_tests() {
     let home = tempfile::tempdir().unwrap();
     let project = copy_of_the_shop(home.path());

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use libc::sock_filter;
+use steelbank::Error;
 use steelbank::Steelbank;
 use steelbank::engine::StartError;
-use steelbank::query::Error;
 
-use crate::child::in_own_process;
 use crate::program::{Folder, STEELBANK, said};
+use steelbank::{Control, DescribeSymbolRequest, WhoRequest};
 
 /// The system calls that a sandbox may refuse.
 const CALLS: &[(&str, i64)] = &[
@@ -168,33 +168,39 @@ fn take(address: usize) -> *mut libc::c_void {
 
 #[test]
 fn an_address_that_sbcl_needs_is_taken() {
-    in_own_process("refusals::an_address_that_sbcl_needs_is_taken", || {
-        let page = take(0x5000_8000);
-        let program = std::env::current_exe().unwrap();
-        match Steelbank::builder().start() {
-            Err(Error::Start(StartError::AddressTaken { start, end, owner })) => {
-                assert!((start..end).contains(&(page as usize)), "{start:#x} {end:#x}");
-                assert_eq!(owner, program.to_str().unwrap());
-            }
-            other => panic!("{:?}", other.map(drop)),
+    own_process!();
+    let page = take(0x5000_8000);
+    let program = std::env::current_exe().unwrap();
+    match Steelbank::builder().start() {
+        Err(Error::Start(StartError::AddressTaken { start, end, owner })) => {
+            assert!((start..end).contains(&(page as usize)), "{start:#x} {end:#x}");
+            assert_eq!(owner, program.to_str().unwrap());
         }
-        // SAFETY: the page is this function's, and nothing points into it.
-        assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
-        // The one start has not been used up.
-        assert!(Steelbank::builder().start().unwrap().who_calls("mapcar", "CL").unwrap().count > 300);
-    });
+        other => panic!("{:?}", other.map(drop)),
+    }
+    // SAFETY: the page is this function's, and nothing points into it.
+    assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
+    // The one start has not been used up.
+    assert!(
+        Steelbank::builder()
+            .start()
+            .unwrap()
+            .ask(&WhoRequest::calls("cl:mapcar"), &Control::default())
+            .unwrap()
+            .count
+            > 300
+    );
 }
 
 #[test]
 fn addresses_that_sbcl_prefers_are_taken() {
-    in_own_process("refusals::addresses_that_sbcl_prefers_are_taken", || {
-        for address in [0x5010_0000, 0x5020_0000, 0x5210_0000, 0x10_0000_0000, 0xb8_0000_0000] {
-            take(address);
-        }
-        let bank = Steelbank::builder().start().unwrap();
-        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
-        bank.describe_symbol("car", "CL").unwrap();
-    });
+    own_process!();
+    for address in [0x5010_0000, 0x5020_0000, 0x5210_0000, 0x10_0000_0000, 0xb8_0000_0000] {
+        take(address);
+    }
+    let bank = Steelbank::builder().start().unwrap();
+    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
+    bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default()).unwrap();
 }
 
 /// Checks that another `steelbank` on PATH, which SBCL would take for its own executable, is left alone.

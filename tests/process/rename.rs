@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::RenamePlan as Plan;
-use steelbank::query::rename::{DifferenceKind, RenameRequest, Scope, Verified};
+use steelbank::Control;
+use steelbank::actions::change::rename::RenamePlan as Plan;
+use steelbank::actions::change::rename::{DifferenceKind, RenameRequest, Scope, Verified};
+use steelbank::loaded::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::{in_own_process, small_or_full};
+use crate::child::small_or_full;
 use crate::program::{Folder, STEELBANK};
+use steelbank::{LoadRequest, RenameVerifyRequest};
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -55,18 +56,18 @@ fn project(folder: &Path) -> Steelbank {
     let root = write(folder);
     let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-    assert!(bank.load_system("rn", false, &Control::new(LONG), None).unwrap().failure.is_none());
+    assert!(bank.run(&LoadRequest::system("rn"), &Control::new(LONG)).unwrap().failure.is_none());
     bank
 }
 
 fn plan(bank: &Steelbank, request: &RenameRequest) -> Plan {
-    let plan = bank.rename_plan(request, &Control::default()).unwrap();
+    let plan = bank.ask(request, &Control::default()).unwrap();
     assert!(plan.conflicts.is_empty(), "{plan:?}");
     plan
 }
 
 fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Plan, tests: bool) -> Verified {
-    bank.rename_verify(request, plan, tests, &Control::new(LONG), |_| ()).unwrap()
+    bank.run(&RenameVerifyRequest::new(request, plan).tests(tests), &Control::new(LONG)).unwrap()
 }
 
 /// Runs the command with `arguments` in the project at `root`. Returns its output and exit code.
@@ -105,83 +106,96 @@ fn the_command_renames_verifies_and_takes_back() {
     assert!(exit == Some(0) && main().contains("(list (large-thing) 'large)"), "{said}");
 }
 
+/// The tests' system is not loaded, and makes the name while it is compiled: verification loads it.
+#[test]
+fn what_depends_on_an_edited_system_is_verified() {
+    let folder = Folder::new("rename-dependents");
+    let root = write(&folder.0);
+    let main = format!("{MAIN}(defun read-b () 2)\n");
+    fs::write(root.join("main.lisp"), &main).unwrap();
+    let test = "(defpackage :rn-test (:use :cl))\n(in-package :rn-test)\n(macrolet ((each (&rest letters)\n  \
+        `(progn ,@(loop for l in letters collect `(,(find-symbol (format nil \"READ-~A\" l) :rn))))))\n  \
+        (defun check () (each b)))\n";
+    fs::write(root.join("test.lisp"), test).unwrap();
+    let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::read-b", "read-binary", "--apply"]);
+    assert!(exit == Some(3) && said.contains("Nothing was written"), "{said}");
+    assert!(said.contains("rn, rn/test were compared"), "{said}");
+    assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), main);
+}
+
 #[test]
 fn renames_are_verified() {
-    in_own_process("rename::renames_are_verified", || {
-        let folder = Folder::new("rename-verify");
-        let bank = project(&folder.0);
-        for (name, new, scope) in [
-            ("rn:area", "surface", Scope::Auto),
-            ("rn::user", "client", Scope::Auto),
-            ("rn:size", "extent", Scope::Auto),
-            ("rn::unit", "measure", Scope::Symbol),
-            ("rn::point", "dot", Scope::Auto),
-            ("rn::point-x", "point-across", Scope::Auto),
-            ("rn::*depth*", "*level*", Scope::Auto),
-            ("rn::def-thing", "define-thing", Scope::Auto),
-            ("rn::side", "edge", Scope::Auto),
-            ("rn::shape", "form", Scope::Auto),
-            ("rn::area-of", "measured", Scope::Auto),
-            ("rn::unused", "left-over", Scope::Auto),
-            ("rn::undefined-thing", "nobodys", Scope::Symbol),
-        ] {
-            let request = RenameRequest { scope, ..RenameRequest::new(name, new) };
-            let Ok(plan) = bank.rename_plan(&request, &Control::default()) else { panic!("{name}") };
-            if !plan.conflicts.is_empty() {
-                println!("seen: {name}: {:?}", plan.conflicts);
-                continue;
-            }
-            let verified = verify(&bank, &request, &plan, false);
-            println!("seen: {name}: {verified:?}");
-            assert!(verified.same && verified.references > 10, "{name}: {verified:?}");
+    own_process!();
+    let folder = Folder::new("rename-verify");
+    let bank = project(&folder.0);
+    for (name, new, scope) in [
+        ("rn:area", "surface", Scope::Auto),
+        ("rn::user", "client", Scope::Auto),
+        ("rn:size", "extent", Scope::Auto),
+        ("rn::unit", "measure", Scope::Symbol),
+        ("rn::point", "dot", Scope::Auto),
+        ("rn::point-x", "point-across", Scope::Auto),
+        ("rn::*depth*", "*level*", Scope::Auto),
+        ("rn::def-thing", "define-thing", Scope::Auto),
+        ("rn::side", "edge", Scope::Auto),
+        ("rn::shape", "form", Scope::Auto),
+        ("rn::area-of", "measured", Scope::Auto),
+        ("rn::unused", "left-over", Scope::Auto),
+        ("rn::undefined-thing", "nobodys", Scope::Symbol),
+    ] {
+        let request = RenameRequest { scope, ..RenameRequest::new(name, new) };
+        let Ok(plan) = bank.ask(&request, &Control::default()) else { panic!("{name}") };
+        if !plan.conflicts.is_empty() {
+            println!("seen: {name}: {:?}", plan.conflicts);
+            continue;
         }
-        // Verify with the tests, which call the function and look it up by its name.
-        let request = RenameRequest::new("rn:sized", "measured");
-        let planned = plan(&bank, &request);
-        let verified = verify(&bank, &request, &planned, true);
-        assert!(verified.same && verified.tested == ["rn", "rn/test"], "{verified:?}");
-        wrong(&bank);
-        tests_tell(&bank);
-    });
+        let verified = verify(&bank, &request, &plan, false);
+        println!("seen: {name}: {verified:?}");
+        assert!(verified.same && verified.references > 10, "{name}: {verified:?}");
+    }
+    // Verify with the tests, which call the function and look it up by its name.
+    let request = RenameRequest::new("rn:sized", "measured");
+    let planned = plan(&bank, &request);
+    let verified = verify(&bank, &request, &planned, true);
+    assert!(verified.same && verified.tested == ["rn", "rn/test"], "{verified:?}");
+    wrong(&bank);
+    tests_tell(&bank);
 }
 
 /// Verifies renames whose effects no loaded code shows, and edits in files that are not loaded.
 #[test]
 fn a_file_whose_load_was_stopped_takes_no_part() {
-    in_own_process("rename::a_file_whose_load_was_stopped_takes_no_part", || {
-        let folder = Folder::new("rename-stopped");
-        let bank = project(&folder.0);
-        let root = bank.root().unwrap().to_owned();
-        // The first never ends. The second ended once.
-        fs::write(root.join("slow.lisp"), "(defun rn::slow () (rn:area 1 2))\n(loop)\n").unwrap();
-        fs::write(root.join("once.lisp"), "(when (probe-file \"busy\") (loop))\n").unwrap();
-        let load = |name: &str, allowed| bank.load_file(name, &Control::new(allowed), None).unwrap().status;
-        assert_eq!(load("slow.lisp", Duration::from_secs(1)), LoadStatus::TimedOut);
-        let request = RenameRequest::new("rn:area", "surface");
-        let verified = verify(&bank, &request, &plan(&bank, &request), false);
-        assert!(verified.same && verified.failed.is_empty(), "{verified:?}");
-        if small_or_full(true, false) {
-            return;
-        }
-        assert_eq!(load("once.lisp", LONG), LoadStatus::Loaded);
-        let busy = format!("(when (probe-file \"{}\") (loop))\n", root.join("rn.asd").display());
-        fs::write(root.join("once.lisp"), busy).unwrap();
-        let allowed = Control::new(Duration::from_secs(60));
-        let verified = bank.rename_verify(&request, &plan(&bank, &request), false, &allowed, |_| ()).unwrap();
-        assert!(
-            matches!(verified.failed.as_slice(), [why] if why.starts_with("once.lisp: ")),
-            "{verified:?}"
-        );
-    });
+    own_process!();
+    let folder = Folder::new("rename-stopped");
+    let bank = project(&folder.0);
+    let root = bank.root().unwrap().to_owned();
+    // The first never ends. The second ended once.
+    fs::write(root.join("slow.lisp"), "(defun rn::slow () (rn:area 1 2))\n(loop)\n").unwrap();
+    fs::write(root.join("once.lisp"), "(when (probe-file \"busy\") (loop))\n").unwrap();
+    let load =
+        |name: &str, allowed| bank.run(&LoadRequest::file(name), &Control::new(allowed)).unwrap().status;
+    assert_eq!(load("slow.lisp", Duration::from_secs(1)), LoadStatus::TimedOut);
+    let request = RenameRequest::new("rn:area", "surface");
+    let verified = verify(&bank, &request, &plan(&bank, &request), false);
+    assert!(verified.same && verified.failed.is_empty(), "{verified:?}");
+    if small_or_full(true, false) {
+        return;
+    }
+    assert_eq!(load("once.lisp", LONG), LoadStatus::Loaded);
+    let busy = format!("(when (probe-file \"{}\") (loop))\n", root.join("rn.asd").display());
+    fs::write(root.join("once.lisp"), busy).unwrap();
+    let allowed = Control::new(Duration::from_secs(60));
+    let verified = bank.run(&RenameVerifyRequest::new(&request, &plan(&bank, &request)), &allowed).unwrap();
+    assert!(matches!(verified.failed.as_slice(), [why] if why.starts_with("once.lisp: ")), "{verified:?}");
 }
 
 #[test]
 fn renames_of_what_other_files_know_are_verified() {
-    in_own_process("rename::renames_of_what_other_files_know_are_verified", || {
-        let folder = Folder::new("rename-others");
-        let root = folder.0.join("project");
-        fs::create_dir_all(&root).unwrap();
-        for (name, text) in [
+    own_process!();
+    let folder = Folder::new("rename-others");
+    let root = folder.0.join("project");
+    fs::create_dir_all(&root).unwrap();
+    for (name, text) in [
             (
                 "rx.asd",
                 "(defsystem \"rx\" :components ((:file \"main\") (:file \"again\")))
@@ -218,35 +232,34 @@ fn renames_of_what_other_files_know_are_verified() {
         ] {
             fs::write(root.join(name), text).unwrap();
         }
-        let settings = ProjectSettings::in_folder(root.canonicalize().unwrap()).cache(folder.0.join("cache"));
-        let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-        for system in ["rx", "rx/test"] {
-            assert!(bank.load_system(system, false, &Control::new(LONG), None).unwrap().failure.is_none());
-        }
-        let request = RenameRequest::new("rx:area", "surface");
-        let planned = plan(&bank, &request);
-        let verified = verify(&bank, &request, &planned, false);
-        assert!(verified.same && verified.anew, "{verified:?}");
-        // Remove the edits of a file that no image can load, in which the bare name means the exported
-        // symbol.
-        let mut less = planned.clone();
-        less.files.retain(|file| file.path != "absent.lisp");
-        assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
-        let verified = verify(&bank, &request, &less, false);
-        assert!(!verified.same, "{verified:?}");
-        assert!(
-            verified.differences[0].message.contains("absent.lisp:2:17 means RX::AREA still"),
-            "{verified:?}"
-        );
-        // Tests of a framework are compared one by one: the one that fails anyway is no difference.
-        let verified = verify(&bank, &request, &planned, true);
-        let told: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
-        assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
-        assert_eq!(told, ["RX-TEST::WIDTH.1 ended passed before, and failed after."], "{verified:?}");
-        let request = RenameRequest::new("rx:width", "breadth");
-        let verified = verify(&bank, &request, &plan(&bank, &request), true);
-        assert!(verified.same, "{verified:?}");
-    });
+    let settings = ProjectSettings::in_folder(root.canonicalize().unwrap()).cache(folder.0.join("cache"));
+    let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
+    for system in ["rx", "rx/test"] {
+        assert!(bank.run(&LoadRequest::system(system), &Control::new(LONG)).unwrap().failure.is_none());
+    }
+    let request = RenameRequest::new("rx:area", "surface");
+    let planned = plan(&bank, &request);
+    let verified = verify(&bank, &request, &planned, false);
+    assert!(verified.same && verified.anew, "{verified:?}");
+    // Remove the edits of a file that no image can load, in which the bare name means the exported
+    // symbol.
+    let mut less = planned.clone();
+    less.files.retain(|file| file.path != "absent.lisp");
+    assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
+    let verified = verify(&bank, &request, &less, false);
+    assert!(!verified.same, "{verified:?}");
+    assert!(
+        verified.differences[0].message.contains("absent.lisp:2:17 means RX::AREA still"),
+        "{verified:?}"
+    );
+    // Tests of a framework are compared one by one: the one that fails anyway is no difference.
+    let verified = verify(&bank, &request, &planned, true);
+    let told: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
+    assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
+    assert_eq!(told, ["RX-TEST::WIDTH.1 ended passed before, and failed after."], "{verified:?}");
+    let request = RenameRequest::new("rx:width", "breadth");
+    let verified = verify(&bank, &request, &plan(&bank, &request), true);
+    assert!(verified.same, "{verified:?}");
 }
 
 /// Checks that a plan with an edit less, or one more, is found to differ.

@@ -1,21 +1,22 @@
 //! rename on libraries of other authors, at names drawn at random: an applied rename has verified, a refused
 //! one says why, and a plan made wrong is caught.
 //!
-//! `STEELBANK_RENAMES=all` takes every library in place of three small ones, `STEELBANK_RENAMES=babel,rt`
+//! Three small ones, or all in `cargo xtask full`; `STEELBANK_RENAMES=babel,rt` takes
 //! those; `STEELBANK_RENAMES_NAMES` and `STEELBANK_RENAMES_WRONG` set the numbers of names and wrong plans
 //! drawn of each, `STEELBANK_RENAMES_SEED` the seed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use steelbank::query::control::Control;
+use steelbank::Control;
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::{command, is_child, run};
+use crate::child::{command, is_child, run, small_or_full};
 use crate::fixtures::lisp_libraries;
 use crate::program::{Folder, STEELBANK};
 use crate::renames;
 use crate::renames::verified::{Random, make_wrong, rename_each, some_names};
+use steelbank::LoadRequest;
 
 const NAME: &str = "rename_libraries::random_renames_of_libraries_verify_and_wrong_ones_do_not";
 const LIBRARY: &str = "STEELBANK_RENAMES_LIBRARY";
@@ -37,7 +38,8 @@ fn random_renames_of_libraries_verify_and_wrong_ones_do_not() {
         .filter(|path| path.is_dir())
         .collect();
     libraries.sort();
-    let asked = std::env::var("STEELBANK_RENAMES").unwrap_or_else(|_| SMALL.join(","));
+    let asked = std::env::var("STEELBANK_RENAMES")
+        .unwrap_or_else(|_| small_or_full(SMALL.join(","), "all".to_owned()));
     let (mut applied, mut wrong, mut missed, mut failed) = (0, 0, 0, Vec::new());
     for library in &libraries {
         let name = library.file_name().unwrap().to_str().unwrap();
@@ -76,7 +78,7 @@ fn random_renames_of_libraries_verify_and_wrong_ones_do_not() {
 fn child(root: &Path) {
     let settings = ProjectSettings::in_folder(root).cache(root.parent().unwrap().join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-    let loaded = bank.load_project(false, &Control::new(Duration::from_secs(600)), None).unwrap();
+    let loaded = bank.run(&LoadRequest::project(), &Control::new(Duration::from_secs(600))).unwrap();
     let failed = loaded.systems.iter().filter(|system| system.failure.is_some()).count();
     let mut random = Random::new(number("STEELBANK_RENAMES_SEED", 1) as u64);
     let names = some_names(&bank, usize::MAX, &mut random);

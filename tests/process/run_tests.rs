@@ -5,49 +5,52 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steelbank::query::control::Control;
-use steelbank::tools::{Call, Permissions, Session, Tools};
+use steelbank::Control;
+use steelbank::tools::{Call, Permissions, Session};
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::in_own_process;
 use crate::program::{Folder, STEELBANK};
+use steelbank::{EvaluateRequest, LoadRequest};
 
 #[test]
 fn a_test_that_kills_lisp_is_told() {
-    in_own_process("run_tests::a_test_that_kills_lisp_is_told", || {
-        let folder = Folder::new("run-tests-die");
-        let root = folder.0.join("project");
-        fs::create_dir_all(&root).unwrap();
-        let system = "(defsystem \"die\" :depends-on (\"sb-rt\") :components ((:file \"t\")))\n";
-        fs::write(root.join("die.asd"), system).unwrap();
-        let tests = "(defpackage :die (:use :cl))\n(in-package :die)\n(sb-rt:deftest before 1 1)\n(sb-rt:deftest dies \
+    own_process!();
+    let folder = Folder::new("run-tests-die");
+    let root = folder.0.join("project");
+    fs::create_dir_all(&root).unwrap();
+    let system = "(defsystem \"die\" :depends-on (\"sb-rt\") :components ((:file \"t\")))\n";
+    fs::write(root.join("die.asd"), system).unwrap();
+    let tests = "(defpackage :die (:use :cl))\n(in-package :die)\n(sb-rt:deftest before 1 1)\n(sb-rt:deftest dies \
             (sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"lost\") 1)\n\
             (sb-rt:deftest after 1 1)\n";
-        fs::write(root.join("t.lisp"), tests).unwrap();
-        let settings = ProjectSettings::in_folder(root).cache(folder.0.join("cache"));
-        let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
-        let loaded = bank.load_system("die", false, &Control::new(Duration::from_secs(300)), None).unwrap();
-        assert!(loaded.failure.is_none(), "{loaded:?}");
-        let session = Session::new(bank.clone()).allowing(Permissions::ALL);
-        let run = |scratch: bool| {
-            let arguments = json!({ "system": "die", "scratch": scratch });
-            let tool = Tools::all().get("run-tests").unwrap();
-            let answer = tool.call(&session, arguments.as_object().unwrap().clone(), &Call::default());
-            answer.unwrap().structured
-        };
-        let told = |answer: &Value| {
-            for (name, status) in
-                [("DIE::BEFORE", "passed"), ("DIE::DIES", "died"), ("DIE::AFTER", "not-run")]
-            {
-                let tests = answer["tests"].as_array().unwrap();
-                let test = tests.iter().find(|test| test["name"] == name).unwrap();
-                assert_eq!(test["status"], status, "{answer}");
-                assert!(test["ms"].as_u64().unwrap() < 60_000,);
-            }
-        };
-        told(&run(true));
-        // Here nothing has happened.
-        assert_eq!(bank.evaluate("(+ 1 2)", Duration::from_secs(60)).unwrap().values, ["3"]);
-        told(&run(false));
-    });
+    fs::write(root.join("t.lisp"), tests).unwrap();
+    let settings = ProjectSettings::in_folder(root).cache(folder.0.join("cache"));
+    let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
+    let loaded = bank.run(&LoadRequest::system("die"), &Control::new(Duration::from_secs(300))).unwrap();
+    assert!(loaded.failure.is_none(), "{loaded:?}");
+    let session =
+        Session::new(bank.clone()).with_tools(steelbank::actions::tools().clone()).allowing(Permissions::ALL);
+    let run = |scratch: bool| {
+        let arguments = json!({ "system": "die", "scratch": scratch });
+        let tool = steelbank::actions::tools().get("run-tests").unwrap();
+        let answer = tool.call(&session, arguments.as_object().unwrap().clone(), &Call::default());
+        answer.unwrap().structured
+    };
+    let told = |answer: &Value| {
+        for (name, status) in [("DIE::BEFORE", "passed"), ("DIE::DIES", "died"), ("DIE::AFTER", "not-run")] {
+            let tests = answer["tests"].as_array().unwrap();
+            let test = tests.iter().find(|test| test["name"] == name).unwrap();
+            assert_eq!(test["status"], status, "{answer}");
+            assert!(test["ms"].as_u64().unwrap() < 60_000,);
+        }
+    };
+    told(&run(true));
+    // Here nothing has happened.
+    assert_eq!(
+        bank.run(&EvaluateRequest::new("(+ 1 2)").values(), &Control::new(Duration::from_secs(60)))
+            .unwrap()
+            .values,
+        ["3"]
+    );
+    told(&run(false));
 }

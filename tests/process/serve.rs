@@ -5,13 +5,13 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::program::{Folder, STEELBANK, Streams, ends, serve, server};
+use crate::child::wait_while;
+use crate::program::{Folder, STEELBANK, Streams, ends, ends_well, initialized, serve, server};
 
 #[test]
 fn pipes_and_socket_pairs_are_served_until_the_client_leaves() {
     for streams in [Streams::Pipes, Streams::SocketPairs, Streams::NonBlocking] {
-        let (child, mut client) = serve(server(), streams);
-        client.initialize();
+        let (child, mut client) = initialized(server(), streams);
         let text = client.text("describe-symbol", json!({ "name": "cl:car" }));
         assert!(text.starts_with("COMMON-LISP::CAR [FUNCTION]"), "{streams:?}: {text}");
         let callers = client.text("who-calls", json!({ "name": "mapcar", "package": "CL" }));
@@ -91,8 +91,7 @@ fn leave(command: Command, mut input: impl std::io::Write + Send + 'static, mut 
 #[test]
 fn signals_end_the_server() {
     for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("ABRT", 6)] {
-        let (child, mut client) = serve(server(), Streams::Pipes);
-        client.initialize();
+        let (child, mut client) = initialized(server(), Streams::Pipes);
         client.text("describe-symbol", json!({ "name": "cl:car" }));
         let killed =
             Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
@@ -122,8 +121,7 @@ fn a_long_call_tells_its_progress_to_those_who_ask() {
     let folder = Folder::new("progress");
     let command =
         server_over(&folder, "steelbank-progress", "(defun cl-user::steelbank-progress () (print 1))");
-    let (child, mut client) = serve(command, Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = initialized(command, Streams::Pipes);
     let call =
         json!({ "name": "load-system", "arguments": { "system": "steelbank-progress", "force": true } });
     let mut asking = call.clone();
@@ -152,35 +150,28 @@ fn a_long_call_tells_its_progress_to_those_who_ask() {
     }
     assert_eq!(client.request("tools/call", call)["result"]["isError"], false);
     assert!(client.others.is_empty(), "nobody asked: {:?}", client.others);
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
 fn a_cancelled_load_stops_and_lisp_goes_on() {
     let folder = Folder::new("cancelled");
     let command = server_over(&folder, "steelbank-endless", "(loop (sleep 0.01))");
-    let (child, mut client) = serve(command, Streams::SocketPairs);
-    client.initialize();
+    let (child, mut client) = initialized(command, Streams::SocketPairs);
     let call = json!({ "name": "load-system", "arguments": { "system": "steelbank-endless" } });
     let id = client.begin("tools/call", call);
-    while client.call("status", json!({}))["structuredContent"]["lisp"] != "busy" {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "busy");
     client.send(&json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id },
     }));
-    while client.call("status", json!({}))["structuredContent"]["lisp"] != "ready" {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "ready");
     assert!(!client.has_response(id));
     assert!(
         client
             .text("describe-symbol", json!({ "name": "cl:car" }))
             .starts_with("COMMON-LISP::CAR [FUNCTION]")
     );
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
@@ -190,9 +181,7 @@ fn while_a_system_loads_every_answer_about_the_image_says_so() {
     command.args(["--no-snapshot", "--system", "steelbank-moving"]);
     let (mut child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
-    while client.call("status", json!({}))["structuredContent"]["loading"] != true {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_while(|| client.call("status", json!({}))["structuredContent"]["loading"] != true);
     let asked = [
         ("describe-symbol", json!({ "name": "cl:car" })),
         ("describe-symbol", json!({ "name": "not-yet-there" })),
@@ -223,8 +212,7 @@ fn a_system_that_did_not_load_in_the_background_is_in_the_status() {
     let folder = Folder::new("background");
     let mut command = server_over(&folder, "steelbank-background", "(defun f () (if))");
     command.args(["--no-snapshot", "--system", "steelbank-background", "--system", "no-such-system"]);
-    let (child, mut client) = serve(command, Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = initialized(command, Streams::Pipes);
     let loads = loop {
         let status = client.call("status", json!({}))["structuredContent"].clone();
         if status["loads"].as_array().is_some_and(|loads| loads.len() == 2) {
@@ -235,8 +223,7 @@ fn a_system_that_did_not_load_in_the_background_is_in_the_status() {
     assert!(loads.as_array().unwrap().iter().all(|load| load["loaded"] == false), "{loads}");
     let text = client.text("status", json!({}));
     assert!(text.contains("steelbank-background is not loaded") && text.contains("no-such-system"), "{text}");
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
@@ -305,8 +292,7 @@ fn without_a_project_fasls_go_into_our_cache_all_the_same() {
 fn however_many_loads_wait_questions_are_answered() {
     let folder = Folder::new("many-loads");
     let (child, mut client) =
-        serve(server_over(&folder, "steelbank-many", "(loop (sleep 0.01))"), Streams::Pipes);
-    client.initialize();
+        initialized(server_over(&folder, "steelbank-many", "(loop (sleep 0.01))"), Streams::Pipes);
     let call = json!({ "name": "load-system", "arguments": { "system": "steelbank-many" } });
     let loads: Vec<u64> = (0..100).map(|_| client.begin("tools/call", call.clone())).collect();
     assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).starts_with("Functions that call"));
@@ -321,15 +307,13 @@ fn however_many_loads_wait_questions_are_answered() {
         client.begin("tools/call", json!({ "name": "load-system", "arguments": { "system": "uiop" } }));
     assert_eq!(client.response(again)["result"]["isError"], false);
     assert!(loads.iter().all(|id| !client.has_response(*id)));
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
 fn answers_that_nobody_reads_wait_with_their_producer() {
     const MANY: usize = 3_000;
-    let (child, mut client) = serve(server(), Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = initialized(server(), Streams::Pipes);
     let call = json!({ "name": "who-calls", "arguments": { "name": "cl:mapcar" } });
     let ids: Vec<u64> = (0..MANY).map(|_| client.begin("tools/call", call.clone())).collect();
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -340,8 +324,7 @@ fn answers_that_nobody_reads_wait_with_their_producer() {
     }
     // The answers together are some 200 MB.
     assert!(peak < 250_000, "{peak} kB");
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
@@ -365,8 +348,7 @@ fn without_a_project_the_server_says_so_and_roots_name_one() {
         let error = client.error(tool, arguments);
         assert!(error.contains("no project") && error.contains("--project DIR"), "{error}");
     }
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 
     let (child, mut client) = start();
     let hello = json!({
@@ -381,8 +363,7 @@ fn without_a_project_the_server_says_so_and_roots_name_one() {
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "roots": [{ "uri": uri }] } }));
     assert!(client.text("list-systems", json!({})).contains("steelbank-roots"));
     client.text("find_references", json!({ "pattern": "defsystem" }));
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }
 
 #[test]
@@ -390,17 +371,13 @@ fn a_server_whose_client_leaves_during_a_load_ends() {
     for streams in [Streams::Pipes, Streams::SocketPairs] {
         let folder = Folder::new("leaves");
         let (child, mut client) =
-            serve(server_over(&folder, "steelbank-left", "(loop (sleep 0.01))"), streams);
-        client.initialize();
+            initialized(server_over(&folder, "steelbank-left", "(loop (sleep 0.01))"), streams);
         client.begin(
             "tools/call",
             json!({ "name": "load-system", "arguments": { "system": "steelbank-left" } }),
         );
-        while client.call("status", json!({}))["structuredContent"]["lisp"] != "busy" {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        drop(client);
-        assert_eq!(ends(child).code(), Some(0));
+        wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "busy");
+        ends_well(child, client);
     }
 }
 
@@ -428,8 +405,7 @@ fn children_of_lisp_do_not_hold_the_clients_streams() {
         (when (zerop (sb-alien:alien-funcall (sb-alien:extern-alien \"fork\" (function sb-alien:int))))
           (sb-alien:alien-funcall (sb-alien:extern-alien \"sleep\" (function sb-alien:unsigned-int sb-alien:unsigned-int)) 40)
           (sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 9))";
-    let (child, mut client) = serve(server_over(&folder, "steelbank-forks", code), Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = initialized(server_over(&folder, "steelbank-forks", code), Streams::Pipes);
     // Ask, so that the project is watched.
     client.call("who-calls", json!({ "name": "cl:car" }));
     assert!(watches_folders(child.id()));

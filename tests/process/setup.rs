@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use steelbank::Error;
 use steelbank::engine::{Core, RuntimeLibrary, StartError};
-use steelbank::query::Error;
 use steelbank::{IndexData, Installation, Steelbank};
 
-use crate::child::in_own_process;
 use crate::program::{Folder, STEELBANK, said};
+use steelbank::WhoRequest;
+use steelbank::{Control, EvaluateRequest};
 
 fn start(installation: Installation) -> String {
     match Steelbank::builder().installation(installation).start() {
@@ -46,149 +47,156 @@ fn in_folder(folder: &Path) -> Installation {
 
 #[test]
 fn no_files_at_all() {
-    in_own_process("setup::no_files_at_all", || {
-        let error = start(in_folder(Path::new("/nowhere/at/all")));
-        assert!(error.contains("/nowhere/at/all"), "{error}");
-        let mut installation = in_folder(Path::new("/nowhere/at/all"));
-        installation.index = Installation::built().index;
-        let error = start(installation);
-        assert!(
-            error.contains("/nowhere/at/all/libsteelbank-sbcl.so") && !error.contains("./bootstrap"),
-            "{error}"
-        );
-        let error = start(with_core(Path::new("/nowhere/steelbank.core")));
-        assert!(error.contains("/nowhere/steelbank.core"), "{error}");
-        // None of this has used up the one start.
-        Steelbank::builder().start().unwrap();
-    });
+    own_process!();
+    let error = start(in_folder(Path::new("/nowhere/at/all")));
+    assert!(error.contains("/nowhere/at/all"), "{error}");
+    let mut installation = in_folder(Path::new("/nowhere/at/all"));
+    installation.index = Installation::built().index;
+    let error = start(installation);
+    assert!(
+        error.contains("/nowhere/at/all/libsteelbank-sbcl.so") && !error.contains("./bootstrap"),
+        "{error}"
+    );
+    let error = start(with_core(Path::new("/nowhere/steelbank.core")));
+    assert!(error.contains("/nowhere/steelbank.core"), "{error}");
+    // None of this has used up the one start.
+    Steelbank::builder().start().unwrap();
 }
 
 #[test]
 fn a_wrong_library() {
-    in_own_process("setup::a_wrong_library", || {
-        let folder = scratch("library");
-        let text = folder.join("libtext.so");
-        fs::write(&text, "no library").unwrap();
-        let mut installation = Installation::built();
-        // SAFETY: it is no library.
-        installation.image.library = unsafe { RuntimeLibrary::file(text.clone()) };
-        let error = start(installation);
-        assert!(error.contains(&*text.to_string_lossy()), "{error}");
+    own_process!();
+    let folder = scratch("library");
+    let text = folder.join("libtext.so");
+    fs::write(&text, "no library").unwrap();
+    let mut installation = Installation::built();
+    // SAFETY: it is no library.
+    installation.image.library = unsafe { RuntimeLibrary::file(text.clone()) };
+    let error = start(installation);
+    assert!(error.contains(&*text.to_string_lossy()), "{error}");
 
-        // A library of somebody else's: this test's libc.
-        let libc = fs::read_to_string("/proc/self/maps")
-            .unwrap()
-            .lines()
-            .filter_map(|line| line.split_whitespace().last())
-            .find(|path| path.contains("libc.so"))
-            .map(PathBuf::from)
-            .unwrap();
-        let mut installation = Installation::built();
-        // SAFETY: its constructors have run.
-        installation.image.library = unsafe { RuntimeLibrary::file(libc.clone()) };
-        let error = start(installation);
-        assert!(error.contains("lacks the function") && error.contains(&*libc.to_string_lossy()), "{error}");
-        fs::remove_dir_all(folder).unwrap();
-        Steelbank::builder().start().unwrap();
-    });
+    // A library of somebody else's: this test's libc.
+    let libc = fs::read_to_string("/proc/self/maps")
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.split_whitespace().last())
+        .find(|path| path.contains("libc.so"))
+        .map(PathBuf::from)
+        .unwrap();
+    let mut installation = Installation::built();
+    // SAFETY: its constructors have run.
+    installation.image.library = unsafe { RuntimeLibrary::file(libc.clone()) };
+    let error = start(installation);
+    assert!(error.contains("lacks the function") && error.contains(&*libc.to_string_lossy()), "{error}");
+    fs::remove_dir_all(folder).unwrap();
+    Steelbank::builder().start().unwrap();
 }
 
 #[test]
 fn a_core_of_another_build() {
-    in_own_process("setup::a_core_of_another_build", || {
-        let folder = scratch("core");
-        let core = folder.join("other.core");
-        let mut bytes = fs::read(built_core()).unwrap();
-        // The build's name stands in the header; see SBCL's coreparse.c.
-        bytes[0x30..0x34].copy_from_slice(b"zzzz");
-        fs::write(&core, &bytes).unwrap();
-        let error = start(with_core(&core));
-        assert!(error.contains(&*core.to_string_lossy()) && error.contains("of one build"), "{error}");
+    own_process!();
+    let folder = scratch("core");
+    let core = folder.join("other.core");
+    let mut bytes = fs::read(built_core()).unwrap();
+    // The build's name stands in the header; see SBCL's coreparse.c.
+    bytes[0x30..0x34].copy_from_slice(b"zzzz");
+    fs::write(&core, &bytes).unwrap();
+    let error = start(with_core(&core));
+    assert!(error.contains(&*core.to_string_lossy()) && error.contains("of one build"), "{error}");
 
-        fs::write(&core, b"short").unwrap();
-        let error = start(with_core(&core));
-        assert!(error.contains("is not an SBCL core"), "{error}");
-        fs::remove_dir_all(folder).unwrap();
-        Steelbank::builder().start().unwrap();
-    });
+    fs::write(&core, b"short").unwrap();
+    let error = start(with_core(&core));
+    assert!(error.contains("is not an SBCL core"), "{error}");
+    fs::remove_dir_all(folder).unwrap();
+    Steelbank::builder().start().unwrap();
 }
 
 #[test]
 fn a_core_that_is_cut_off() {
-    in_own_process("setup::a_core_that_is_cut_off", || {
-        let folder = scratch("cut");
-        let core = folder.join("cut.core");
-        let bytes = fs::read(built_core()).unwrap();
-        fs::write(&core, &bytes[..bytes.len() / 2]).unwrap();
-        let error = start(with_core(&core));
-        assert!(error.contains("is cut off") && error.contains(&*core.to_string_lossy()), "{error}");
-        fs::remove_dir_all(folder).unwrap();
-        Steelbank::builder().start().unwrap();
-    });
+    own_process!();
+    let folder = scratch("cut");
+    let core = folder.join("cut.core");
+    let bytes = fs::read(built_core()).unwrap();
+    fs::write(&core, &bytes[..bytes.len() / 2]).unwrap();
+    let error = start(with_core(&core));
+    assert!(error.contains("is cut off") && error.contains(&*core.to_string_lossy()), "{error}");
+    fs::remove_dir_all(folder).unwrap();
+    Steelbank::builder().start().unwrap();
 }
 
 #[test]
 fn no_memory_for_the_dynamic_space() {
-    in_own_process("setup::no_memory_for_the_dynamic_space", || {
-        let error = match Steelbank::builder().dynamic_space_size(1 << 50).start() {
-            Err(Error::Start(error @ StartError::Died { .. })) => error.to_string(),
-            Err(other) => panic!("{other:?}"),
-            Ok(_) => panic!("a heap of a PiB was granted"),
-        };
-        assert!(error.contains("1073741824 MiB") && !error.contains("--"), "{error}");
-    });
+    own_process!();
+    let error = match Steelbank::builder().dynamic_space_size(1 << 50).start() {
+        Err(Error::Start(error @ StartError::Died { .. })) => error.to_string(),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("a heap of a PiB was granted"),
+    };
+    assert!(error.contains("1073741824 MiB") && !error.contains("--"), "{error}");
 }
 
 #[test]
 fn a_damaged_index() {
-    in_own_process("setup::a_damaged_index", || {
-        let mut installation = Installation::built();
-        installation.index = IndexData::Memory(b"not an index");
-        let error = start(installation);
-        assert!(error.contains("index of cross references cannot be read"), "{error}");
-        Steelbank::builder().start().unwrap();
-    });
+    own_process!();
+    let mut installation = Installation::built();
+    installation.index = IndexData::Memory(b"not an index");
+    let error = start(installation);
+    assert!(error.contains("index of cross references cannot be read"), "{error}");
+    Steelbank::builder().start().unwrap();
 }
 
 #[test]
 fn a_second_start() {
-    in_own_process("setup::a_second_start", || {
-        let first = Steelbank::builder().start().unwrap();
-        assert!(start(Installation::built()).contains("started in this process already"));
-        assert!(first.clone().who_calls("mapcar", "CL").unwrap().count > 300);
-    });
+    own_process!();
+    let first = Steelbank::builder().start().unwrap();
+    assert!(start(Installation::built()).contains("started in this process already"));
+    assert!(first.clone().ask(&WhoRequest::calls("cl:mapcar"), &Control::default()).unwrap().count > 300);
 }
 
 #[test]
 fn contribs_are_required_from_the_folder() {
-    in_own_process("setup::contribs_are_required_from_the_folder", || {
-        let bank = Steelbank::builder().start().unwrap();
-        let allowed = std::time::Duration::from_secs(60);
-        assert_eq!(bank.evaluate("(find-package :sb-aclrepl)", allowed).unwrap().values, ["NIL"]);
-        bank.evaluate("(require :sb-aclrepl)", allowed).unwrap();
-        assert_eq!(
-            bank.evaluate("(package-name (find-package :sb-aclrepl))", allowed).unwrap().values,
-            ["\"SB-ACLREPL\""]
-        );
-        // Preloaded ones are known to ASDF and to REQUIRE, and are not loaded again.
-        for name in [
-            "asdf",
-            "uiop",
-            "sb-introspect",
-            "sb-posix",
-            "sb-bsd-sockets",
-            "sb-cltl2",
-            "sb-md5",
-            "sb-rotate-byte",
-            "sb-concurrency",
-            "sb-sprof",
-            "sb-rt",
-            "sb-grovel",
-        ] {
-            bank.evaluate(&format!("(asdf:load-system {name:?})"), allowed).unwrap();
-            bank.evaluate(&format!("(require {name:?})"), allowed).unwrap();
-        }
-    });
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let allowed = std::time::Duration::from_secs(60);
+    assert_eq!(
+        bank.run(&EvaluateRequest::new("(find-package :sb-aclrepl)").values(), &Control::new(allowed))
+            .unwrap()
+            .values,
+        ["NIL"]
+    );
+    bank.run(&EvaluateRequest::new("(require :sb-aclrepl)").values(), &Control::new(allowed)).unwrap();
+    assert_eq!(
+        bank.run(
+            &EvaluateRequest::new("(package-name (find-package :sb-aclrepl))").values(),
+            &Control::new(allowed)
+        )
+        .unwrap()
+        .values,
+        ["\"SB-ACLREPL\""]
+    );
+    // Preloaded ones are known to ASDF and to REQUIRE, and are not loaded again.
+    for name in [
+        "asdf",
+        "uiop",
+        "sb-introspect",
+        "sb-posix",
+        "sb-bsd-sockets",
+        "sb-cltl2",
+        "sb-md5",
+        "sb-rotate-byte",
+        "sb-concurrency",
+        "sb-sprof",
+        "sb-rt",
+        "sb-grovel",
+    ] {
+        bank.run(
+            &EvaluateRequest::new(format!("(asdf:load-system {name:?})")).values(),
+            &Control::new(allowed),
+        )
+        .unwrap();
+        bank.run(&EvaluateRequest::new(format!("(require {name:?})")).values(), &Control::new(allowed))
+            .unwrap();
+    }
 }
 
 /// Prints for each name how ASDF's load of that system ends.
@@ -203,42 +211,47 @@ const LOADS: &str = "(format nil \"~{~A ~}\" (mapcar (lambda (name)
 
 #[test]
 fn contribs_are_systems_as_in_a_plain_sbcl() {
-    in_own_process("setup::contribs_are_systems_as_in_a_plain_sbcl", || {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("bootstrap");
-        let tree = Command::new("sh").arg(script).arg("--print-path").output().unwrap().stdout;
-        let tree = PathBuf::from(String::from_utf8(tree).unwrap().trim());
-        let home = tree.join("obj/sbcl-home");
-        let mut names: Vec<String> = fs::read_dir(home.join("contrib"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == "asd"))
-            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        assert!(names.len() > 15, "{names:?}");
-        // One that is no contrib, and one that is only a module.
-        names.extend(["sb-nonesuch".to_owned(), "uiop".to_owned()]);
-        let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
-        let form = LOADS.replace("NAMES", &quoted.join(" "));
-        let plain = Command::new(tree.join("src/runtime/sbcl"))
-            .arg("--core")
-            .arg(tree.join("output/sbcl.core"))
-            .args(["--noinform", "--no-sysinit", "--no-userinit", "--non-interactive"])
-            .args(["--eval", "(require :asdf)", "--eval", &format!("(prin1 {form})")])
-            .env_clear()
-            .env("SBCL_HOME", &home)
-            .env("HOME", "/nonexistent")
-            .output()
-            .unwrap();
-        let plain = String::from_utf8(plain.stdout).unwrap();
-        let bank = Steelbank::builder().start().unwrap();
-        let ours = bank.evaluate(&form, std::time::Duration::from_secs(300)).unwrap().values;
-        assert_eq!(ours, [plain.trim()]);
-        for name in ["sb-simd", "sb-queue", "sb-cover", "sb-posix"] {
-            assert!(plain.contains(&format!("{name}:LOADED ")), "{plain}");
-        }
-        assert!(plain.contains("sb-nonesuch:MISSING-COMPONENT "), "{plain}");
-    });
+    own_process!();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("bootstrap");
+    let tree = Command::new("sh").arg(script).arg("--print-path").output().unwrap().stdout;
+    let tree = PathBuf::from(String::from_utf8(tree).unwrap().trim());
+    let home = tree.join("obj/sbcl-home");
+    let mut names: Vec<String> = fs::read_dir(home.join("contrib"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "asd"))
+        .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert!(names.len() > 15, "{names:?}");
+    // One that is no contrib, and one that is only a module.
+    names.extend(["sb-nonesuch".to_owned(), "uiop".to_owned()]);
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    let form = LOADS.replace("NAMES", &quoted.join(" "));
+    let plain = Command::new(tree.join("src/runtime/sbcl"))
+        .arg("--core")
+        .arg(tree.join("output/sbcl.core"))
+        .args(["--noinform", "--no-sysinit", "--no-userinit", "--non-interactive"])
+        .args(["--eval", "(require :asdf)", "--eval", &format!("(prin1 {form})")])
+        .env_clear()
+        .env("SBCL_HOME", &home)
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    let plain = String::from_utf8(plain.stdout).unwrap();
+    let bank = Steelbank::builder().start().unwrap();
+    let ours = bank
+        .run(
+            &EvaluateRequest::new(form.as_str()).values(),
+            &Control::new(std::time::Duration::from_secs(300)),
+        )
+        .unwrap()
+        .values;
+    assert_eq!(ours, [plain.trim()]);
+    for name in ["sb-simd", "sb-queue", "sb-cover", "sb-posix"] {
+        assert!(plain.contains(&format!("{name}:LOADED ")), "{plain}");
+    }
+    assert!(plain.contains("sb-nonesuch:MISSING-COMPONENT "), "{plain}");
 }
 
 #[test]

@@ -6,12 +6,15 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use steelbank::query::control::Control;
-use steelbank::tools::{Call, Session, Tools};
+use steelbank::Control;
+use steelbank::tools::{Call, Session};
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::fixtures::lisp_libraries;
+use crate::fixtures::library_registry;
 use crate::program::{Folder, STEELBANK};
+use steelbank::LoadRequest;
+use steelbank::StartedFrom;
+use steelbank::actions::change::reload::ReloadRequest;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -46,8 +49,18 @@ fn answers() {
     let bank = bank(&path("root"), &path("cache"), &systems, told["snapshots"] == true);
     let control = Control::new(LONG);
     let mut said = Vec::new();
+    if let Some(written) = told["written"].as_array() {
+        let [path, text] = [0, 1].map(|at| written[at].as_str().unwrap());
+        fs::write(path, text).unwrap();
+        let compiled = match told["by"].as_str().unwrap() {
+            "reload" => bank.run(&ReloadRequest::new(), &control).unwrap().load.compiled,
+            "load-system" => bank.run(&LoadRequest::system(systems[0]), &control).unwrap().compiled,
+            _ => bank.run(&LoadRequest::project(), &control).unwrap().compiled,
+        };
+        said.push(json!(compiled.len()));
+    }
     for system in &systems {
-        let answer = bank.load_system(system, false, &control, None).unwrap();
+        let answer = bank.run(&LoadRequest::system(*system), &control).unwrap();
         let mut answer = serde_json::to_value(answer).unwrap();
         answer["duration_ms"] = Value::Null;
         // ASDF loads what does not depend on each other in no order that anybody relies on.
@@ -58,11 +71,10 @@ fn answers() {
         }
         said.push(json!([system, answer]));
     }
-    let fresh = bank.is_from_fresh_snapshot();
-    let session = Session::new(bank.clone());
+    let session = Session::new(bank.clone()).with_tools(steelbank::actions::tools().clone());
     let mut ask = |tool: &str, arguments: Value| {
         let object = arguments.as_object().unwrap().clone();
-        let answer = Tools::all().get(tool).unwrap().call(&session, object, &Call::default());
+        let answer = steelbank::actions::tools().get(tool).unwrap().call(&session, object, &Call::default());
         let answer = answer.map(|answer| json!([answer.text, answer.structured]));
         said.push(json!([tool, arguments, answer.unwrap_or_else(|failure| json!(failure.to_string()))]));
     };
@@ -77,25 +89,31 @@ fn answers() {
     ask("list-systems", json!({}));
     // Load once more: nothing is left to do, with a snapshot or without.
     for system in &systems {
-        let again = bank.load_system(system, false, &control, None).unwrap();
+        let again = bank.run(&LoadRequest::system(*system), &control).unwrap();
         said.push(json!([again.status, again.compiled, again.cached, again.diagnostics]));
     }
-    let part = bank.is_from_part_of_snapshot();
-    println!(
-        "\nanswers {}",
-        json!({ "fresh": fresh, "part": part, "why": bank.without_snapshot(), "said": said })
-    );
+    let (fresh, part, why) = match bank.started_from() {
+        StartedFrom::Snapshot => (true, false, None),
+        StartedFrom::PartOfSnapshot { why } => (false, true, why),
+        StartedFrom::Core { why } => (false, false, why),
+        _ => unreachable!(),
+    };
+    println!("\nanswers {}", json!({ "fresh": fresh, "part": part, "why": why, "said": said }));
 }
 
 /// Runs the child on the project, with `snapshots` or without, and returns its answers.
 fn told(root: &Path, cache: &Path, systems: &[&str], names: &[&str], snapshots: bool) -> Value {
-    let told = json!({
+    child_says(&json!({
         "root": root, "cache": cache, "systems": systems, "names": names, "snapshots": snapshots
-    });
+    }))
+}
+
+/// Runs the child with its task, and returns its answers.
+fn child_says(told: &Value) -> Value {
     let output: Output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "snapshot::answers", "--ignored", "--nocapture"])
         .env(CHILD, told.to_string())
-        .env("CL_SOURCE_REGISTRY", format!("{}//", lisp_libraries().display()))
+        .env("CL_SOURCE_REGISTRY", library_registry())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -110,7 +128,7 @@ fn make(root: &Path, cache: &Path, systems: &[&str]) -> (bool, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "snapshot::maker", "--ignored", "--nocapture"])
         .env(CHILD, told.to_string())
-        .env("CL_SOURCE_REGISTRY", format!("{}//", lisp_libraries().display()))
+        .env("CL_SOURCE_REGISTRY", library_registry())
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -149,10 +167,15 @@ fn without_addresses(value: &Value) -> Value {
 
 /// Compares field by field, and shows where two answers differ.
 fn assert_same(plain: &Value, snapshot: &Value, when: &str) {
+    let part = snapshot["part"] == true;
     let (plain, snapshot) = (plain["said"].as_array().unwrap(), snapshot["said"].as_array().unwrap());
     assert_eq!(plain.len(), snapshot.len(), "{when}");
     for (one, other) in plain.iter().zip(snapshot) {
-        let (one, other) = (without_addresses(one), without_addresses(other));
+        let (mut one, other) = (without_addresses(one), without_addresses(other));
+        // What came with the snapshot of the dependencies was not loaded by this load.
+        if part && let Some(cached) = one[1].get_mut("cached").and_then(Value::as_array_mut) {
+            cached.retain(|file| other[1]["cached"].as_array().unwrap().contains(file));
+        }
         if one != other {
             panic!("{when}: without a snapshot\n{one:#}\nwith one\n{other:#}");
         }
@@ -298,7 +321,7 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
         change();
         let (one, other) = both();
         assert_same(&one, &other, what);
-        // Expect a part of the snapshot, as the libraries are unchanged; but an init file comes before them.
+        // Expect the snapshot of the dependencies, as the libraries are unchanged; but an init file comes before them.
         assert_eq!(other["part"], *what != "another init file", "{what}: {}", other["why"]);
         if number % 4 == 1 {
             // Ask again now that everything is compiled.
@@ -306,7 +329,7 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
             assert_same(&one, &other, &format!("{what}, once more"));
         }
         if number == 1 {
-            // Make the part before the files that change, too.
+            // Make those of what has not changed again, too.
             let (made, said) = make(&root, &caches[1], &["app"]);
             assert!(made, "{said}");
         }
@@ -316,6 +339,26 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
     let (one, other) = (plain(), with());
     assert_eq!(other["fresh"], true, "{}", other["why"]);
     assert_same(&one, &other, "from a fresh snapshot of all that");
+}
+
+#[test]
+fn every_load_loads_what_was_written_after_the_start_from_a_snapshot() {
+    for by in ["reload", "load-system", "load-project"] {
+        let folder = Folder::new("snapshot-written");
+        let (root, cache) = (folder.0.join("project"), folder.0.join("cache"));
+        write_project(&root);
+        assert!(make(&root, &cache, &["app"]).0);
+        let file = root.join("main.lisp");
+        let text = format!("{}\n(defun written-later () 1)\n", fs::read_to_string(&file).unwrap());
+        let said = child_says(&json!({
+            "root": root, "cache": cache, "systems": ["app"], "snapshots": true,
+            "names": ["app::written-later"], "written": [file, text], "by": by,
+        }));
+        assert_eq!(said["fresh"], true, "{said}");
+        assert_ne!(said["said"][0], 0, "{by}: {said}");
+        let described = said["said"].to_string();
+        assert!(described.contains("APP::WRITTEN-LATER"), "{by}: {described}");
+    }
 }
 
 #[test]
@@ -412,7 +455,7 @@ fn what_forbids_saving_is_told_by_name() {
         let left: Vec<String> = fs::read_dir(cache.join("snapshots"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-            .filter(|name| !name.ends_with(".lock"))
+            .filter(|name| !name.ends_with(".lock") && !name.ends_with(".refused"))
             .collect();
         assert!(left.is_empty(), "{left:?}");
     }
@@ -451,6 +494,124 @@ fn foreign_memory_that_is_given_back_is_no_obstacle() {
     assert_same(&one, &other, "memory that was given back");
 }
 
+/// Runs a command about the project at `root`, and returns what it prints.
+fn run(root: &Path, cache: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(STEELBANK)
+        .args(["--no-userinit", "--project"])
+        .arg(root)
+        .args(arguments)
+        .env("STEELBANK_CACHE", cache)
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Lists what is in the folder of snapshots, but for locks and what is in the making: snapshots, and refusals.
+fn kept(cache: &Path) -> Vec<PathBuf> {
+    fs::read_dir(cache.join("projects/snapshots"))
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_none_or(|end| end == "refused"))
+        .collect()
+}
+
+/// Waits until `is_so`. Waits long: a snapshot is made at the lowest priority, and other tests run.
+fn soon(what: &str, is_so: &dyn Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(600);
+    while !is_so() {
+        assert!(Instant::now() < patience, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Counts the copies of the program that work for `cache`: all, and those in which Lisp runs.
+fn copies(cache: &Path) -> (usize, usize) {
+    let wanted = format!("STEELBANK_CACHE={}", cache.display());
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()).filter(|process| {
+        let has = |file: &str, text: &str| {
+            fs::read(process.join(file))
+                .is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|part| part == text.as_bytes()))
+        };
+        has("cmdline", "helper") && has("environ", &wanted)
+    });
+    let lisp = |process: &PathBuf| {
+        fs::read_dir(process.join("task")).into_iter().flatten().flatten().any(|thread| {
+            fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim_end() == "sbcl")
+        })
+    };
+    let all: Vec<PathBuf> = all.collect();
+    (all.len(), all.iter().filter(|process| lisp(process)).count())
+}
+
+#[test]
+fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() {
+    let folder = Folder::new("snapshot-auto");
+    let home = folder.0.canonicalize().unwrap();
+    let (root, other, cache) = (home.join("project"), home.join("other"), home.join("cache"));
+    fs::create_dir_all(&root).unwrap();
+    fs::create_dir_all(&other).unwrap();
+    write(&root, "before.asd", "(defsystem \"before\" :components ((:file \"before\")))");
+    write(&root, "before.lisp", "(defun cl-user::before () 1)\n");
+    write(
+        &root,
+        "keeper.asd",
+        "(defsystem \"keeper\" :depends-on (\"before\") :components ((:file \"keeper\")))",
+    );
+    let text = "(defun cl-user::keeper () (cl-user::before))\n";
+    let keeps = "(defvar cl-user::*kept* (sb-alien:make-alien sb-alien:int 10))\n";
+    write(&root, "keeper.lisp", &format!("{text}{keeps}"));
+    write(&other, "other.asd", "(defsystem \"other\" :components ((:file \"other\")))");
+    write(&other, "other.lisp", "(defun cl-user::other () 1)\n");
+
+    let ask = || run(&root, &cache, &["--system", "auto", "who-calls", "cl-user::before"]);
+    let answer = ask();
+    run(&other, &cache, &["--system", "auto", "describe-symbol", "cl-user::other"]);
+    soon("the part before, the refusal, and the other project's", &|| {
+        let (all, lisp) = copies(&cache);
+        assert!(lisp <= 1, "one makes a snapshot at a time");
+        // Ask again: on a busy machine makers, which have the lowest priority, end before they are done.
+        if all == 0 && kept(&cache).len() < 3 {
+            ask();
+            run(&other, &cache, &["--system", "auto", "describe-symbol", "cl-user::other"]);
+        }
+        kept(&cache).len() == 3
+    });
+    soon("makers end", &|| copies(&cache).0 == 0);
+    let listed = run(&root, &cache, &["cache"]);
+    assert!(
+        listed.contains("what comes before the project's systems of")
+            && listed.contains("\n  the project's systems of"),
+        "{listed}"
+    );
+    let why = "System keeper keeps 40 bytes of foreign memory";
+    for command in ["status", "doctor"] {
+        let told = run(&root, &cache, &["--system", "auto", command]);
+        assert!(told.contains(why), "{command}: {told}");
+    }
+    assert_eq!(ask(), answer);
+    assert_eq!(copies(&cache).0, 0, "what was refused is not tried again while it is as it was");
+
+    // What was refused is tried again when something of it has changed.
+    std::thread::sleep(Duration::from_millis(1100));
+    write(&root, "keeper.lisp", text);
+    assert_eq!(ask(), answer);
+    soon("the whole", &|| {
+        if copies(&cache).0 == 0 {
+            ask();
+        }
+        kept(&cache).iter().all(|path| path.extension().is_none())
+    });
+    soon("makers end", &|| copies(&cache).0 == 0);
+    assert!(!run(&root, &cache, &["--system", "auto", "status"]).contains(why));
+    let listed = run(&root, &cache, &["cache"]);
+    assert_eq!(listed.matches("\n  the project's systems of").count(), 2, "{listed}");
+    assert_eq!(ask(), answer);
+    assert_eq!(copies(&cache).0, 0, "all are there");
+}
+
 #[test]
 fn damage_is_noticed_and_the_command_line_makes_another() {
     let folder = Folder::new("snapshot-damage");
@@ -459,45 +620,19 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
     write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
     write(&root, "small.lisp", "(defun cl-user::small () 1)\n(defun cl-user::user () (cl-user::small))\n");
     let cache = folder.0.join("cache");
-    let run = |arguments: &[&str]| {
-        let output = Command::new(STEELBANK)
-            .args(["--no-userinit", "--system", "small", "--project"])
-            .arg(&root)
-            .args(arguments)
-            .env("STEELBANK_CACHE", &cache)
-            .current_dir(&root)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let run = |arguments: &[&str]| run(&root, &cache, &[&["--system", "small"], arguments].concat());
     let ask = || run(&["who-calls", "cl-user::small"]);
-    let snapshots = || -> Vec<PathBuf> {
-        fs::read_dir(cache.join("projects/snapshots"))
-            .into_iter()
-            .flatten()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_none())
-            .collect()
-    };
-    let soon = |what: &str, is_so: &dyn Fn() -> bool| {
-        // Wait long: a snapshot is made at the lowest priority, and other tests run.
-        let patience = Instant::now() + Duration::from_secs(600);
-        while !is_so() {
-            assert!(Instant::now() < patience, "{what}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    };
+    let snapshots = || kept(&cache);
     let answer = run(&["--no-snapshot", "who-calls", "cl-user::small"]);
     assert!(answer.contains("USER") && snapshots().is_empty());
-    // Wait for the snapshot that is made in the background.
+    // Wait for the snapshot that is made in the background once the tree is quiet.
     assert_eq!(ask(), answer);
     soon("none was made", &|| snapshots().len() == 1);
     assert_eq!(ask(), answer);
     let listed = run(&["cache"]);
     assert!(listed.contains("fresh") && listed.contains("small"), "{listed}");
 
-    for (part, damage) in [("core", 200), ("index", 100), ("names", 10), ("manifest", 60)] {
+    for (part, damage) in [("core", 200), ("index", 100), ("manifest", 60)] {
         let before = snapshots();
         let path = before[0].join(part);
         let mut bytes = fs::read(&path).unwrap();

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::fixtures::lisp_libraries;
-use crate::program::{Folder, STEELBANK, Streams, ends, serve};
+use crate::fixtures::{library_registry, lisp_libraries};
+use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
 use crate::renames::copy;
 
 /// The tasks, with the most calls that each may take.
@@ -30,9 +30,8 @@ fn tasks_take_few_calls_and_tokens() {
         .arg(&project)
         .args(["serve", "--allow-edits"])
         .env("STEELBANK_CACHE", folder.0.join("cache"))
-        .env("CL_SOURCE_REGISTRY", format!("{}//", lisp_libraries().display()));
-    let (child, mut client) = serve(command, Streams::Pipes);
-    client.initialize();
+        .env("CL_SOURCE_REGISTRY", library_registry());
+    let (child, mut client) = initialized(command, Streams::Pipes);
     client.text("load-system", json!({ "system": "cl-ppcre" }));
     for (name, most_calls) in CALLS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/tasks/{name}.json"));
@@ -55,6 +54,5 @@ fn tasks_take_few_calls_and_tokens() {
     // The renamed library loads, and its text does not have the old name any more.
     let text = fs::read_to_string(project.join("regex-class-util.lisp")).unwrap();
     assert!(text.contains("(regex-total-length") && !text.contains("(regex-length"), "{text}");
-    drop(client);
-    assert_eq!(ends(child).code(), Some(0));
+    ends_well(child, client);
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, said, serve};
+use crate::program::{Folder, STEELBANK, Streams, ends, initialized, said};
 
 /// Returns what `status` says of the watch, as text and as JSON.
 fn unwatched(client: &mut Client) -> (String, Value) {
@@ -17,8 +17,7 @@ fn unwatched(client: &mut Client) -> (String, Value) {
 
 /// Starts a server with `command` and asks it a question. Returns what it says of the watch.
 fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String, String) {
-    let (child, mut client) = serve(command, Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = initialized(command, Streams::Pipes);
     assert_eq!(unwatched(&mut client).1, Value::Null, "nothing was watched yet");
     client.call("who-calls", json!({ "name": "cl:mapcar" }));
     let (text, sentence) = unwatched(&mut client);

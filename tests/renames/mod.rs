@@ -8,15 +8,19 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
+use steelbank::actions::symbols::find_definition::FindDefinitionRequest;
 
+use steelbank::Control;
+use steelbank::LoadRequest;
 use steelbank::Steelbank;
-use steelbank::query::Evidence;
-use steelbank::query::code_find_references::{CodeFindReferencesRequest as References, CodeReference};
-use steelbank::query::control::Control;
-use steelbank::query::load_system::{FailureKind, LoadAnswer};
-use steelbank::query::rename::{
-    CautionKind, ConflictKind, ProjectSymbols, RenameEdit, RenamePlan, RenameRequest, Scope,
+use steelbank::actions::change::rename::{
+    CautionKind, ConflictKind, RenameEdit, RenamePlan, RenameRequest, Scope,
 };
+use steelbank::actions::uses::code_find_references::{
+    CodeFindReferencesRequest as References, CodeReference,
+};
+use steelbank::loaded::{FailureKind, LoadAnswer};
+use steelbank::source::positions::Evidence;
 
 /// The suffix of every renamed name.
 pub(crate) const SUFFIX: &str = "-ZZ";
@@ -158,7 +162,7 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     names.sort();
     names.dedup();
     names.retain(|name| {
-        let found = bank.find_definition(name, "CL-USER", &control);
+        let found = bank.ask(&FindDefinitionRequest::new(name).package("CL-USER"), &control);
         found.is_ok_and(|found| {
             found.definitions.iter().any(|found| {
                 !Path::new(&found.place.file).is_absolute() && !found.place.file.starts_with("SYS:")
@@ -170,12 +174,11 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
 
 /// Plans the rename of each name, makes those edits that need no caution in `copy`, and counts.
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
-    let known = ProjectSymbols::new(&bank.index());
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<u32, RenameEdit>> = BTreeMap::new();
     for name in names {
         let request = RenameRequest::new(name.as_str(), renamed(name));
-        let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
+        let plan = match bank.ask(&request, &Control::default()) {
             Ok(plan) => plan,
             Err(error) => {
                 println!("seen: rename: {name}: {error}");
@@ -229,10 +232,9 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
 
 /// Selects the names whose rename warns only of made names or slots.
 pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
-    let known = ProjectSymbols::new(&bank.index());
     let warns = |name: &&String| {
         let request = RenameRequest::new(name.as_str(), renamed(name));
-        let plan = bank.rename_plan_among(&known, &request, &Control::default());
+        let plan = bank.ask(&request, &Control::default());
         plan.is_ok_and(|plan| {
             class(&plan) == Class::Cautioned
                 && plan
@@ -255,7 +257,7 @@ fn renamed(name: &str) -> String {
 /// Prints the places at which the meaning of `name` is not certain.
 fn show_doubts(bank: &Steelbank, name: &str) {
     let request = References { limit: usize::MAX, ..References::new(name) };
-    let Ok(found) = bank.code_find_references(&request) else { return };
+    let Ok(found) = bank.ask(&request, &Control::default()) else { return };
     let unsure =
         |found: &&CodeReference| found.evidence == Evidence::Approximate || !found.approximate.is_empty();
     for found in found.refs.iter().filter(unsure).take(3) {
@@ -270,7 +272,8 @@ fn show_doubts(bank: &Steelbank, name: &str) {
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
-        let answer = bank.load_system(system, false, &Control::new(Duration::from_secs(3600)), None).unwrap();
+        let answer =
+            bank.run(&LoadRequest::system(system), &Control::new(Duration::from_secs(3600))).unwrap();
         report.push(format!("{system}: {:?} {:?}", answer.status, failure(&answer)));
         let mut said: Vec<String> = answer
             .diagnostics

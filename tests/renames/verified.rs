@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use steelbank::Control;
 use steelbank::Steelbank;
-use steelbank::query::control::Control;
-use steelbank::query::rename::{ProjectSymbols, RenameEdit, RenamePlan, RenameRequest, Verified};
+use steelbank::actions::change::rename::{RenameEdit, RenamePlan, RenameRequest, Verified};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::names;
+use steelbank::{RenameApplyRequest, RenameVerifyRequest, UndoRequest};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -66,7 +67,7 @@ fn new_name(name: &str) -> String {
 }
 
 fn verify(bank: &Steelbank, request: &RenameRequest, plan: &RenamePlan) -> Verified {
-    bank.rename_verify(request, plan, false, &Control::new(LONG), |_| ()).unwrap()
+    bank.run(&RenameVerifyRequest::new(request, plan), &Control::new(LONG)).unwrap()
 }
 
 /// Reads the files that a plan edits.
@@ -77,12 +78,11 @@ fn texts(root: &Path, plan: &RenamePlan) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Renames each of `names` alone as the tool does: plan, verify, apply; and undoes it.
 pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
-    let known = ProjectSymbols::new(&bank.index());
     let root = bank.root().unwrap().to_owned();
     let mut outcomes = Outcomes::default();
     for name in names {
         let request = RenameRequest::new(name.as_str(), new_name(name));
-        let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
+        let plan = match bank.ask(&request, &Control::default()) {
             Ok(plan) => plan,
             Err(error) => {
                 outcomes.unplanned.push(format!("{name}: {error}"));
@@ -107,10 +107,10 @@ pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
             continue;
         }
         let before = texts(&root, &plan);
-        let applied = bank.rename_apply(&plan).unwrap();
+        let applied = bank.run(&RenameApplyRequest::new(&plan), &Control::default()).unwrap();
         let after = texts(&root, &plan);
         assert!(before.iter().zip(&after).all(|(before, after)| before.1 != after.1), "{name}");
-        bank.rename_undo(&applied.undo).unwrap();
+        bank.run(&UndoRequest::new(&applied.undo), &Control::default()).unwrap();
         assert_eq!(texts(&root, &plan), before, "{name}");
         outcomes.applied.push(name.clone());
     }
@@ -128,7 +128,6 @@ pub(crate) struct Wrong {
 /// Takes `count` plans of random `names`, which verify as they are. Leaves an edit out of each second one,
 /// and adds to the others an edit at a token of the same file that the plan does not change.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
-    let known = ProjectSymbols::new(&bank.index());
     let root = bank.root().unwrap().to_owned();
     let mut wrong = Wrong::default();
     for _ in 0..20 * count {
@@ -138,7 +137,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
         }
         let name = &names[random.below(names.len())];
         let request = RenameRequest::new(name.as_str(), new_name(name));
-        let Ok(plan) = bank.rename_plan_among(&known, &request, &Control::default()) else { continue };
+        let Ok(plan) = bank.ask(&request, &Control::default()) else { continue };
         if !plan.conflicts.is_empty() || plan.files.is_empty() {
             continue;
         }

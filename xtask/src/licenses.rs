@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::{Outcome, cargo, root};
+use crate::{Outcome, Passed, cargo, root};
 
 /// The file that `steelbank licenses` prints.
 const NOTICES: &str = "vendor-notes/licenses.txt";
@@ -21,15 +21,15 @@ a list of what it is, then each text once, with the names of those it is of.
 
 /// Writes the notices.
 pub(crate) fn write() -> Outcome {
-    fs::write(root().join(NOTICES), notices()?).map_err(|error| format!("{NOTICES}: {error}"))
+    fs::write(root().join(NOTICES), notices()?).map_err(|error| format!("{NOTICES}: {error}"))?;
+    Ok(Passed::Whole)
 }
 
 /// Holds that the notices are of what is linked now.
 pub(crate) fn check() -> Outcome {
-    println!("== notices of what is linked");
     let kept = fs::read_to_string(root().join(NOTICES)).map_err(|error| format!("{NOTICES}: {error}"))?;
     match kept == notices()? {
-        true => Ok(()),
+        true => Ok(Passed::Whole),
         false => Err(format!("{NOTICES} is of other dependencies; run cargo xtask licenses")),
     }
 }

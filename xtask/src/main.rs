@@ -1,71 +1,107 @@
 //! `cargo xtask check`: those checks of a change that take minutes. `.ci/run` is what a change must pass; it runs these
-//! steps too. `cargo xtask full` takes hours: each test that has a long form runs in it.
+//! steps too. `cargo xtask full` takes hours: each test that has a long form runs in it, and a table says what came of each.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod dist;
 mod licenses;
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
-const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses
+const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses | dist [--program FILE] [--previous FILE]
 
   check  lint, the unit tests of all crates, the architecture, and the Lisp half in a plain SBCL
   lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
   licenses  writes the notices of what is linked, which `steelbank licenses` prints
-  full   check, all tests in their long form (STEELBANK_FULL), the protocol's clients that are not ours, an hour of soak
+  dist   packs the release build as what is published, in target/dist/packages, and tries it; --program names one that is built
+         already, --previous the last release's, to see that both understand one cache
+  full   check, and all that can be as long as one likes, in its long form: tests (STEELBANK_FULL), bootstrap, clients that are
+         not ours, the renames of 75 libraries, fuzzing, an hour of soak, dist. Goes on after a failure, and ends with a table
 ";
 
 /// Crates that a Rust program which uses the library alone must not compile.
 const NOT_IN_THE_LIBRARY: [&str; 5] = ["tree-sitter", "clap", "rmcp", "tokio", "notify"];
 
+/// What came of a step: passed, or the reason why it was left out; or what is wrong.
+type Outcome = Result<Passed, String>;
+
+enum Passed {
+    Whole,
+    LeftOut(String),
+}
+use Passed::{LeftOut, Whole};
+
+/// A name for the table, and what to do.
+type Step = (&'static str, fn() -> Outcome);
+
+const LINT: &[Step] = &[
+    ("formatting", format),
+    ("clippy", clippy),
+    ("documentation", documentation),
+    ("the library alone", features),
+    ("the least version of Rust", least_rust),
+    ("licences, duplicates, sources", licences),
+    ("notices", licenses::check),
+];
+
+const CHECK: &[Step] =
+    &[("unit tests, architecture", unit_tests), ("the Lisp half", || script("tests/lisp.sh"))];
+
+/// Those of `cargo xtask full` alone. What needs the release build comes after it.
+const LONG: &[Step] = &[
+    ("bootstrap's script", || script("tests/bootstrap.sh")),
+    ("all tests, in their long form", long_tests),
+    ("the release build", || run(cargo().args(["build", "--release", "--bin", "steelbank"]))),
+    ("an MCP client that is not ours", || script("tests/inspector.sh")),
+    ("the official SDK's client", || script("tests/sdk.sh")),
+    ("editors and their clients", || script("tests/editors/run.sh")),
+    ("the site in a browser", || script("tests/site.sh")),
+    ("renames of 75 libraries", held_out),
+    ("fuzzing", fuzzing),
+    ("an hour of everything at once", soak),
+    DIST,
+];
+
+const DIST: Step = ("what is published", || dist::dist().map(|()| Whole));
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let steps: &[fn() -> Outcome] = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check"] => &[
-            format,
-            clippy,
-            documentation,
-            features,
-            least_rust,
-            licences,
-            licenses::check,
-            unit_tests,
-            lisp,
-        ],
-        ["lint"] => &[format, clippy, documentation, features, least_rust, licences, licenses::check],
-        ["licenses"] => &[licenses::write],
-        ["full"] => &[
-            format,
-            clippy,
-            documentation,
-            features,
-            least_rust,
-            licences,
-            licenses::check,
-            unit_tests,
-            lisp,
-            long_tests,
-            other_clients,
-            soak,
-        ],
+    let (steps, goes_on) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check"] => ([LINT, CHECK].concat(), false),
+        ["lint"] => (LINT.to_vec(), false),
+        ["licenses"] => (vec![("notices", licenses::write as fn() -> Outcome)], false),
+        ["full"] => ([LINT, CHECK, LONG].concat(), true),
+        ["dist", ..] => (vec![DIST], false),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    for step in steps {
-        if let Err(sentence) = step() {
-            eprintln!("xtask: {sentence}");
-            return ExitCode::FAILURE;
+    let (mut table, mut failed) = (String::new(), false);
+    for (name, step) in steps {
+        println!("== {name}");
+        let begun = Instant::now();
+        let outcome = step();
+        let word = match &outcome {
+            Ok(Whole) => "passed".to_owned(),
+            Ok(LeftOut(why)) => format!("left out: {why}"),
+            Err(sentence) => {
+                eprintln!("xtask: {sentence}");
+                "FAILED".to_owned()
+            }
+        };
+        table += &format!("{name:32} {:>6} s  {word}\n", begun.elapsed().as_secs());
+        failed |= outcome.is_err();
+        if failed && !goes_on {
+            break;
         }
     }
-    println!("== all is well");
-    ExitCode::SUCCESS
+    print!("\n{table}");
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
-
-type Outcome = Result<(), String>;
 
 /// The repository.
 fn root() -> &'static Path {
@@ -78,10 +114,13 @@ fn cargo() -> Command {
     command
 }
 
-fn run(what: &str, command: &mut Command) -> Outcome {
-    println!("== {what}");
-    let status = command.status().map_err(|error| format!("{what}: cannot run {command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{what} failed: {command:?}")) }
+fn run(command: &mut Command) -> Outcome {
+    let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if status.success() { Ok(Whole) } else { Err(format!("failed: {command:?}")) }
+}
+
+fn script(path: &str) -> Outcome {
+    run(Command::new("sh").arg(path).current_dir(root()))
 }
 
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
@@ -90,25 +129,21 @@ fn succeeds(program: &str, arguments: &[&str]) -> bool {
 }
 
 fn format() -> Outcome {
-    run("formatting", cargo().args(["fmt", "--all", "--check"]))
+    run(cargo().args(["fmt", "--all", "--check"]))
 }
 
 fn clippy() -> Outcome {
-    run("clippy", cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    run(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
 fn documentation() -> Outcome {
     let arguments = ["doc", "-q", "--workspace", "--no-deps"];
-    run("documentation", cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings"))
+    run(cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Checks that the library alone compiles, and brings in neither a grammar nor what the server needs.
 fn features() -> Outcome {
-    run("the library alone", cargo().args(["check", "-q", "-p", "steelbank", "--no-default-features"]))?;
-    run(
-        "the library with the text index, and no grammar",
-        cargo().args(["check", "-q", "-p", "steelbank", "--no-default-features", "--features", "text"]),
-    )?;
+    run(cargo().args(["check", "-q", "-p", "steelbank", "--no-default-features"]))?;
     let arguments = ["tree", "-p", "steelbank", "-e", "features,normal", "--no-default-features"];
     let output = cargo().args(arguments).output().map_err(|error| format!("cargo tree: {error}"))?;
     let tree = String::from_utf8_lossy(&output.stdout);
@@ -117,7 +152,7 @@ fn features() -> Outcome {
     }
     match NOT_IN_THE_LIBRARY.iter().find(|name| tree.contains(**name)) {
         Some(name) => Err(format!("the library without features depends on {name}:\n{tree}")),
-        None => Ok(()),
+        None => Ok(Whole),
     }
 }
 
@@ -130,14 +165,10 @@ fn least_rust() -> Outcome {
         .ok_or("Cargo.toml has no rust-version")?;
     let compiler = Command::new("rustc").arg("--version").current_dir(root()).output();
     if compiler.is_ok_and(|output| output.stdout.starts_with(format!("rustc {version}.").as_bytes())) {
-        println!("== Rust {version} is the compiler in use");
-        return Ok(());
+        return Ok(LeftOut(format!("Rust {version} is the compiler in use")));
     }
     if !succeeds("rustup", &["run", version, "cargo", "--version"]) {
-        println!(
-            "== Rust {version} is not installed, so it is not tried: rustup toolchain install {version}"
-        );
-        return Ok(());
+        return Ok(LeftOut(format!("not installed: rustup toolchain install {version}")));
     }
     let mut command = Command::new("rustup");
     command
@@ -148,43 +179,60 @@ fn least_rust() -> Outcome {
         command.env_remove(name);
     }
     command.env("CARGO_TARGET_DIR", root().join("target/least-rust"));
-    run(&format!("Rust {version}"), &mut command)
+    run(&mut command)
 }
 
 fn licences() -> Outcome {
     if !succeeds("cargo", &["deny", "--version"]) {
-        println!(
-            "== cargo-deny is not installed, so deny.toml is not asked: cargo install --locked cargo-deny"
-        );
-        return Ok(());
+        return Ok(LeftOut("cargo-deny is not installed: cargo install --locked cargo-deny".to_owned()));
     }
-    run("licences, duplicates, sources", cargo().args(["deny", "check", "bans", "licenses", "sources"]))
+    run(cargo().args(["deny", "check", "bans", "licenses", "sources"]))
 }
 
 fn unit_tests() -> Outcome {
-    run("unit tests", cargo().args(["test", "-q", "--workspace", "--lib"]))?;
-    run("the architecture", cargo().args(["test", "-q", "--test", "architecture"]))
-}
-
-fn lisp() -> Outcome {
-    run("the Lisp half", Command::new("sh").arg("tests/lisp.sh").current_dir(root()))
+    run(cargo().args(["test", "-q", "--workspace", "--lib"]))?;
+    run(cargo().args(["test", "-q", "--test", "architecture"]))
 }
 
 fn long_tests() -> Outcome {
-    run("all tests, in their long form", cargo().arg("test").env("STEELBANK_FULL", "1"))
+    run(cargo().arg("test").env("STEELBANK_FULL", "1").env("PROPTEST_CASES", "20000"))
 }
 
-fn other_clients() -> Outcome {
-    run("the release build", cargo().args(["build", "--release", "--bin", "steelbank"]))?;
-    for script in ["tests/inspector.sh", "tests/sdk.sh"] {
-        run(script, Command::new("sh").arg(script).current_dir(root()))?;
+/// Renames all names of libraries on which no rule was made; the benchmark prints the figures of docs/evidence.md.
+fn held_out() -> Outcome {
+    if !succeeds("apt-get", &["--version"]) {
+        return Ok(LeftOut("the libraries are Debian's, and there is no apt-get".to_owned()));
     }
-    Ok(())
+    let folder = target().join("held-out");
+    run(Command::new("sh").arg("tests/held-out.sh").arg(&folder).current_dir(root()))?;
+    run(cargo().args(["bench", "-q", "--bench", "rename", "--"]).arg(folder.join("libraries")))
+}
+
+fn fuzzing() -> Outcome {
+    if !succeeds("cargo", &["+nightly", "fuzz", "--version"]) {
+        return Ok(LeftOut("there is no nightly compiler with cargo-fuzz".to_owned()));
+    }
+    let targets = std::fs::read_dir(root().join("fuzz/fuzz_targets")).map_err(|error| error.to_string())?;
+    for target in targets.flatten() {
+        let path = target.path();
+        let name = path.file_stem().unwrap_or_default();
+        let mut command = Command::new("cargo");
+        command.current_dir(root()).args(["+nightly", "fuzz", "run", "--features", "libfuzzer"]).arg(name);
+        // Cargo has told this process which compiler it runs.
+        for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN"] {
+            command.env_remove(name);
+        }
+        run(command.args(["--", "-max_total_time=1200", "-rss_limit_mb=4096"]))?;
+    }
+    Ok(Whole)
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into)
 }
 
 fn soak() -> Outcome {
-    // The tests have built the example, and the step before this one the program.
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), Into::into);
-    let arguments = ["run", "-q", "--example", "soak", "--", "--minutes", "60"];
-    run("an hour of everything at once", cargo().args(arguments).arg(target.join("release/steelbank")))
+    // The tests have built the example, and a step before this one the program.
+    let arguments = ["run", "-q", "--example", "soak", "--", "--minutes", "60", "--deaths"];
+    run(cargo().args(arguments).arg(target().join("release/steelbank")))
 }

@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
 /// The bits that let other users in.
@@ -85,34 +87,60 @@ pub fn create_new_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER).create(folder)
 }
 
-/// Opens the file `path` to write it from its start; creates it with mode 0600 if it is not there. A folder of that name
+/// The longest file of a cache that is read whole, in bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// Opens the file `path` for reading, if it is a plain one: nothing else is waited for.
+///
+/// # Errors
+/// The system's, or it is no plain file.
+pub fn open(path: &Path) -> io::Result<File> {
+    Ok(steelbank_tree::open_plain(path)?)
+}
+
+/// Reads the file `path`, as [`open`] opens it.
+///
+/// # Errors
+/// As of [`open`], or it is longer than 1 GiB.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    Ok(steelbank_tree::read_plain(path, LONGEST)?)
+}
+
+/// Opens the file `path` to write it from its start; creates it with mode 0600 if it is not there. What is no plain file
 /// gives way.
 ///
 /// # Errors
 /// The system's.
 pub fn create_file(path: &Path) -> io::Result<File> {
-    in_place_of_a_folder(path, || {
-        OpenOptions::new().write(true).create(true).truncate(true).mode(FILE).open(path)
-    })
+    give_way(path);
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)
 }
 
-/// Renames the file `written` to `path`. A folder of that name gives way.
+/// Renames the file `written` to `path`. What is no plain file there gives way.
 ///
 /// # Errors
 /// The system's.
 pub fn rename(written: &Path, path: &Path) -> io::Result<()> {
-    in_place_of_a_folder(path, || std::fs::rename(written, path))
+    give_way(path);
+    std::fs::rename(written, path)
 }
 
-/// Does `make` once more if a folder was in its way at `path`, where only a file of ours may be.
-fn in_place_of_a_folder<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    match make() {
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-            std::fs::remove_dir_all(path)?;
-            make()
-        }
-        outcome => outcome,
-    }
+/// Removes what is at `path`, where only a file of ours may be, unless it is a plain file.
+fn give_way(path: &Path) {
+    // Ignore errors: whoever opens the file reports them, or another process has removed it.
+    let _ = match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
+        Ok(found) if !found.is_file() => std::fs::remove_file(path),
+        _ => Ok(()),
+    };
 }
 
 /// Creates the file `path`, which must not be there, with mode 0600.
@@ -150,18 +178,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_in_place_of_a_file_gives_way() {
+    fn what_is_no_plain_file_is_not_read_and_gives_way() {
         let home = tempfile::tempdir().unwrap();
         let (file, written) = (home.path().join("file"), home.path().join("written"));
-        for _ in 0..2 {
-            std::fs::create_dir_all(file.join("full")).unwrap();
+        let odd: [fn(&Path); 3] = [
+            |path| std::fs::create_dir_all(path.join("full")).unwrap(),
+            |path| rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).unwrap(),
+            |path| std::os::unix::fs::symlink("/dev/zero", path).unwrap(),
+        ];
+        for put in odd {
+            put(&file);
+            assert!(read(&file).is_err() && open(&file).is_err());
             write(&file, b"x").unwrap();
-            assert_eq!(std::fs::read(&file).unwrap(), b"x");
+            assert_eq!(read(&file).unwrap(), b"x");
             std::fs::remove_file(&file).unwrap();
-            std::fs::create_dir_all(file.join("full")).unwrap();
+            put(&file);
             write(&written, b"y").unwrap();
             rename(&written, &file).unwrap();
-            assert_eq!(std::fs::read(&file).unwrap(), b"y");
+            assert_eq!(read(&file).unwrap(), b"y");
             std::fs::remove_file(&file).unwrap();
         }
     }

@@ -7,7 +7,7 @@
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
 /// The most modules in each other whose files are told.
-const MOST_NESTED: usize = 64;
+const NESTING_LIMIT: usize = 64;
 
 /// A `defsystem` form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,21 +42,6 @@ pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
         }
     }
     found
-}
-
-/// Whether `text`, of a `.asd` file, consists of plain `defsystem` and `in-package` forms: loading it defines systems
-/// and runs no other code.
-pub fn only_defines_systems(text: &[u8]) -> bool {
-    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-    let plain = ["DEFSYSTEM", "IN-PACKAGE"];
-    let is_plain = |form: &super::Form| {
-        form.kind == FormKind::List
-            && lisp.head(form).is_some_and(|head| plain.iter().any(|name| head.is_named(text, name)))
-    };
-    // Whatever the reader evaluates, and inline methods such as :perform, are code.
-    let code = [&b"#."[..], b":perform", b":PERFORM", b"defsystem-depends-on", b"DEFSYSTEM-DEPENDS-ON"];
-    code.iter().all(|code| memchr::memmem::find(text, code).is_none())
-        && lisp.forms().iter().filter(|form| form.parent.is_none() && form.active).all(is_plain)
 }
 
 struct AsdText<'a> {
@@ -98,7 +83,7 @@ impl AsdText<'_> {
         }
         let folder = self.folder("", options.get("PATHNAME"), None, &mut found.complete);
         if let Some(components) = options.get("COMPONENTS") {
-            self.components(components, &folder, MOST_NESTED, &mut found);
+            self.components(components, &folder, NESTING_LIMIT, &mut found);
         }
         Some(found)
     }
@@ -347,27 +332,6 @@ mod tests {
             &["b.lisp"],
             false,
         );
-    }
-
-    #[test]
-    fn definitions_that_run_code_are_told_from_plain_ones() {
-        for text in [
-            "",
-            "; a comment\n(in-package :asdf-user)\n(defsystem \"a\" :components ((:file \"b\")))",
-            "(asdf:defsystem a)\n#+ccl (push :x *features*)\n(ASDF:DEFSYSTEM b)",
-        ] {
-            assert!(only_defines_systems(text.as_bytes()), "{text}");
-        }
-        for text in [
-            "(push :x *features*)\n(defsystem \"a\")",
-            "(defsystem \"a\" :version #.(print 1))",
-            "(defsystem \"a\" :perform (test-op (o c) (print 1)))",
-            "(defsystem \"a\" :defsystem-depends-on (\"b\"))",
-            "(defpackage :p)",
-            "(eval-when (:load-toplevel) (defsystem :a))",
-        ] {
-            assert!(!only_defines_systems(text.as_bytes()), "{text}");
-        }
     }
 
     /// None of these ends the stack, or takes a time that grows faster than the text.

@@ -269,6 +269,8 @@ impl DefinitionName {
 
 /// The edit at a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum EditAction {
     /// Another form takes its place.
     Replace,
@@ -276,8 +278,20 @@ pub enum EditAction {
     InsertBefore,
     /// A form is put after it.
     InsertAfter,
-    /// It is taken out.
+    /// It is taken out; the comment above it stays.
     Delete,
+}
+
+impl EditAction {
+    /// Returns what was done, in a word or two.
+    pub fn done(self) -> &'static str {
+        match self {
+            Self::Replace => "replaced",
+            Self::InsertBefore => "inserted before",
+            Self::InsertAfter => "inserted after",
+            Self::Delete => "deleted",
+        }
+    }
 }
 
 /// An edit of a text: replaces `span` by `text`.

@@ -6,48 +6,7 @@ use std::collections::HashSet;
 
 /// Other implementations and platforms, as libraries name them: an SBCL on x86-64 Linux has none of these features.
 /// A feature that is neither here nor in [`Features::sbcl`] may have been pushed by a library, or by the user.
-const FOREIGN: [&str; 40] = [
-    "32-bit",
-    "abcl",
-    "allegro",
-    "arm64",
-    "armedbear",
-    "big-endian",
-    "bsd",
-    "ccl",
-    "clasp",
-    "clisp",
-    "clozure",
-    "cmu",
-    "cmucl",
-    "cormanlisp",
-    "darwin",
-    "digitool",
-    "ecl",
-    "excl",
-    "freebsd",
-    "gcl",
-    "genera",
-    "lispworks",
-    "lispworks4",
-    "lispworks5",
-    "lispworks6",
-    "lispworks7",
-    "lispworks8",
-    "macos",
-    "macosx",
-    "mcl",
-    "mezzano",
-    "mkcl",
-    "mswindows",
-    "netbsd",
-    "openbsd",
-    "openmcl",
-    "scl",
-    "win32",
-    "windows",
-    "x86",
-];
+const FOREIGN: &str = include_str!("foreign-features.txt");
 
 /// The keywords on `*features*`, by name.
 #[derive(Debug, Clone, Default)]
@@ -80,7 +39,7 @@ impl Features {
     /// implementation is known to have make an expression uncertain.
     pub fn sbcl() -> Self {
         let names = folded(include_str!("sbcl-features.txt").lines());
-        Features { names, absent: Some(folded(FOREIGN.into_iter().chain(["nil", "ignore"]))) }
+        Features { names, absent: Some(folded(FOREIGN.lines().chain(["nil", "ignore"]))) }
     }
 
     /// Whether `name` is known to be a feature.

@@ -28,6 +28,7 @@ pub mod asd;
 pub mod edit;
 mod features;
 pub mod lines;
+pub mod operators;
 mod range;
 mod reader;
 pub mod structure;

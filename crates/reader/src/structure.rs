@@ -5,6 +5,8 @@ use super::{Dialect, Features, LispText, Token, TokenKind};
 
 /// What is wrong with a text's structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ProblemKind {
     /// A list is not closed.
     Unclosed,

@@ -3,11 +3,16 @@
 use crate::definitions::definitions;
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;
+use crate::names::{FileTokens, TokenClass};
 use crate::scan::{ScannedName, TextRole, lisp, occurrences};
-use crate::store::postings::{Hit, encode, encode_definitions};
-use crate::store::segment::{KeyMap, SegmentBuilder};
+use crate::store::postings::{Hit, encode, encode_definitions, encode_tokens};
+use crate::store::segment::{KeyMap, NAME, PACKAGE, SegmentBuilder, lisp_key};
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use steelbank_reader::Dialect;
+use steelbank_reader::lines::{LineIndex, decode};
 
 /// The family of languages that share their keys: Common Lisp's are names as they are read, those of all others names
 /// as they are written.
@@ -27,6 +32,56 @@ pub(crate) fn key(language: Language, identifier: &[u8]) -> Vec<u8> {
 pub(crate) struct Analysis {
     keys: Vec<AnalysedKey>,
     trigrams: Vec<u32>,
+    lisp: Option<LispAnalysis>,
+}
+
+/// Tokens of a name: the number of a class, and the line, of each.
+type Tokens = Vec<(u32, u32)>;
+
+/// What the index keeps of a file's Lisp names and packages.
+#[derive(Default)]
+struct LispAnalysis {
+    classes: Vec<Vec<u8>>,
+    names: Vec<(Vec<u8>, Tokens)>,
+    packages: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl LispAnalysis {
+    fn new(tokens: &FileTokens, text: &[u8]) -> LispAnalysis {
+        let lines = LineIndex::new(text);
+        let mut analysis = LispAnalysis::default();
+        let mut numbers: KeyMap<*const TokenClass, u32> = KeyMap::default();
+        for (name, tokens) in tokens.names() {
+            let mut found = Vec::with_capacity(tokens.len());
+            for token in tokens {
+                let next = analysis.classes.len() as u32;
+                let class = *numbers.entry(Arc::as_ptr(&token.class)).or_insert_with(|| {
+                    analysis.classes.push(token.class.encode());
+                    next
+                });
+                found.push((class, lines.line(token.span.start)));
+            }
+            // A word may be found with what stands around it first.
+            found.sort_by_key(|&(_, line)| line);
+            analysis.names.push((lisp_key(NAME, name), found));
+        }
+        for package in tokens.packages() {
+            for name in &package.names {
+                package.encode(analysis.packages.entry(lisp_key(PACKAGE, name)).or_default());
+            }
+        }
+        analysis
+    }
+
+    fn add_to(&self, builder: &mut SegmentBuilder, file: u32) {
+        let classes: Vec<u32> = self.classes.iter().map(|class| builder.class(class)).collect();
+        for (key, tokens) in &self.names {
+            let tokens =
+                tokens.iter().filter_map(|&(class, line)| Some((*classes.get(class as usize)?, line)));
+            builder.add_record(key, file, &encode_tokens(tokens));
+        }
+        self.packages.iter().for_each(|(key, record)| builder.add_record(key, file, record));
+    }
 }
 
 struct AnalysedKey {
@@ -37,7 +92,8 @@ struct AnalysedKey {
 }
 
 impl Analysis {
-    pub(crate) fn of(text: &[u8], language: Language, stop: &dyn Fn() -> bool) -> Analysis {
+    /// Analyses `text`. With `names`, it is Common Lisp, and its names and packages are kept, too.
+    pub(crate) fn of(text: &[u8], language: Language, names: bool, stop: &dyn Fn() -> bool) -> Analysis {
         let lisp = language.dialect().map(|dialect| lisp::read(text, dialect));
         let defined = match &lisp {
             Some(lisp) => lisp_definitions(lisp, text),
@@ -55,13 +111,12 @@ impl Analysis {
             if definition.is_some_and(|definition| !definition.declaration) {
                 role = TextRole::Definition;
             }
-            if !keys.contains_key(&probe) {
-                keys.insert(probe.clone(), Default::default());
-            }
-            if let Some((hits, definitions)) = keys.get_mut(&probe) {
-                hits.push(Hit { offset, role });
-                definitions.extend(definition);
-            }
+            let (hits, definitions) = match keys.get_mut(&probe) {
+                Some(known) => known,
+                None => keys.entry(probe.clone()).or_default(),
+            };
+            hits.push(Hit { offset, role });
+            definitions.extend(definition);
         };
         match &lisp {
             Some(lisp) => lisp::occurrences_in(lisp, text, &mut note),
@@ -77,7 +132,11 @@ impl Analysis {
                 AnalysedKey { key, count: hits.len() as u64, hits: encode(&hits), definitions }
             })
             .collect();
-        Analysis { keys, trigrams: trigrams(text) }
+        let named = names.then(|| match (decode(text), &lisp) {
+            (Cow::Borrowed(_), Some(lisp)) => LispAnalysis::new(&FileTokens::of(text, lisp), text),
+            (decoded, _) => LispAnalysis::new(&FileTokens::read(decoded.as_bytes()), decoded.as_bytes()),
+        });
+        Analysis { keys, trigrams: trigrams(text), lisp: named }
     }
 
     /// Adds the file to a segment and gives its number there.
@@ -86,6 +145,7 @@ impl Analysis {
         for key in &self.keys {
             builder.add(&key.key, file, key.count, &key.hits, &key.definitions, false);
         }
+        self.lisp.iter().for_each(|lisp| lisp.add_to(builder, file));
         self.trigrams.iter().for_each(|&trigram| builder.add_trigram(trigram, file));
         file
     }
@@ -158,7 +218,7 @@ mod tests {
     /// What must hold of any text: nothing panics, and what the index leaves out is found again.
     fn check(text: &[u8]) {
         for language in Language::all() {
-            let analysis = Analysis::of(text, language, &|| false);
+            let analysis = Analysis::of(text, language, false, &|| false);
             for key in &analysis.keys {
                 let mut list = vec![0];
                 list.extend_from_slice(&key.hits);
@@ -176,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("STEELBANK_FULL").is_some() { 2400 } else { 24 }))]
 
         #[test]
         fn any_bytes_are_analysed(text in proptest::collection::vec(any::<u8>(), 0..120)) {

@@ -8,7 +8,7 @@ use crate::store::manifest::{FilePlace, IndexManifest, Skipped};
 use crate::store::pages::PageError;
 use crate::store::snapshot::TextSnapshot;
 use crate::tree::{Root, Tree};
-use crate::update::Update;
+use crate::update::{OPEN_SEGMENT, Update};
 use crate::watch::{Changed, TreeWatch};
 use parking_lot::Mutex;
 use std::fs::TryLockError;
@@ -19,6 +19,11 @@ use steelbank_watch::WatchRefusal;
 
 /// How often a question that waits for another's build checks for its cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// With more changes than this, the index on disk is brought up to date.
+const FEW_CHANGES: usize = 64;
+/// With more segments of this process alone than this, too.
+const MOST_OPEN_SEGMENTS: usize = 16;
 
 /// Whether questions bring the index up to date first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +124,8 @@ impl TextIndex {
     /// Watches the tree from now on, so that questions need not look at every file to know what changed. Returns
     /// whether that works here; if it does not, each question looks at every file.
     pub fn watch(&self) -> bool {
-        self.watch_anew(&mut self.watch.lock())
+        let mut watch = self.watch.lock();
+        watch.is_some() || self.watch_anew(&mut watch)
     }
 
     fn watch_anew(&self, watch: &mut Option<TreeWatch>) -> bool {
@@ -230,6 +236,11 @@ impl TextIndex {
         {
             return Ok(Arc::clone(snapshot));
         }
+        if let Some(snapshot) = known.as_ref().filter(|_| self.freshness == Freshness::Automatic)
+            && let Some(changed) = self.take_few_changes(snapshot, control)
+        {
+            return Ok(changed);
+        }
         let loaded = match known {
             Some(snapshot) if self.freshness == Freshness::Automatic => Ok(Some(snapshot)),
             _ => self.load(),
@@ -261,6 +272,36 @@ impl TextIndex {
                 Err(TextError::Read { path: self.folder.clone(), source })
             }
         }
+    }
+
+    /// Brings `known` up to date where the watch says that only a few files may have changed: at a cost by these. What
+    /// is read is kept in this process, until more has changed. `None` if that cannot be done.
+    fn take_few_changes(
+        &self,
+        known: &Arc<TextSnapshot>,
+        control: &IndexControl<'_>,
+    ) -> Option<Arc<TextSnapshot>> {
+        let _writing = self.writing.try_lock()?;
+        let mut watch = self.watch.lock();
+        let watch = watch.as_mut()?;
+        let (generation, files) = watch.few_changes(&self.tree, FEW_CHANGES)?;
+        let manifest = known.manifest();
+        let open = manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).count();
+        let is_told = |path: &PathBuf| match self.tree.admits(path, manifest) {
+            Some(is_found) => !is_found || watch.tells_of(path),
+            None => false,
+        };
+        if open >= MOST_OPEN_SEGMENTS
+            || !files.iter().filter(|path| self.tree.stamp(path).is_some()).all(is_told)
+        {
+            return None;
+        }
+        let changed = Changed::default();
+        let update = Update::new(&self.tree, &self.folder, &changed, control);
+        let snapshot = Arc::new(update.take(known, files)?);
+        *self.current.lock() = Some(Arc::clone(&snapshot));
+        watch.settle_few(generation);
+        Some(snapshot)
     }
 
     /// Follows the root when another folder stands at its path. The old folder's watches tell nothing of the new one.

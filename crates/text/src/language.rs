@@ -1,6 +1,7 @@
 //! The languages: their names, their file names, their identifiers, and their syntax of comments and strings.
 
 use std::path::Path;
+use std::sync::LazyLock;
 use steelbank_reader::Dialect;
 
 /// One of the languages that the text index knows. Every other text is [`Language::TEXT`].
@@ -56,35 +57,14 @@ pub(crate) enum Apostrophe {
     Rust,
 }
 
-/// The grammar of a language.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Grammar {
-    Rust,
-    TypeScript,
-    Tsx,
-    JavaScript,
-    Python,
-    Go,
-    C,
-    Cpp,
-    Java,
-    Ruby,
-    Php,
-    CSharp,
-    Zig,
-    Kotlin,
-    Swift,
-}
-
 struct Info {
     name: &'static str,
-    aliases: &'static [&'static str],
+    aliases: Vec<&'static str>,
     /// File name extensions, and whole file names with a `/` in front.
-    files: &'static [&'static str],
-    interpreters: &'static [&'static str],
+    files: Vec<&'static str>,
+    interpreters: Vec<&'static str>,
     rule: Rule,
-    lexis: Lexis,
-    grammar: Option<Grammar>,
+    lexis: &'static Lexis,
 }
 
 const fn quote(open: &'static str, close: &'static str, escapes: bool, lines: bool) -> Quote {
@@ -117,73 +97,14 @@ const HASH: Lexis = Lexis {
 const PLAIN: Lexis =
     Lexis { line: &[], block: None, nested: false, strings: &[], apostrophe: Apostrophe::Nothing };
 
-const fn info(
-    name: &'static str,
-    aliases: &'static [&'static str],
-    files: &'static [&'static str],
-    rule: Rule,
-    lexis: Lexis,
-    grammar: Option<Grammar>,
-) -> Info {
-    Info { name, aliases, files, interpreters: &[], rule, lexis, grammar }
-}
-
-const fn run_by(info: Info, interpreters: &'static [&'static str]) -> Info {
-    Info { interpreters, ..info }
-}
-
-/// The order is part of the index format: a change needs a new `FORMAT` in `manifest.rs`.
-const LANGUAGES: &[Info] = &[
-    info("text", &["plain", "txt"], &[], Rule::Word, PLAIN, None),
-    run_by(
-        info(
-            "commonlisp",
-            &["common-lisp", "lisp", "cl"],
-            &["lisp", "lsp", "cl", "asd", "asdf", "/.sbclrc"],
-            Rule::Lisp(Dialect::CommonLisp),
-            PLAIN,
-            None,
-        ),
-        &["sbcl", "clisp", "ecl", "ccl"],
-    ),
-    run_by(
-        info(
-            "emacslisp",
-            &["emacs-lisp", "elisp", "el"],
-            &["el", "/.emacs", "/Cask", "/Eask"],
-            Rule::Lisp(Dialect::EmacsLisp),
-            PLAIN,
-            None,
-        ),
-        &["emacs"],
-    ),
-    run_by(
-        info(
-            "scheme",
-            &["scm", "racket"],
-            &["scm", "ss", "sld", "sls", "sps", "rkt", "rktl"],
-            Rule::Lisp(Dialect::Scheme),
-            PLAIN,
-            None,
-        ),
-        &["guile", "racket", "csi", "chez", "scheme"],
-    ),
-    run_by(
-        info(
-            "clojure",
-            &["clj", "cljs", "clojurescript"],
-            &["clj", "cljs", "cljc", "cljd", "edn", "bb"],
-            Rule::Lisp(Dialect::Clojure),
-            PLAIN,
-            None,
-        ),
-        &["bb", "clojure"],
-    ),
-    info(
+/// The lexes by the names that the table of languages has for them.
+const LEXES: &[(&str, Lexis)] = &[
+    ("plain", PLAIN),
+    ("c", C),
+    ("script", SCRIPT),
+    ("hash", HASH),
+    (
         "rust",
-        &["rs"],
-        &["rs"],
-        Rule::Rust,
         Lexis {
             line: SLASHES,
             block: STARS,
@@ -196,130 +117,63 @@ const LANGUAGES: &[Info] = &[
             ],
             apostrophe: Apostrophe::Rust,
         },
-        Some(Grammar::Rust),
     ),
-    info("typescript", &["ts"], &["ts", "mts", "cts"], Rule::Dollar, SCRIPT, Some(Grammar::TypeScript)),
-    info("tsx", &[], &["tsx"], Rule::Dollar, SCRIPT, Some(Grammar::Tsx)),
-    run_by(
-        info(
-            "javascript",
-            &["js", "jsx"],
-            &["js", "mjs", "cjs", "jsx"],
-            Rule::Dollar,
-            SCRIPT,
-            Some(Grammar::JavaScript),
-        ),
-        &["node", "deno", "bun"],
+    ("python", Lexis { strings: &[TRIPLE, quote("'''", "'''", true, true), DOUBLE, SINGLE], ..HASH }),
+    ("go", Lexis { strings: &[DOUBLE, SINGLE, quote("`", "`", false, true)], ..C }),
+    ("cpp", Lexis { strings: &[quote("R\"(", ")\"", false, true), DOUBLE, SINGLE], ..C }),
+    ("java", Lexis { strings: &[TRIPLE, DOUBLE, SINGLE], ..C }),
+    ("ruby", Lexis { strings: &[Quote { code: Some("#{"), ..DOUBLE }, SINGLE], ..HASH }),
+    (
+        "php",
+        Lexis {
+            line: &["//", "#"],
+            strings: &[quote("\"", "\"", true, true), quote("'", "'", true, true)],
+            ..C
+        },
     ),
-    run_by(
-        info(
-            "python",
-            &["py"],
-            &["py", "pyi", "pyw", "/SConstruct"],
-            Rule::Word,
-            Lexis { strings: &[TRIPLE, quote("'''", "'''", true, true), DOUBLE, SINGLE], ..HASH },
-            Some(Grammar::Python),
-        ),
-        &["python", "python2", "python3", "pypy3"],
-    ),
-    info(
-        "go",
-        &["golang"],
-        &["go"],
-        Rule::Word,
-        Lexis { strings: &[DOUBLE, SINGLE, quote("`", "`", false, true)], ..C },
-        Some(Grammar::Go),
-    ),
-    info("c", &[], &["c", "h"], Rule::Word, C, Some(Grammar::C)),
-    info(
-        "cpp",
-        &["c++", "cxx"],
-        &["cc", "cpp", "cxx", "c++", "hh", "hpp", "hxx", "h++", "ipp", "inl", "tpp"],
-        Rule::Word,
-        Lexis { strings: &[quote("R\"(", ")\"", false, true), DOUBLE, SINGLE], ..C },
-        Some(Grammar::Cpp),
-    ),
-    info(
-        "java",
-        &[],
-        &["java"],
-        Rule::Dollar,
-        Lexis { strings: &[TRIPLE, DOUBLE, SINGLE], ..C },
-        Some(Grammar::Java),
-    ),
-    run_by(
-        info(
-            "ruby",
-            &["rb"],
-            &["rb", "rake", "gemspec", "ru", "/Rakefile", "/Gemfile"],
-            Rule::Ruby,
-            Lexis { strings: &[Quote { code: Some("#{"), ..DOUBLE }, SINGLE], ..HASH },
-            Some(Grammar::Ruby),
-        ),
-        &["ruby"],
-    ),
-    run_by(
-        info(
-            "php",
-            &[],
-            &["php", "phtml", "php5"],
-            Rule::Php,
-            Lexis {
-                line: &["//", "#"],
-                strings: &[quote("\"", "\"", true, true), quote("'", "'", true, true)],
-                ..C
-            },
-            Some(Grammar::Php),
-        ),
-        &["php"],
-    ),
-    info(
-        "csharp",
-        &["c#", "cs"],
-        &["cs"],
-        Rule::Word,
-        Lexis { strings: &[TRIPLE, quote("@\"", "\"", false, true), DOUBLE, SINGLE], ..C },
-        Some(Grammar::CSharp),
-    ),
-    info(
-        "zig",
-        &[],
-        &["zig", "zon"],
-        Rule::Zig,
-        Lexis { block: None, strings: &[quote("\\\\", "\n", false, true), DOUBLE, SINGLE], ..C },
-        Some(Grammar::Zig),
-    ),
-    info(
+    ("csharp", Lexis { strings: &[TRIPLE, quote("@\"", "\"", false, true), DOUBLE, SINGLE], ..C }),
+    ("zig", Lexis { block: None, strings: &[quote("\\\\", "\n", false, true), DOUBLE, SINGLE], ..C }),
+    (
         "kotlin",
-        &["kt"],
-        &["kt", "kts"],
-        Rule::Word,
         Lexis {
             nested: true,
             strings: &[Quote { code: Some("${"), ..TRIPLE }, Quote { code: Some("${"), ..DOUBLE }, SINGLE],
             ..C
         },
-        Some(Grammar::Kotlin),
     ),
-    info(
-        "swift",
-        &[],
-        &["swift"],
-        Rule::Word,
-        Lexis { nested: true, strings: &[TRIPLE, DOUBLE], ..C },
-        Some(Grammar::Swift),
-    ),
-    info("markdown", &["md"], &["md", "markdown"], Rule::Word, PLAIN, None),
-    run_by(
-        info("shell", &["sh", "bash"], &["sh", "bash", "zsh"], Rule::Word, HASH, None),
-        &["sh", "bash", "dash", "zsh", "ksh"],
-    ),
-    info("json", &[], &["json", "jsonl"], Rule::Word, Lexis { strings: &[DOUBLE], ..PLAIN }, None),
-    info("toml", &[], &["toml", "/Cargo.lock"], Rule::Word, HASH, None),
-    info("yaml", &["yml"], &["yaml", "yml"], Rule::Word, HASH, None),
-    info("html", &[], &["html", "htm", "xhtml"], Rule::Word, PLAIN, None),
-    info("css", &[], &["css", "scss", "less"], Rule::Word, Lexis { line: &[], block: STARS, ..PLAIN }, None),
+    ("swift", Lexis { nested: true, strings: &[TRIPLE, DOUBLE], ..C }),
+    ("json", Lexis { strings: &[DOUBLE], ..PLAIN }),
+    ("css", Lexis { line: &[], block: STARS, ..PLAIN }),
 ];
+
+static LANGUAGES: LazyLock<Vec<Info>> = LazyLock::new(|| {
+    let rows = include_str!("languages.table").lines().filter(|row| !row.starts_with('#'));
+    rows.filter_map(Info::read).collect()
+});
+
+impl Info {
+    fn read(row: &'static str) -> Option<Info> {
+        let mut columns = row.split('|').map(|column| column.split_whitespace().collect::<Vec<_>>());
+        let mut column = || columns.next().unwrap_or_default();
+        let (name, aliases, files, interpreters) = (*column().first()?, column(), column(), column());
+        let rule = match *column().first()? {
+            "word" => Rule::Word,
+            "dollar" => Rule::Dollar,
+            "rust" => Rule::Rust,
+            "php" => Rule::Php,
+            "ruby" => Rule::Ruby,
+            "zig" => Rule::Zig,
+            "common-lisp" => Rule::Lisp(Dialect::CommonLisp),
+            "emacs-lisp" => Rule::Lisp(Dialect::EmacsLisp),
+            "scheme" => Rule::Lisp(Dialect::Scheme),
+            "clojure" => Rule::Lisp(Dialect::Clojure),
+            _ => return None,
+        };
+        let lexis = *column().first()?;
+        let (_, lexis) = LEXES.iter().find(|(name, _)| *name == lexis)?;
+        Some(Info { name, aliases, files, interpreters, rule, lexis })
+    }
+}
 
 impl Language {
     /// Any text in no other language.
@@ -371,11 +225,7 @@ impl Language {
     }
 
     pub(crate) fn lexis(self) -> &'static Lexis {
-        &self.info().lexis
-    }
-
-    pub(crate) fn grammar(self) -> Option<Grammar> {
-        self.info().grammar
+        self.info().lexis
     }
 
     /// The language of the file at `path` with this text: by name, else by its `#!` line.
@@ -448,6 +298,7 @@ mod tests {
         let mut names: Vec<_> =
             LANGUAGES.iter().flat_map(|info| info.aliases.iter().chain([&info.name])).collect();
         let count = names.len();
+        assert!(LANGUAGES.iter().any(|info| info.name == "css"), "every row is read");
         names.sort();
         names.dedup();
         assert_eq!(names.len(), count);

@@ -4,7 +4,7 @@ use crate::definitions::lisp::definitions;
 use crate::kind::DefinitionKind;
 use crate::scan::lisp::read;
 use steelbank_reader::lines::{AscendingColumns, LineColumn, LineIndex, decode};
-use steelbank_reader::{Dialect, LispText, Range};
+use steelbank_reader::{Dialect, LispText, Marker, Range, TokenKind};
 
 /// One definition of a Common Lisp text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,9 @@ pub struct LispDefinition {
     pub name: String,
     /// The package prefix of the name, if it has one.
     pub prefix: Option<String>,
+    /// A keyword or string that is the name of a test or of what an operator of the program's own defines, as it is
+    /// written: no symbol of the package is named by it.
+    pub literal: Option<String>,
     /// Whether the name is a list that begins with SETF.
     pub setf: bool,
     /// The operator that defines, upcased and without package prefix.
@@ -53,6 +56,13 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
                 .and_then(|form| text.head(form))
                 .map(|head| head.symbol(bytes).name.into_owned());
             let (name, prefix) = name(&text, bytes, definition.name);
+            let may_be_literal = matches!(definition.kind, DefinitionKind::Definition | DefinitionKind::Test);
+            let literal = text.token_at(definition.name.start).filter(|token| {
+                may_be_literal
+                    && (token.kind == TokenKind::String
+                        || matches!(token.marker, Marker::Keyword | Marker::Uninterned))
+            });
+            let literal = literal.map(|token| decode(&bytes[token.span.indices()]).into_owned());
             let start = lines.line(at);
             // Count on from the last name, as a line may be as long as the file.
             let place = match definition.name.start >= counted {
@@ -67,6 +77,7 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
                 kind: definition.kind,
                 name,
                 prefix,
+                literal,
                 setf: before.trim_end().to_uppercase().ends_with("(SETF"),
                 operator: operator.unwrap_or_default(),
                 place,
@@ -94,7 +105,7 @@ fn beginning(line: &[u8]) -> &[u8] {
 /// The name at `range` as the reader makes it, and its package prefix.
 fn name(text: &LispText, bytes: &[u8], range: Range) -> (String, Option<String>) {
     match text.token_at(range.start) {
-        Some(token) if token.kind == steelbank_reader::TokenKind::Symbol => {
+        Some(token) if token.kind == TokenKind::Symbol => {
             let symbol = token.symbol(bytes);
             (symbol.name.into_owned(), symbol.package.map(|package| package.into_owned()))
         }
@@ -108,7 +119,7 @@ mod tests {
 
     #[test]
     fn definitions_have_their_name_package_and_extent() {
-        let text = "(in-package :app)\n\n(defun (setf part)\n    (new x)\n  (list new x))\n#+nil (defun gone ())\n(other::define-thing app::|x y| 1)\n(defpackage \"LOWER\")\n";
+        let text = "(in-package :app)\n\n(defun (setf part)\n    (new x)\n  (list new x))\n#+nil (defun gone ())\n(other::define-thing app::|x y| 1)\n(define-key :up 1)\n(defpackage \"LOWER\")\n";
         let found = lisp_definitions(text.as_bytes());
         let shown: Vec<_> = found
             .iter()
@@ -127,11 +138,14 @@ mod tests {
             [
                 ("function", "PART", true, (3, 14), (3, 5)),
                 ("definition", "x y", false, (7, 27), (7, 7)),
-                ("package", "LOWER", false, (8, 14), (8, 8)),
+                ("definition", "UP", false, (8, 14), (8, 8)),
+                ("package", "LOWER", false, (9, 14), (9, 9)),
             ]
         );
         assert_eq!(found[0].package.as_deref(), Some("APP"));
         assert_eq!((found[1].operator.as_str(), found[1].prefix.as_deref()), ("DEFINE-THING", Some("APP")));
         assert_eq!(found[0].line, "(defun (setf part)");
+        let literals: Vec<_> = found.iter().map(|each| each.literal.as_deref()).collect();
+        assert_eq!(literals, [None, None, Some(":up"), None]);
     }
 }

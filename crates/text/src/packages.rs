@@ -1,81 +1,24 @@
 //! Package prefixes: which occurrences of a Lisp name are the symbol that was asked for.
 
-use crate::analysis;
-use crate::cache::TextWithLines;
 use crate::language::Language;
 use crate::pattern::Qualified;
-use crate::retry::SearchInterrupted;
 use crate::scan::lisp as scan_lisp;
+use crate::store::pages::PageError;
 use crate::store::snapshot::{GONE, TextSnapshot};
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use steelbank_reader::{Datum, Dialect, FormId, LispText, Marker, TokenKind};
+use steelbank_reader::{Dialect, LispText, Marker, TokenKind};
 
-/// Finds all names, nicknames included, of the package that is called `name` in the project's `defpackage` forms.
-pub(crate) fn names(
-    snapshot: &TextSnapshot,
-    name: &str,
-    text: &mut dyn FnMut(usize) -> Result<Option<Arc<TextWithLines>>, SearchInterrupted>,
-) -> Result<Vec<String>, SearchInterrupted> {
+/// Finds all names, nicknames included, of the package that is called `name` where the project's text defines it.
+pub(crate) fn names(snapshot: &TextSnapshot, name: &str) -> Result<Vec<String>, PageError> {
     let mut names = BTreeSet::from([name.to_owned()]);
-    let Some(language) = Language::named("commonlisp") else { return Ok(names.into_iter().collect()) };
-    let key = analysis::key(language, name.as_bytes());
     for (segment, places) in snapshot.segments() {
-        let Some(entry) = segment.lookup(&key)? else { continue };
-        for found in segment.hits(&entry)? {
-            let place = places.get(found.file as usize).copied().unwrap_or(GONE) as usize;
-            let Some(file) = snapshot.manifest().files.get(place) else { continue };
-            // Most files only use the package; those that define one say so.
-            if file.language != language {
-                continue;
-            }
-            let Some(text) = text(place)? else { continue };
-            if memchr::memmem::find(&text.bytes.to_ascii_lowercase(), b"package").is_some() {
-                defined_names(&text.bytes, name, &mut names);
+        for (file, package) in segment.packages(name)? {
+            if places.get(file as usize).is_some_and(|place| *place != GONE) {
+                names.extend(package.names);
             }
         }
     }
     Ok(names.into_iter().collect())
-}
-
-/// Adds the names of every package that a `defpackage` in `text` calls `name`.
-fn defined_names(text: &[u8], name: &str, names: &mut BTreeSet<String>) {
-    let lisp = scan_lisp::read(text, Dialect::CommonLisp);
-    for toplevel in lisp.toplevel() {
-        let Some(id) = toplevel.form else { continue };
-        let head = lisp.form(id).and_then(|form| lisp.head(form)).map(|head| head.symbol(text).name);
-        if !matches!(head.as_deref(), Some("DEFPACKAGE" | "DEFINE-PACKAGE")) {
-            continue;
-        }
-        let mut here = Vec::new();
-        for (index, datum) in lisp.elements(id).enumerate() {
-            match datum {
-                Datum::Token(_) if index == 1 => here.extend(designated(&lisp, text, datum)),
-                Datum::Form(option) => here.extend(nicknames(&lisp, text, option)),
-                Datum::Token(_) => {}
-            }
-        }
-        if here.iter().any(|each| each == name) {
-            names.extend(here);
-        }
-    }
-}
-
-fn nicknames(lisp: &LispText, text: &[u8], option: FormId) -> Vec<String> {
-    let head = lisp.form(option).and_then(|form| lisp.head(form));
-    match head {
-        Some(head) if head.marker == Marker::Keyword && head.is_named(text, "NICKNAMES") => {
-            lisp.elements(option).skip(1).filter_map(|datum| designated(lisp, text, datum)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn designated(lisp: &LispText, text: &[u8], datum: Datum) -> Option<String> {
-    match datum {
-        Datum::Token(index) => lisp.tokens().get(index)?.designated(text),
-        Datum::Form(_) => None,
-    }
 }
 
 /// Tells whether occurrences in one text are qualified as asked.

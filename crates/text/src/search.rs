@@ -177,9 +177,7 @@ impl Searcher<'_> {
         for ((key, qualified), languages) in &identifiers {
             self.control.check()?;
             let names = match qualified {
-                Qualified::Package(name) => {
-                    packages::names(self.snapshot, name, &mut |file| self.text(file))?
-                }
+                Qualified::Package(name) => packages::names(self.snapshot, name)?,
                 _ => Vec::new(),
             };
             self.identifier(key, qualified, &names, languages, &mut matches, &mut definitions)?;

@@ -4,6 +4,7 @@
 use crate::control::{IndexControl, IndexProgress, Pace};
 use crate::error::TextError;
 use crate::store::codec::checksum;
+use crate::store::manifest::IndexManifest;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use steelbank_tree::{Found, IgnoreFiles, WalkState};
+use steelbank_tree::{Found, IGNORE_FILES, WalkState};
 
 /// A file is read again later to be sure if it changed so shortly before it was read that a second change might have
 /// left the same time: the clock of a file system is coarse.
@@ -261,7 +262,7 @@ impl Tree {
         let mut found = TreeWalk::default();
         let relative = |path: &Path| path.strip_prefix(&self.path).unwrap_or(path).to_owned();
         let mut stopped = false;
-        steelbank_tree::walk(&self.path, IgnoreFiles::All, &mut |each| {
+        steelbank_tree::walk(&self.path, &mut |each| {
             stopped = stopped || (control.cancelled)();
             if stopped {
                 return WalkState::Quit;
@@ -300,6 +301,15 @@ impl Tree {
         Ok(found)
     }
 
+    /// Whether a walk finds the file at `path`, as the folders of `manifest` are those of the tree. `None` if only a walk
+    /// can tell: there are other repositories around it.
+    pub(crate) fn admits(&self, path: &Path, manifest: &IndexManifest) -> Option<bool> {
+        let folder = path.parent()?;
+        let known = manifest.watched.binary_search_by(|(each, _)| each.as_path().cmp(folder)).is_ok();
+        let admitted = steelbank_tree::admits(&self.path, &self.path.join(path))?;
+        Some(known && admitted)
+    }
+
     /// A folder and the files in it that say what to ignore.
     fn watched_in(&self, folder: PathBuf) -> Vec<(PathBuf, u64)> {
         let files = IGNORE_FILES.iter().map(|name| folder.join(name));
@@ -334,8 +344,6 @@ impl Tree {
             .collect()
     }
 }
-
-pub(crate) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// A path as the index holds it.
 pub(crate) fn bytes(path: &Path) -> &[u8] {

@@ -8,17 +8,21 @@ use crate::limits::MAX_FILE_BYTES;
 use crate::parallel::parallel;
 use crate::store::codec::checksum;
 use crate::store::manifest::{FileEntry, FilePlace, IndexManifest, Skipped};
-use crate::store::segment::SegmentBuilder;
+use crate::store::segment::{SegmentBuilder, TextSegment};
 use crate::store::snapshot::{TextSnapshot, segment_path};
 use crate::tree::{self, Tree};
 use crate::watch::Changed;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use steelbank_reader::Dialect;
+use steelbank_tree::{is_lisp, may_be_lisp};
 
 /// A segment is closed when it holds so many bytes of text.
 const SEGMENT_TARGET_BYTES: u64 = 64 << 20;
 /// The number of files that are analysed before they are added to the segment.
 const BATCH_FILES: usize = 256;
+/// The name of a segment that only this process has.
+pub(crate) const OPEN_SEGMENT: u64 = 0;
 /// With more segments than this, the smallest are made one.
 const MAX_SEGMENTS: usize = 8;
 
@@ -78,6 +82,51 @@ impl<'a> Update<'a> {
         self.remove_unused(&manifest);
         let snapshot = TextSnapshot::open(manifest, self.folder).map_err(|_| self.damaged())?;
         Ok((snapshot, analysed))
+    }
+
+    /// Brings `known` up to date with the files at `paths`, of which a walk finds those that the tree admits. `None` if
+    /// the caller gives up, or nothing can be written.
+    pub(crate) fn take(&self, known: &TextSnapshot, paths: Vec<PathBuf>) -> Option<TextSnapshot> {
+        let mut manifest = known.manifest().clone();
+        let (mut builder, number) = (SegmentBuilder::default(), manifest.segments.len() as u32);
+        let (mut bytes, mut analysed) = (0, false);
+        for path in paths {
+            let by_path = |file: &FileEntry| tree::bytes(&file.path).cmp(tree::bytes(&path));
+            let at = manifest.files.binary_search_by(by_path);
+            let is_file = self.tree.stamp(&path).is_some();
+            let before =
+                at.is_ok_and(|_| is_file).then(|| at.ok().and_then(|at| manifest.files.get(at)).cloned());
+            let is_found = is_file && (at.is_ok() || self.tree.admits(&path, &manifest) == Some(true));
+            let read = is_found.then(|| self.read(path, before.flatten(), &manifest.languages)).flatten();
+            self.control.check().ok()?;
+            let entry = read.map(|mut fresh| {
+                if let Some(analysis) = fresh.analysis {
+                    fresh.entry.place = FilePlace::Segment(number, analysis.add_to(&mut builder));
+                    (bytes, analysed) = (bytes + fresh.entry.size, true);
+                }
+                fresh.entry
+            });
+            match (at, entry) {
+                (Ok(at), Some(entry)) => manifest.files[at] = entry,
+                (Ok(at), None) => drop(manifest.files.remove(at)),
+                (Err(at), Some(entry)) => manifest.files.insert(at, entry),
+                (Err(_), None) => {}
+            }
+        }
+        let segment = if analysed {
+            // Nobody else needs it: it is gone when this process has closed it.
+            let path = self.folder.join(format!("open-{}", steelbank_cache::unique_name()));
+            builder.write(&path).ok()?;
+            let opened = TextSegment::open(&path);
+            let _ = std::fs::remove_file(&path);
+            manifest.segments.push((OPEN_SEGMENT, bytes));
+            Some(opened.ok()?)
+        } else {
+            None
+        };
+        let used = segments_used(&manifest);
+        renumber(&mut manifest, &used);
+        known.changed(manifest, segment, &used).ok()
     }
 
     fn failed(&self, source: std::io::Error) -> TextError {
@@ -187,7 +236,9 @@ impl<'a> Update<'a> {
         if !languages.is_empty() && !languages.contains(&language) {
             return Some(skipped(path, size, signature, Skipped::Language));
         }
-        let analysis = Analysis::of(&read.text, language, self.control.cancelled);
+        let is_other = language != Language::TEXT && language.dialect() != Some(Dialect::CommonLisp);
+        let names = !is_other && may_be_lisp(&path) && is_lisp(&path, &read.text);
+        let analysis = Analysis::of(&read.text, language, names, self.control.cancelled);
         let place = FilePlace::Segment(0, 0);
         let entry = FileEntry { path, size, signature, hash, recent, language, place };
         Some(Fresh { entry, analysis: Some(analysis) })

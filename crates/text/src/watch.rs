@@ -1,16 +1,17 @@
 //! Watching the tree, so that a question need not look at every file to know that nothing changed.
 
 use crate::store::manifest::IndexManifest;
-use crate::tree::{IGNORE_FILES, Tree};
+use crate::tree::Tree;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use steelbank_tree::IGNORE_FILES;
 use steelbank_watch::{ChangeKind, Changes, Waiter, WatchRefusal, Watched};
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
 /// The interval at which a wait checks what the kernel does not report.
-const LOOK: Duration = Duration::from_secs(1);
+const UNREPORTED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A watch on the files that the index covers. Ignored folders are not watched.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ pub(crate) struct TreeWatch {
     settled: Option<u64>,
     /// The changes since then.
     changed: Changed,
-    /// When an entry last came or went.
-    came_or_went: Option<Instant>,
+    /// The entries that came or went a moment ago, which premature events may still contradict.
+    fresh: Vec<(PathBuf, Instant)>,
     /// Files and folders whose changes the kernel does not report, each with its signature as the index knows it.
     looked_at: HashMap<PathBuf, Option<u64>>,
     /// Why a folder of the tree is not watched.
@@ -36,6 +37,8 @@ pub(crate) struct TreeWatch {
 pub(crate) struct Changed {
     /// Files that were written to, relative to the root.
     pub(crate) files: HashSet<PathBuf>,
+    /// Whether files came or went, each of them in `files`.
+    pub(crate) entries: bool,
     /// Whether there may be other files, or others may be ignored.
     pub(crate) walk: bool,
 }
@@ -50,7 +53,7 @@ impl TreeWatch {
             seen: 0,
             settled: None,
             changed: Changed::default(),
-            came_or_went: None,
+            fresh: Vec::new(),
             looked_at: HashMap::new(),
             refusal: None,
         })
@@ -84,21 +87,23 @@ impl TreeWatch {
     }
 
     fn note(&mut self, change: &steelbank_watch::Change) {
-        // Definitions of systems decide which repositories in the tree are part of it.
+        // Definitions of systems decide which repositories in the tree are part of it, some names what is vendored.
+        const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
             path.extension() == Some("asd".as_ref())
-                || IGNORE_FILES.iter().any(|name| path.file_name() == Some(name.as_ref()))
+                || IGNORE_FILES.iter().chain(&DECIDING).any(|name| path.file_name() == Some(name.as_ref()))
         };
         if change.what == ChangeKind::Folder {
             self.watch.forget(&change.path);
         }
+        let path = change.path.strip_prefix(&self.root).ok().map(Path::to_owned);
         if change.what != ChangeKind::Contents {
-            self.came_or_went = Some(Instant::now());
+            self.fresh.push((path.clone().unwrap_or_default(), Instant::now()));
         }
-        self.changed.walk |= change.what != ChangeKind::Contents || decides(&change.path);
-        if let Ok(path) = change.path.strip_prefix(&self.root) {
-            self.changed.files.insert(path.to_owned());
-        }
+        self.changed.entries |= change.what == ChangeKind::Entry;
+        // What happens above the root is known as a change of the folder itself.
+        self.changed.walk |= change.what == ChangeKind::Folder || path.is_none() || decides(&change.path);
+        self.changed.files.extend(path);
     }
 
     /// Records a change that the kernel did not report.
@@ -110,7 +115,31 @@ impl TreeWatch {
     /// Whether something may have changed since the index was brought up to date.
     pub(crate) fn is_dirty(&mut self, tree: &Tree) -> bool {
         self.look(tree);
-        self.settled != Some(self.seen)
+        self.settled != Some(self.seen) || !self.fresh.is_empty()
+    }
+
+    /// Returns the files that alone may be other ones than when the index was up to date last, with the number of what
+    /// happened until now. `None` if anything may be.
+    pub(crate) fn few_changes(&mut self, tree: &Tree, most: usize) -> Option<(u64, Vec<PathBuf>)> {
+        self.look(tree);
+        let fresh = self.fresh.iter().map(|(path, _)| path.clone());
+        let files: HashSet<PathBuf> = self.changed.files.iter().cloned().chain(fresh).collect();
+        let few = self.settled.is_some() && !self.changed.walk && files.len() <= most;
+        few.then(|| (self.seen, files.into_iter().collect()))
+    }
+
+    /// Whether the kernel reports all changes of the file at `path`. To be called before it is read.
+    pub(crate) fn tells_of(&mut self, path: &Path) -> bool {
+        self.watch.file(&self.root.join(path))
+    }
+
+    /// Records that the index covers the changes that [`TreeWatch::few_changes`] gave with `generation`.
+    pub(crate) fn settle_few(&mut self, generation: u64) {
+        self.settled = Some(generation);
+        self.fresh.retain(|(_, then)| then.elapsed() < PREMATURE);
+        if generation == self.seen {
+            self.changed = Changed::default();
+        }
     }
 
     /// What happened until now: a number to be passed to [`TreeWatch::settle`] later, and what is known to have
@@ -153,7 +182,7 @@ impl TreeWatch {
             }
         }
         self.looked_at = looked_at;
-        settled &= self.came_or_went.is_none_or(|then| then.elapsed() > PREMATURE);
+        self.fresh.retain(|(_, then)| then.elapsed() < PREMATURE);
         self.settled = settled.then_some(generation);
         if self.settled == Some(self.seen) {
             self.changed = Changed::default();
@@ -169,7 +198,7 @@ impl TreeWatch {
     /// The handle with which a thread can wait for a change, and the longest wait: after it, what the kernel does not
     /// report is to be checked.
     pub(crate) fn waiter(&self) -> (Waiter, Duration) {
-        (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { LOOK })
+        (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { UNREPORTED_INTERVAL })
     }
 }
 

@@ -31,7 +31,7 @@ fn open(root: &Path, cache: &Path) -> TextIndex {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 4800 } else { 48 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_is_watched_answers_as_what_is_read_anew(

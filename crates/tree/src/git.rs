@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a `.git` file that are read.
-const MOST: u64 = 64 << 10;
+const DOT_GIT_LIMIT: u64 = 64 << 10;
 
 /// What a folder that is not the root of the project is to Git.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ fn git_folder(path: &Path) -> Option<PathBuf> {
 }
 
 fn first_line(path: &Path) -> Option<String> {
-    let text = String::from_utf8(read_plain(path, MOST).ok()?).ok()?;
+    let text = String::from_utf8(read_plain(path, DOT_GIT_LIMIT).ok()?).ok()?;
     Some(text.lines().next()?.to_owned())
 }
 

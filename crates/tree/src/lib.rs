@@ -7,13 +7,15 @@
 #![forbid(unsafe_code)]
 
 mod git;
+mod lisp;
 mod plain;
 mod rules;
 mod vendored;
 mod walk;
 
 pub use git::{Nested, exclude_file, is_in_working_tree, nested};
+pub use lisp::{is_lisp, is_lisp_by_name, may_be_lisp};
 pub use plain::{ReadRefusal, open_plain, read_plain, read_source, read_unlinked};
-pub use rules::{IgnoreFiles, users_ignore_file};
+pub use rules::{IGNORE_FILES, users_ignore_file};
 pub use vendored::is_vendored;
-pub use walk::{Found, LeftOut, WalkState, belonging, read_definitions, walk};
+pub use walk::{Found, LeftOut, WalkState, admits, belonging, read_definitions, walk};

@@ -9,17 +9,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// The files in a folder that say what to ignore in it.
+pub const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 /// The longest ignore file that is read, in bytes.
-const MOST: u64 = 1 << 20;
-
-/// Which files say what to ignore.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IgnoreFiles {
-    /// Those of the repository: `.gitignore` and its exclude file.
-    Repository,
-    /// Also `.ignore`, and the user's own for Git.
-    All,
-}
+const LARGEST_IGNORE_FILE: u64 = 1 << 20;
 
 /// Tells of an ignore file that was not read.
 pub(crate) type Refused<'a> = &'a mut dyn FnMut(&Path, ReadRefusal);
@@ -43,16 +36,15 @@ impl Rules {
         above: Option<Arc<Rules>>,
         folder: &Path,
         has: impl Fn(&str) -> bool,
-        files: IgnoreFiles,
         refused: Refused<'_>,
     ) -> Option<Arc<Rules>> {
         let is_repository = has(".git");
         let mut read = |file: &Path, wanted: bool| match wanted {
-            true => compile(folder, read_unlinked(file, MOST), file, refused),
+            true => compile(folder, read_unlinked(file, LARGEST_IGNORE_FILE), file, refused),
             false => Gitignore::empty(),
         };
         let plain = folder.join(".ignore");
-        let plain = read(&plain, files == IgnoreFiles::All && has(".ignore"));
+        let plain = read(&plain, has(".ignore"));
         let git = read(&folder.join(".gitignore"), has(".gitignore"));
         let exclude = is_repository.then(|| exclude_file(folder)).flatten();
         let exclude = exclude.map_or_else(Gitignore::empty, |file| read(&file, true));
@@ -63,18 +55,19 @@ impl Rules {
     }
 
     /// Reads the rules of the folders above `root`.
-    pub(crate) fn above(root: &Path, files: IgnoreFiles, refused: Refused<'_>) -> Option<Arc<Rules>> {
+    pub(crate) fn above(root: &Path, refused: Refused<'_>) -> Option<Arc<Rules>> {
         let folders: Vec<&Path> = root.ancestors().skip(1).collect();
         folders.into_iter().rev().fold(None, |above, folder| {
             let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
-            Rules::new(above, folder, has, files, refused)
+            Rules::new(above, folder, has, refused)
         })
     }
 
     /// Reads the user's own rules for all of Git's repositories. That file may be a link.
     pub(crate) fn of_user(root: &Path, refused: Refused<'_>) -> Gitignore {
-        users_ignore_file()
-            .map_or_else(Gitignore::empty, |file| compile(root, read_plain(&file, MOST), &file, refused))
+        users_ignore_file().map_or_else(Gitignore::empty, |file| {
+            compile(root, read_plain(&file, LARGEST_IGNORE_FILE), &file, refused)
+        })
     }
 }
 

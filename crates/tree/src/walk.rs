@@ -2,7 +2,7 @@
 
 use crate::git::{Nested, is_in_working_tree, nested};
 use crate::plain::{ReadRefusal, read_unlinked};
-use crate::rules::{IgnoreFiles, Rules, is_hidden, verdict};
+use crate::rules::{Rules, is_hidden, verdict};
 use crate::vendored::is_vendored_folder;
 use ignore::gitignore::Gitignore;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use steelbank_reader::asd::{SystemDefinition, system_definitions};
 
 /// The longest `.asd` file that is read, in bytes: hand-written ones are shorter.
-const MOST: u64 = 2 << 20;
+const LARGEST_ASD_FILE: u64 = 2 << 20;
 
 /// Why a file or folder is no part of the project, though nothing says that it is to be ignored.
 #[derive(Debug, thiserror::Error)]
@@ -67,19 +67,36 @@ pub enum WalkState {
 /// the project depends on one that an `.asd` file there is named after. (Where a definition does not tell its
 /// dependencies without being run, it may depend on any system that the project itself has not.) A `root` that is
 /// neither a repository nor has systems is a folder of projects: their repositories are part of it.
-pub fn walk(root: &Path, files: IgnoreFiles, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
+pub fn walk(root: &Path, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
     let mut refused = Vec::new();
     let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
-    let above = is_in_working_tree(root).then(|| Rules::above(root, files, &mut note)).flatten();
-    let of_user = match files {
-        IgnoreFiles::All => Rules::of_user(root, &mut note),
-        IgnoreFiles::Repository => Gitignore::empty(),
-    };
+    let above = is_in_working_tree(root).then(|| Rules::above(root, &mut note)).flatten();
+    let of_user = Rules::of_user(root, &mut note);
     for (path, why) in &refused {
         visit(Found::LeftOut(path, why));
     }
-    let mut walk = Walk { root, files, of_user, visit, repositories: Vec::new(), definitions: Vec::new() };
+    let mut walk = Walk { root, of_user, visit, repositories: Vec::new(), definitions: Vec::new() };
     let _ = walk.all(above);
+}
+
+/// Whether [`walk`] finds the file at `path` in the project at `root`, both canonical, as it finds its folder. `None` if
+/// only a walk can tell: the file lies in a repository in the project.
+pub fn admits(root: &Path, path: &Path) -> Option<bool> {
+    let mut below = path.ancestors().skip(1).take_while(|folder| *folder != root);
+    if below.any(|folder| nested(folder).is_some()) {
+        return None;
+    }
+    let mut note = |_: &Path, _| ();
+    let mut rules = is_in_working_tree(root).then(|| Rules::above(root, &mut note)).flatten();
+    let mut folders: Vec<&Path> =
+        path.ancestors().skip(1).take_while(|each| each.starts_with(root)).collect();
+    while let Some(folder) = folders.pop() {
+        let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+        rules = Rules::new(rules, folder, has, &mut note);
+    }
+    let of_user = Rules::of_user(root, &mut note);
+    let is_left_out = verdict(rules.as_ref(), &of_user, path, false);
+    Some(!is_left_out.unwrap_or_else(|| path.file_name().is_none_or(is_hidden)))
 }
 
 /// Why what is at `path`, a canonical path below the canonical `root`, is no part of the project: it is, or lies in, a
@@ -98,7 +115,7 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     }
     let repository = repository?;
     let mut is_part = false;
-    walk(root, IgnoreFiles::Repository, &mut |found| match found {
+    walk(root, &mut |found| match found {
         Found::Folder(folder) if folder == repository => {
             is_part = true;
             WalkState::Quit
@@ -115,13 +132,13 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
 /// # Errors
 /// It is no such file, is longer than 2 MiB, or cannot be read.
 pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition>, ReadRefusal> {
-    let text = match read_unlinked(path, MOST) {
+    let text = match read_unlinked(path, LARGEST_ASD_FILE) {
         Err(ReadRefusal::Link) => {
             let real = path.canonicalize()?;
             if !real.starts_with(root) {
                 return Err(ReadRefusal::Link);
             }
-            read_unlinked(&real, MOST)
+            read_unlinked(&real, LARGEST_ASD_FILE)
         }
         other => other,
     };
@@ -130,7 +147,6 @@ pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition
 
 struct Walk<'a> {
     root: &'a Path,
-    files: IgnoreFiles,
     of_user: Gitignore,
     visit: &'a mut dyn FnMut(Found<'_>) -> WalkState,
     /// The repositories of which it is not known yet whether they are part of the project.
@@ -290,7 +306,7 @@ impl Walk<'_> {
         };
         let mut refused = Vec::new();
         let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
-        let rules = Rules::new(folder.rules.clone(), &folder.path, has, self.files, &mut note);
+        let rules = Rules::new(folder.rules.clone(), &folder.path, has, &mut note);
         for (path, why) in &refused {
             self.tell(Found::LeftOut(path, why))?;
         }

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use steelbank_tree::{Found, IgnoreFiles, LeftOut, WalkState, belonging, is_in_working_tree, walk};
+use steelbank_tree::{Found, LeftOut, WalkState, admits, belonging, is_in_working_tree, walk};
 
 /// A tree: files by number of folder and name, ignore files with their rules.
 type Plan = (Vec<(usize, usize)>, Vec<(usize, usize, Vec<usize>)>);
@@ -55,9 +55,9 @@ fn make(home: &Path, (files, ignoring): &Plan, repository: Option<&str>) -> Path
     root
 }
 
-fn own(root: &Path, files: IgnoreFiles) -> BTreeSet<PathBuf> {
+fn own(root: &Path) -> BTreeSet<PathBuf> {
     let mut own = BTreeSet::new();
-    walk(root, files, &mut |found| {
+    walk(root, &mut |found| {
         match found {
             Found::Folder(path) | Found::File(path, _) => drop(own.insert(path.to_owned())),
             other => panic!("{other:?}"),
@@ -68,24 +68,28 @@ fn own(root: &Path, files: IgnoreFiles) -> BTreeSet<PathBuf> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 40000 } else { 400 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_same_is_found_as_the_crate_ignore_finds(plan in plan(), repository in 0..3_usize) {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let root = make(&home, &plan, [None, Some(""), Some("p")][repository]);
-        for files in [IgnoreFiles::Repository, IgnoreFiles::All] {
-            let in_git = is_in_working_tree(&root);
-            let theirs = WalkBuilder::new(&root)
-                .git_global(false)
-                .ignore(files == IgnoreFiles::All)
-                .require_git(in_git)
-                .parents(in_git)
-                .filter_entry(|entry| entry.file_name() != ".git")
-                .build();
-            let theirs: BTreeSet<PathBuf> = theirs.flatten().map(|entry| entry.into_path()).collect();
-            prop_assert_eq!(own(&root, files), theirs);
+        let in_git = is_in_working_tree(&root);
+        let theirs = WalkBuilder::new(&root)
+            .git_global(false)
+            .require_git(in_git)
+            .parents(in_git)
+            .filter_entry(|entry| entry.file_name() != ".git")
+            .build();
+        let theirs: BTreeSet<PathBuf> = theirs.flatten().map(|entry| entry.into_path()).collect();
+        prop_assert_eq!(own(&root), theirs);
+        // Of one file the same is said without a walk.
+        let own = own(&root);
+        for folder in own.iter().filter(|path| path.is_dir()) {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
+                prop_assert_eq!(admits(&root, &path), Some(own.contains(&path)), "{:?}", path);
+            }
         }
     }
 }
@@ -104,12 +108,13 @@ fn git(folder: &Path, arguments: &[&str]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 3000 } else { 60 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_same_is_found_as_git_finds(mut plan in plan(), above in any::<bool>()) {
         // To Git no file is hidden.
         plan.1.iter_mut().for_each(|(_, _, rules)| rules.retain(|&rule| RULES[rule] != "!.h"));
+        plan.1.retain(|(_, file, _)| IGNORING[*file] != ".ignore");
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let repository = if above { "" } else { "p" };
@@ -120,7 +125,7 @@ proptest! {
         let hidden = |path: &str| path.split('/').any(|name| name.starts_with('.'));
         let theirs: BTreeSet<PathBuf> =
             listed.split('\0').filter(|path| !path.is_empty() && !hidden(path)).map(|path| root.join(path)).collect();
-        let mut ours = own(&root, IgnoreFiles::Repository);
+        let mut ours = own(&root);
         ours.retain(|path| !path.is_dir() && !hidden(path.strip_prefix(&root).unwrap().to_str().unwrap()));
         prop_assert_eq!(ours, theirs);
     }
@@ -130,7 +135,7 @@ proptest! {
 fn told(root: &Path) -> (Vec<String>, Vec<String>) {
     let (mut own, mut left_out) = (Vec::new(), Vec::new());
     let name = |path: &Path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-    walk(root, IgnoreFiles::Repository, &mut |found| {
+    walk(root, &mut |found| {
         match found {
             Found::File(path, _) => own.push(name(path)),
             Found::LeftOut(path, LeftOut::LinkedWorktree) => left_out.push(format!("{} linked", name(path))),

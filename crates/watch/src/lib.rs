@@ -45,7 +45,7 @@ pub struct Watch {
     /// What is watched, by number: several paths if a folder is mounted in several places.
     watched: HashMap<i32, Vec<PathBuf>>,
     /// Whether the kernel reports all changes of a file system, by device.
-    told: HashMap<u64, bool>,
+    reporting: HashMap<u64, bool>,
     /// The most watches; beyond them, files are refused.
     most: usize,
     names: &'static [&'static str],
@@ -62,7 +62,7 @@ struct Number {
 
 /// One part in so many of the watches that a user may have is for files: editors need some, and other programs like
 /// this one.
-const SHARE: usize = 8;
+const FILES_SHARE: usize = 8;
 
 /// The changes since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,8 +116,8 @@ impl Watch {
             queue: Arc::new(EventQueue::new()?),
             numbers: HashMap::new(),
             watched: HashMap::new(),
-            told: HashMap::new(),
-            most: queue::limit() / SHARE,
+            reporting: HashMap::new(),
+            most: queue::limit() / FILES_SHARE,
             names: &[],
             lost: false,
             refusal: None,
@@ -139,7 +139,7 @@ impl Watch {
         if !found.is_dir() {
             return Watched::No;
         }
-        if !self.is_told(path, found.dev()) {
+        if !self.reports_everything(path, found.dev()) {
             self.refusal = Some(WatchRefusal::FileSystem);
             return Watched::No;
         }
@@ -178,8 +178,9 @@ impl Watch {
         }
         let Ok(number) = self.queue.add_file(path) else { return false };
         self.note(path, Number { number, inside: false });
-        path.symlink_metadata()
-            .is_ok_and(|found| found.is_file() && found.nlink() == 1 && self.is_told(path, found.dev()))
+        path.symlink_metadata().is_ok_and(|found| {
+            found.is_file() && found.nlink() == 1 && self.reports_everything(path, found.dev())
+        })
     }
 
     /// Whether the folder at `path` is watched.
@@ -289,8 +290,8 @@ impl Watch {
         }
     }
 
-    fn is_told(&mut self, path: &Path, device: u64) -> bool {
-        *self.told.entry(device).or_insert_with(|| queue::tells_everything(path))
+    fn reports_everything(&mut self, path: &Path, device: u64) -> bool {
+        *self.reporting.entry(device).or_insert_with(|| queue::tells_everything(path))
     }
 }
 

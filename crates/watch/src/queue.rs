@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 /// The lowest descriptor number that is out of reach of code which closes "all" descriptors.
-const HIGH: i32 = 900;
+const DESCRIPTOR_FLOOR: i32 = 900;
 
 #[derive(Debug)]
 pub(crate) struct EventQueue {
@@ -41,7 +41,7 @@ pub(crate) struct KernelEvent<'a> {
 }
 
 fn out_of_reach(descriptor: OwnedFd) -> OwnedFd {
-    fcntl_dupfd_cloexec(&descriptor, HIGH).unwrap_or(descriptor)
+    fcntl_dupfd_cloexec(&descriptor, DESCRIPTOR_FLOOR).unwrap_or(descriptor)
 }
 
 fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
@@ -50,13 +50,13 @@ fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
 }
 
 /// The callback for opened and closed descriptors.
-static TOLD: OnceLock<fn(RawFd, bool)> = OnceLock::new();
+static DESCRIPTOR_LISTENER: OnceLock<fn(RawFd, bool)> = OnceLock::new();
 
-/// Has `told` called with the number of each descriptor that is opened here, and true; and with the number and false
+/// Has `listener` called with the number of each descriptor that is opened here, and true; and with the number and false
 /// before it is closed: so that children that a process forks without executing need not keep it. Only the first
 /// caller's function counts.
-pub fn tell_of_descriptors(told: fn(RawFd, bool)) {
-    let _ = TOLD.set(told);
+pub fn tell_of_descriptors(listener: fn(RawFd, bool)) {
+    let _ = DESCRIPTOR_LISTENER.set(listener);
 }
 
 impl Drop for EventQueue {
@@ -76,8 +76,8 @@ impl EventQueue {
     }
 
     pub(crate) fn tell_of_descriptors(&self, open: bool) {
-        if let Some(told) = TOLD.get() {
-            [&self.events, &self.mounts].into_iter().for_each(|each| told(each.as_raw_fd(), open));
+        if let Some(listener) = DESCRIPTOR_LISTENER.get() {
+            [&self.events, &self.mounts].into_iter().for_each(|each| listener(each.as_raw_fd(), open));
         }
     }
 

@@ -27,18 +27,18 @@ impl World {
     }
 
     /// The changes of which paths are reported, once each.
-    fn told(&mut self) -> Vec<(String, ChangeKind)> {
+    fn reported(&mut self) -> Vec<(String, ChangeKind)> {
         let Changes::Some(changes) = self.watch.changes() else { return Vec::new() };
-        let mut told: Vec<_> = changes
+        let mut reported: Vec<_> = changes
             .into_iter()
             .map(|change| {
                 let path = change.path.strip_prefix(&self.root).unwrap();
                 (path.to_str().unwrap().to_owned(), change.what)
             })
             .collect();
-        told.sort_by_key(|(path, what)| (path.clone(), *what as u8));
-        told.dedup();
-        told
+        reported.sort_by_key(|(path, what)| (path.clone(), *what as u8));
+        reported.dedup();
+        reported
     }
 }
 
@@ -48,7 +48,7 @@ fn what_another_thread_has_done_is_told_at_once() {
     let mut world = World::new();
     let (file, other) = (world.path("file"), world.path("other"));
     fs::write(&file, "0").unwrap();
-    world.told();
+    world.reported();
     let (ask, asked) = mpsc::sync_channel::<usize>(0);
     let (done, is_done) = mpsc::sync_channel(0);
     let at = file.clone();
@@ -100,31 +100,34 @@ fn what_another_process_has_done_is_told_at_once() {
 }
 
 #[test]
-fn each_kind_of_change_is_told() {
+fn each_kind_of_change_is_reported() {
     let mut world = World::new();
-    assert!(world.told().is_empty());
+    assert!(world.reported().is_empty());
     let file = world.path("a");
     fs::write(&file, "one").unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents), ("a".to_owned(), ChangeKind::Entry)]);
+    assert_eq!(
+        world.reported(),
+        [("a".to_owned(), ChangeKind::Contents), ("a".to_owned(), ChangeKind::Entry)]
+    );
     assert!(world.watch.file(&file));
-    assert!(world.told().is_empty());
+    assert!(world.reported().is_empty());
     fs::write(&file, "two").unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
+    assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Contents)]);
     fs::rename(&file, world.path("b")).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Entry), ("b".to_owned(), ChangeKind::Entry)]);
+    assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Entry), ("b".to_owned(), ChangeKind::Entry)]);
     fs::set_permissions(world.path("b"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(world.told().contains(&("b".to_owned(), ChangeKind::Contents)));
+    assert!(world.reported().contains(&("b".to_owned(), ChangeKind::Contents)));
     fs::remove_file(world.path("b")).unwrap();
-    assert!(world.told().contains(&("b".to_owned(), ChangeKind::Entry)));
+    assert!(world.reported().contains(&("b".to_owned(), ChangeKind::Entry)));
     fs::create_dir(world.path("sub")).unwrap();
-    assert_eq!(world.told(), [("sub".to_owned(), ChangeKind::Folder)]);
+    assert_eq!(world.reported(), [("sub".to_owned(), ChangeKind::Folder)]);
     assert_eq!(world.watch.folder(&world.path("sub")), Watched::New);
     fs::write(world.path("sub/x"), "").unwrap();
-    assert!(world.told().contains(&("sub/x".to_owned(), ChangeKind::Entry)));
+    assert!(world.reported().contains(&("sub/x".to_owned(), ChangeKind::Entry)));
     fs::set_permissions(world.path("sub"), fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(world.told(), [("sub".to_owned(), ChangeKind::Contents)]);
+    assert_eq!(world.reported(), [("sub".to_owned(), ChangeKind::Contents)]);
     symlink("nowhere", world.path("link")).unwrap();
-    assert_eq!(world.told(), [("link".to_owned(), ChangeKind::Entry)]);
+    assert_eq!(world.reported(), [("link".to_owned(), ChangeKind::Entry)]);
 }
 
 #[test]
@@ -132,16 +135,16 @@ fn another_name_of_a_file_is_told_of_and_then_not_relied_on() {
     let mut world = World::new();
     let (file, outside) = (world.path("a"), world.root.parent().unwrap().join("outside"));
     fs::write(&file, "one").unwrap();
-    world.told();
+    world.reported();
     assert!(world.watch.file(&file));
     fs::hard_link(&file, &outside).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
-    assert!(!world.watch.file(&file), "what is written by the other name is not told");
+    assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Contents)]);
+    assert!(!world.watch.file(&file), "what is written by the other name is not reported");
     fs::remove_file(&outside).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
+    assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Contents)]);
     assert!(world.watch.file(&file));
     symlink(&file, world.path("link")).unwrap();
-    world.told();
+    world.reported();
     assert!(!world.watch.file(&world.path("link")) && !world.watch.file(&world.path("missing")));
     let elsewhere = world.root.parent().unwrap().join("b");
     fs::write(&elsewhere, "").unwrap();
@@ -156,12 +159,12 @@ fn a_file_that_is_replaced_is_watched_as_the_new_one() {
     for round in 0..100 {
         fs::write(&new, format!("{round}")).unwrap();
         fs::rename(&new, &file).unwrap();
-        assert!(world.told().contains(&("a".to_owned(), ChangeKind::Entry)));
+        assert!(world.reported().contains(&("a".to_owned(), ChangeKind::Entry)));
         assert!(world.watch.file(&file));
     }
-    world.told();
+    world.reported();
     fs::hard_link(&file, world.root.parent().unwrap().join("outside")).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
+    assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Contents)]);
     assert_eq!(world.watch.numbers.len(), 2);
     assert_eq!(world.watch.watched.len(), 2);
 }
@@ -174,17 +177,17 @@ fn a_folder_that_moved_is_forgotten_and_found_again() {
     for folder in [&old, &old.join("deep")] {
         assert_eq!(world.watch.folder(folder), Watched::New);
     }
-    world.told();
+    world.reported();
     fs::rename(&old, &new).unwrap();
-    let told = world.told();
+    let reported = world.reported();
     for name in ["old", "new"] {
-        assert!(told.contains(&(name.to_owned(), ChangeKind::Folder)), "{told:?}");
+        assert!(reported.contains(&(name.to_owned(), ChangeKind::Folder)), "{reported:?}");
     }
     world.watch.forget(&old);
     assert!(!world.watch.is_watched(&old.join("deep")) && world.watch.is_watched(&world.root));
     assert_eq!(world.watch.folder(&new.join("deep")), Watched::New);
     fs::write(new.join("deep/x"), "").unwrap();
-    assert!(world.told().contains(&("new/deep/x".to_owned(), ChangeKind::Entry)));
+    assert!(world.reported().contains(&("new/deep/x".to_owned(), ChangeKind::Entry)));
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn a_root_that_goes_is_told_of() {
         } else {
             fs::rename(&world.root, world.root.with_extension("away")).unwrap();
         }
-        assert_eq!(world.told(), [(String::new(), ChangeKind::Folder)]);
+        assert_eq!(world.reported(), [(String::new(), ChangeKind::Folder)]);
     }
 }
 
@@ -253,7 +256,7 @@ fn waiting_ends_with_a_change_or_the_time() {
     let thread = std::thread::spawn(move || fs::write(file, "x").unwrap());
     assert!(waiter.wait(Duration::from_secs(60)));
     thread.join().unwrap();
-    assert!(!world.told().is_empty());
+    assert!(!world.reported().is_empty());
     assert!(!waiter.wait(Duration::ZERO));
 }
 
@@ -263,7 +266,7 @@ fn only_local_file_systems_are_relied_on() {
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().metadata().unwrap().dev();
     let mut watch = Watch::new().unwrap();
-    watch.told.insert(device, false);
+    watch.reporting.insert(device, false);
     assert_eq!(watch.folder(folder.path()), Watched::No);
 }
 
@@ -288,17 +291,17 @@ fn a_folder_above_that_moves_is_told_of() {
     assert!(!world.watch.file(&deep.join("a")));
     assert!(world.watch.above(&deep));
     assert!(world.watch.is_watched(&world.root), "what is watched already stays so");
-    assert!(!world.watch.is_watched(&far), "what is in it is not told");
+    assert!(!world.watch.is_watched(&far), "what is in it is not reported");
     assert_eq!(world.watch.folder(&deep), Watched::New);
     assert!(world.watch.file(&deep.join("a")));
-    world.told();
+    world.reported();
     world.watch.names = &["of note"];
     fs::write(far.join("noise"), "").unwrap();
-    assert!(world.told().is_empty());
+    assert!(world.reported().is_empty());
     fs::write(far.join("of note"), "").unwrap();
-    assert_eq!(world.told(), [("far/of note".to_owned(), ChangeKind::Entry)]);
+    assert_eq!(world.reported(), [("far/of note".to_owned(), ChangeKind::Entry)]);
     fs::rename(&far, &away).unwrap();
-    assert!(world.told().contains(&("far".to_owned(), ChangeKind::Folder)));
+    assert!(world.reported().contains(&("far".to_owned(), ChangeKind::Folder)));
     world.watch.forget(&far);
     assert!(!world.watch.is_watched(&deep));
 }

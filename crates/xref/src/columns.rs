@@ -14,6 +14,7 @@ pub trait Column: Copy {
 macro_rules! columns {
     ($($(#[$table:meta])* $name:ident { $($(#[$doc:meta])* $column:ident,)+ })+) => {$(
         $(#[$table])*
+        #[allow(missing_docs, reason = "some columns are told by their names")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(usize)]
         pub enum $name {
@@ -38,7 +39,6 @@ macro_rules! columns {
 columns! {
     /// A package; exported and baked.
     PackageColumn {
-        /// Its name.
         Name,
         /// Its name as a symbol's prefix is printed.
         Printed,
@@ -49,9 +49,7 @@ columns! {
     }
     /// A nickname.
     NicknameColumn {
-        /// The package.
         Package,
-        /// The nickname.
         Nickname,
     }
     /// A use of a package.
@@ -65,7 +63,6 @@ columns! {
     LocalNicknameColumn {
         /// The package in which it holds.
         Package,
-        /// The nickname.
         Nickname,
         /// The package that it means.
         Actual,
@@ -74,7 +71,6 @@ columns! {
     SymbolColumn {
         /// Its home package.
         Home,
-        /// Its name.
         Name,
         /// Its printed name, if that differs.
         Printed,
@@ -83,7 +79,6 @@ columns! {
     BakedSymbolColumn {
         /// Its home package.
         Home,
-        /// Its name.
         Name,
         /// Its printed name, if that differs.
         Printed,
@@ -94,16 +89,13 @@ columns! {
     }
     /// A symbol's presence in a package, as it is exported.
     PresenceColumn {
-        /// The package.
         Package,
-        /// The symbol.
         Symbol,
         /// 1 if it is external.
         External,
     }
     /// A symbol's presence in a package, as it is baked: grouped by symbol.
     BakedPresenceColumn {
-        /// The package.
         Package,
         /// 1 if it is external.
         External,
@@ -126,7 +118,6 @@ columns! {
     }
     /// A source file; exported and baked.
     SourceColumn {
-        /// Its path.
         Path,
         /// Its write date, as a universal time: the low 32 bits.
         WrittenLow,
@@ -167,7 +158,6 @@ columns! {
     }
     /// A record, as it is baked: grouped by name and kind.
     BakedRecordColumn {
-        /// The function.
         Function,
         /// The form number.
         Form,
@@ -176,7 +166,6 @@ columns! {
     SurvivorColumn {
         /// Its code object's serial number.
         Serial,
-        /// Its entry.
         Entry,
         /// Its status now.
         Status,
@@ -185,7 +174,6 @@ columns! {
     RefutedColumn {
         /// Its code object's serial number.
         Serial,
-        /// Its entry.
         Entry,
     }
 }

@@ -7,8 +7,9 @@ use super::columns::{
     LocalNicknameColumn, NicknameColumn, PackageColumn, SourceColumn,
 };
 use super::export::{Malformed, NONE, word};
+use super::spelling::Spellings;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The first bytes of an index.
 pub const MAGIC: &[u8; 8] = b"SBINDX01";
@@ -103,6 +104,8 @@ impl From<Arc<[u8]>> for Bytes {
 pub struct XrefSegment {
     bytes: Bytes,
     directory: [(u32, u32); SECTIONS],
+    /// Made when the first name is not found.
+    spellings: OnceLock<Spellings>,
 }
 
 impl XrefSegment {
@@ -122,7 +125,12 @@ impl XrefSegment {
             }
             *entry = (start, length);
         }
-        Ok(Self { bytes, directory })
+        Ok(Self { bytes, directory, spellings: OnceLock::new() })
+    }
+
+    /// The spellings of the symbols' names.
+    pub fn spellings(&self) -> &Spellings {
+        self.spellings.get_or_init(|| Spellings::of(self))
     }
 
     fn section(&self, section: Section) -> &[u8] {

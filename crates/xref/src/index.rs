@@ -7,7 +7,7 @@ use super::columns::{
 use super::export::{Export, Malformed, NONE};
 use super::format::{Bytes, XrefSegment};
 use super::kinds::{FunctionKind, Kind, NameRole};
-use super::symbols::{Package, Symbol};
+use super::symbols::{Package, Symbol, TextSymbol};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -50,6 +50,8 @@ pub struct Index {
     from_base: Arc<[u32]>,
     /// Whether the base has functions that were replaced before it was saved.
     snapshot: bool,
+    /// Symbols that the image does not have.
+    pub(super) beside: Arc<[TextSymbol]>,
 }
 
 #[derive(Debug, Clone)]
@@ -134,7 +136,7 @@ pub struct UseNumber {
 
 impl UseNumber {
     /// Whether both uses are in one function, and not merely in functions of one name.
-    pub fn is_beside(self, other: Self) -> bool {
+    pub fn is_same_function(self, other: Self) -> bool {
         (self.generation, self.function) == (other.generation, other.function)
     }
 }
@@ -174,7 +176,8 @@ impl Index {
         let from_base = (0..base.packages()).collect();
         let generation =
             Generation { segment: Arc::clone(&base), gone: Bits::default(), stale: Bits::default() };
-        Ok(Self { generations: Arc::new([generation]), newest: base, from_base, snapshot: false })
+        let generations = Arc::new([generation]);
+        Ok(Self { generations, newest: base, from_base, snapshot: false, beside: Arc::default() })
     }
 
     /// Opens the baked index of a core that was saved with code in it that had been replaced.
@@ -239,6 +242,7 @@ impl Index {
             newest,
             from_base: from_base.into(),
             snapshot: self.snapshot,
+            beside: Arc::default(),
         })
     }
 
@@ -288,7 +292,7 @@ impl Index {
         let mut last: Option<(UseNumber, &[u8])> = None;
         for (at, &number) in uses.iter().enumerate() {
             let text = match last {
-                Some((before, text)) if number.is_beside(before) => text,
+                Some((before, text)) if number.is_same_function(before) => text,
                 _ => self.function_text(number),
             };
             if last.is_some_and(|(_, before)| before != text) {
@@ -303,6 +307,70 @@ impl Index {
     /// The number of functions in the answer of [`Index::who`]: consecutive uses by functions of one name count as one.
     pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> usize {
         self.function_ends(&self.found(kind, symbol, roles, true)).len()
+    }
+
+    /// Whether anything does `kind` to `symbol`, as [`Index::who`] would list it.
+    pub fn is_used(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> bool {
+        self.generations.iter().any(|generation| {
+            let segment = &*generation.segment;
+            let named = self.row_in(segment, symbol).into_iter().flat_map(|row| segment.names_of(row));
+            let mut accepted = named.filter(|name| roles(NameRole::from_number(segment.role(*name))));
+            accepted.any(|name| self.live(generation, name, kind).next().is_some())
+        })
+    }
+
+    /// The uses by code that was compiled from `file`, a native path: the home package and the name of the symbol that
+    /// each is filed under, how the used name is made from it, and the kind. Replaced functions are left out.
+    pub fn uses_in(&self, file: &str) -> Vec<((String, String), NameRole, Kind, UseNumber)> {
+        let mut found = Vec::new();
+        for (number, generation) in self.generations.iter().enumerate() {
+            let segment = &*generation.segment;
+            let mut inside = Bits::default();
+            let mut any = false;
+            for function in 0..segment.functions() {
+                let source = segment.function(function, FunctionColumn::Source);
+                if source != NONE
+                    && segment.string(segment.source(source, SourceColumn::Path)) == file.as_bytes()
+                {
+                    inside.insert(function);
+                    any = true;
+                }
+            }
+            for symbol in (0..segment.symbols()).filter(|_| any) {
+                for name in segment.names_of(symbol) {
+                    for kind in Kind::ALL {
+                        let here = self.live(generation, name, kind).filter(|use_| inside.contains(use_.0));
+                        found.extend(here.map(|(function, form)| {
+                            let home = self.home(segment, segment.symbol(symbol, BakedSymbolColumn::Home));
+                            let home = home.map(|home| self.package_name(Package(home)).into_owned());
+                            let text = segment.text(segment.symbol(symbol, BakedSymbolColumn::Name));
+                            let number = UseNumber { generation: number as u32, function, form };
+                            let role = NameRole::from_number(segment.role(name));
+                            ((home.unwrap_or_default(), text.into_owned()), role, kind, number)
+                        }));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The records of `kind` on one name, those of replaced functions left out: function and form number.
+    fn live<'a>(
+        &'a self,
+        generation: &'a Generation,
+        name: u32,
+        kind: Kind,
+    ) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let segment = &*generation.segment;
+        // Only the newest export lists all methods made since the base.
+        let listed = kind != Kind::Specializes
+            || std::ptr::eq(segment, self.base())
+            || Arc::ptr_eq(&generation.segment, &self.newest);
+        let records = listed.then(|| segment.records(name, kind as usize)).into_iter().flatten();
+        records.filter(|(function, _)| {
+            !generation.gone.contains(*function) && !generation.stale.contains(*function)
+        })
     }
 
     fn uses(&self, found: Vec<UseNumber>) -> Vec<Use<'_>> {
@@ -359,7 +427,6 @@ impl Index {
         let mut found = Vec::new();
         for generation in self.generations.iter().skip(1) {
             let segment = &*generation.segment;
-            let newest = Arc::ptr_eq(&generation.segment, &self.newest);
             for symbol in 0..segment.symbols() {
                 for name in segment.names_of(symbol) {
                     let text = || match segment.name_text(name) {
@@ -367,14 +434,7 @@ impl Index {
                         None => self.printed(segment, symbol),
                     };
                     for kind in Kind::ALL {
-                        // Only the newest export lists all methods made since the base.
-                        if kind == Kind::Specializes && !newest {
-                            continue;
-                        }
-                        let records = segment.records(name, kind as usize).filter(|(function, _)| {
-                            !generation.gone.contains(*function) && !generation.stale.contains(*function)
-                        });
-                        found.extend(records.map(|(function, form)| Record {
+                        found.extend(self.live(generation, name, kind).map(|(function, form)| Record {
                             kind,
                             name: text(),
                             by: self.entry(segment, function, form),
@@ -419,9 +479,10 @@ impl Index {
 
     /// The row of `symbol` in `segment`, if it is known there.
     fn row_in(&self, segment: &XrefSegment, symbol: Symbol) -> Option<u32> {
-        let own = self.symbol_segment(symbol);
-        if std::ptr::eq(own, segment) {
-            return Some(symbol.row);
+        if let Ok((own, row)) = self.symbol_row(symbol)
+            && std::ptr::eq(own, segment)
+        {
+            return Some(row);
         }
         let home = self.symbol_package(symbol).map(|home| home.0);
         segment

@@ -12,13 +12,15 @@ pub mod format;
 mod index;
 mod kinds;
 pub mod places;
+mod spelling;
 mod symbols;
 #[cfg(any(test, feature = "writer"))]
 pub mod writer;
 
 pub use index::{ApplyError, FiledUnder, Index, Record, Use, UseNumber, UsePlace};
 pub use kinds::{FunctionKind, Kind, NameRole};
-pub use symbols::{Access, Package, Symbol};
+pub use spelling::Spellings;
+pub use symbols::{Access, Package, Symbol, TextSymbol};
 
 #[cfg(test)]
 mod tests;

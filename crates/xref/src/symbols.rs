@@ -9,15 +9,34 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// A package of one [`Index`] snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Package(pub(super) u32);
 
 /// A symbol of one [`Index`] snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Symbol {
-    /// Which of the snapshot's tables it stands in: the newest or the base.
-    pub(super) newest: bool,
+    pub(super) table: SymbolTable,
     pub(super) row: u32,
+}
+
+/// Which of a snapshot's tables a symbol stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum SymbolTable {
+    Base,
+    Newest,
+    /// Those that the image does not have.
+    Beside,
+}
+
+/// A symbol that the image does not have, though a text does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextSymbol {
+    /// Its home.
+    pub package: Package,
+    /// Its name.
+    pub name: String,
+    /// The name as it is printed, with bars where they are needed.
+    pub printed: String,
 }
 
 /// How a symbol is accessible in a package: the second value of `FIND-SYMBOL`.
@@ -57,17 +76,46 @@ impl Index {
         self.newest().text(self.newest().package(package.0, PackageColumn::Printed))
     }
 
+    /// The symbol of this exact name that is accessible in the package with that name or nickname.
+    pub fn symbol_named(&self, package: &str, name: &str) -> Option<(Symbol, Access)> {
+        self.find_symbol(name, self.find_package(package, None)?)
+    }
+
     /// `CL:FIND-SYMBOL`: the symbol of this exact name that is accessible in `package`.
     pub fn find_symbol(&self, name: &str, package: Package) -> Option<(Symbol, Access)> {
         let name = name.as_bytes();
         if let Some((symbol, external)) = self.present(name, package.0) {
             return Some((symbol, if external { Access::External } else { Access::Internal }));
         }
-        self.newest()
+        let inherited = self
+            .newest()
             .used_by(package.0)
             .filter_map(|used| self.present(name, used))
             .find(|(_, external)| *external)
-            .map(|(symbol, _)| (symbol, Access::Inherited))
+            .map(|(symbol, _)| (symbol, Access::Inherited));
+        inherited.or_else(|| {
+            let beside = self
+                .beside
+                .iter()
+                .position(|each| each.package == package && each.name.as_bytes() == name)?;
+            let is_keyword = self.package_name(package) == "KEYWORD";
+            let access = if is_keyword { Access::External } else { Access::Internal };
+            Some((Symbol { table: SymbolTable::Beside, row: beside as u32 }, access))
+        })
+    }
+
+    /// Returns an index with `symbols` beside those of the image, internal in their homes; a question about one of them
+    /// is answered from texts.
+    #[must_use]
+    pub fn with_symbols(&self, symbols: impl IntoIterator<Item = TextSymbol>) -> Index {
+        let mut index = self.clone();
+        index.beside = self.beside.iter().cloned().chain(symbols).collect();
+        index
+    }
+
+    /// Whether the image does not have `symbol`: [`Index::with_symbols`] added it.
+    pub fn is_beside(&self, symbol: Symbol) -> bool {
+        symbol.table == SymbolTable::Beside
     }
 
     /// The symbol called `name` that is present in package number `package`, and whether it is external there.
@@ -78,44 +126,88 @@ impl Index {
         } else {
             (self.newest(), package)
         };
-        segment.symbols_named(name).find_map(|row| {
+        let (row, external) = segment.symbols_named(name).find_map(|row| {
             let (_, external) = segment.presents(row).find(|(present, _)| *present == package)?;
-            Some((Symbol { newest: !unchanged, row }, external))
-        })
+            Some((row, external))
+        })?;
+        let found = Symbol { table: if unchanged { SymbolTable::Base } else { SymbolTable::Newest }, row };
+        // A symbol of the base that another package exports is the one that its home has.
+        let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
+        let of_base = |home: &u32| self.newest().package(*home, PackageColumn::Unchanged) == 1;
+        let elsewhere = home.filter(|home| !unchanged && of_base(home));
+        let same = elsewhere.and_then(|home| self.present(name, home)).map(|(symbol, _)| symbol);
+        Some((same.unwrap_or(found), external))
     }
 
     /// All symbols of the newest tables and of the base that are present in some package: as [`Index::find_symbol`]
     /// finds them, to which the base alone is the newest.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
-        let delta = self.has_delta();
-        let base = (0..self.base().symbols()).map(move |row| Symbol { newest: !delta, row });
+        let (delta, table) = (self.has_delta(), self.base_table());
+        let base = (0..self.base().symbols()).map(move |row| Symbol { table, row });
         let newest = if delta { self.newest().symbols() } else { 0 };
-        base.chain((0..newest).map(|row| Symbol { newest: true, row }))
+        base.chain((0..newest).map(|row| Symbol { table: SymbolTable::Newest, row }))
+    }
+
+    /// Those of [`Index::symbols`] whose names may be made of `name` with so many `edits` of a letter, whatever their case:
+    /// all that can, and a few others. The first call reads all names.
+    pub fn symbols_near<'a>(&'a self, name: &str, edits: usize) -> impl Iterator<Item = Symbol> + use<'a> {
+        let (delta, table) = (self.has_delta(), self.base_table());
+        let base = self.base().spellings().near(name, edits).map(move |row| Symbol { table, row });
+        let newest = delta.then(|| self.newest().spellings().near(name, edits));
+        base.chain(newest.into_iter().flatten().map(|row| Symbol { table: SymbolTable::Newest, row }))
+    }
+
+    /// The packages that are home to a symbol of this exact name, with the symbol and whether they export it.
+    pub fn homes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (Package, Symbol, Access)> + 'a {
+        let (delta, table) = (self.has_delta(), self.base_table());
+        let base = self.base().symbols_named(name.as_bytes()).map(move |row| Symbol { table, row });
+        let newest = delta.then(|| self.newest().symbols_named(name.as_bytes()));
+        let newest = newest.into_iter().flatten().map(|row| Symbol { table: SymbolTable::Newest, row });
+        let beside = (0..).zip(&*self.beside).filter(move |(_, each)| each.name == name);
+        let all = base.chain(newest).chain(beside.map(|(row, _)| Symbol { table: SymbolTable::Beside, row }));
+        all.filter_map(|symbol| {
+            let home = self.symbol_package(symbol)?;
+            let (found, access) = self.find_symbol(name, home)?;
+            (found == symbol).then_some((home, symbol, access))
+        })
     }
 
     /// A symbol's name.
     pub fn symbol_name(&self, symbol: Symbol) -> Cow<'_, str> {
-        let segment = self.symbol_segment(symbol);
-        segment.text(segment.symbol(symbol.row, BakedSymbolColumn::Name))
+        match self.symbol_row(symbol) {
+            Ok((segment, row)) => segment.text(segment.symbol(row, BakedSymbolColumn::Name)),
+            Err(beside) => Cow::Borrowed(beside.map_or("", |beside| &beside.name)),
+        }
+    }
+
+    /// The name of a symbol's home package; none if it is uninterned.
+    pub fn home_name(&self, symbol: Symbol) -> Option<String> {
+        self.symbol_package(symbol).map(|home| self.package_name(home).into_owned())
     }
 
     /// A symbol's home package; none if it is uninterned.
     pub fn symbol_package(&self, symbol: Symbol) -> Option<Package> {
-        let home = self.symbol_segment(symbol).symbol(symbol.row, BakedSymbolColumn::Home);
-        if home == NONE {
-            None
-        } else if symbol.newest {
-            Some(Package(home))
-        } else {
-            self.renumbered(home).map(Package)
+        let (segment, row) = match self.symbol_row(symbol) {
+            Ok(found) => found,
+            Err(beside) => return beside.map(|beside| beside.package),
+        };
+        let home = segment.symbol(row, BakedSymbolColumn::Home);
+        match symbol.table {
+            _ if home == NONE => None,
+            SymbolTable::Base => self.renumbered(home).map(Package),
+            SymbolTable::Newest | SymbolTable::Beside => Some(Package(home)),
         }
     }
 
     /// A symbol as answers print it: home package and name, always with two colons.
     pub fn symbol_text(&self, symbol: Symbol) -> String {
-        let segment = self.symbol_segment(symbol);
-        let text = Some(segment.symbol(symbol.row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
-        let name = segment.text(text.unwrap_or_else(|| segment.symbol(symbol.row, BakedSymbolColumn::Name)));
+        let name = match self.symbol_row(symbol) {
+            Ok((segment, row)) => {
+                let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
+                segment.text(text.unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name)))
+            }
+            Err(beside) => Cow::Borrowed(beside.map_or("", |beside| &beside.printed)),
+        };
         match self.symbol_package(symbol) {
             Some(package) => format!("{}::{name}", self.package_text(package)),
             None => format!("#:{name}"),
@@ -123,11 +215,23 @@ impl Index {
     }
 
     pub(super) fn symbol_bytes(&self, symbol: Symbol) -> &[u8] {
-        let segment = self.symbol_segment(symbol);
-        segment.string(segment.symbol(symbol.row, BakedSymbolColumn::Name))
+        match self.symbol_row(symbol) {
+            Ok((segment, row)) => segment.string(segment.symbol(row, BakedSymbolColumn::Name)),
+            Err(beside) => beside.map_or(&[], |beside| beside.name.as_bytes()),
+        }
     }
 
-    pub(super) fn symbol_segment(&self, symbol: Symbol) -> &XrefSegment {
-        if symbol.newest { self.newest() } else { self.base() }
+    /// The segment and the row that a symbol of the image stands in, or what is known of one beside these.
+    pub(super) fn symbol_row(&self, symbol: Symbol) -> Result<(&XrefSegment, u32), Option<&TextSymbol>> {
+        match symbol.table {
+            SymbolTable::Base => Ok((self.base(), symbol.row)),
+            SymbolTable::Newest => Ok((self.newest(), symbol.row)),
+            SymbolTable::Beside => Err(self.beside.get(symbol.row as usize)),
+        }
+    }
+
+    /// The table of the symbols that the base has, if they are current.
+    fn base_table(&self) -> SymbolTable {
+        if self.has_delta() { SymbolTable::Base } else { SymbolTable::Newest }
     }
 }

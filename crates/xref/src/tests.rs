@@ -87,6 +87,26 @@ fn symbols_are_found_as_find_symbol_finds_them() {
 }
 
 #[test]
+fn all_that_is_spelt_nearly_so_is_near_and_little_else() {
+    let mut writer = base();
+    let package = writer.package("NEAR", &[]);
+    let near = ["PRICE", "PRCIE", "PRICES", "PRIZE", "price", "PRIC", "RICE", "ÄRICE"];
+    for name in near.iter().chain(&["XYZZY", "PLUGH-PRICE", "PRUNES"]) {
+        writer.intern(package, name, false);
+    }
+    let index = open(&writer);
+    let mut found: Vec<_> = index.symbols_near("Price", 1).map(|symbol| index.symbol_name(symbol)).collect();
+    found.sort();
+    let mut expected = near.to_vec();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    let homes: Vec<_> =
+        index.homes("PRIZE").map(|(home, _, access)| (index.package_name(home), access)).collect();
+    assert_eq!(homes, [("NEAR".into(), Access::Internal)]);
+    assert_eq!(index.homes("PRIZED").count(), 0);
+}
+
+#[test]
 fn a_symbol_that_is_present_shadows_inherited_ones_and_keeps_its_home() {
     let mut writer = base();
     let other = writer.package("OTHER", &[]);
@@ -149,6 +169,18 @@ fn delta(since: u64, serial: u64) -> (ExportWriter, u32) {
     let method = writer.function("(METHOD NEW::CALLER (LIB::HELPER))", caller, (NONE, 1), CURRENT);
     writer.record(SPECIALIZES, class, method, NONE);
     (writer, caller)
+}
+
+#[test]
+fn a_symbol_of_the_base_is_the_same_where_another_package_exports_it() {
+    let (mut writer, _) = delta(10, 11);
+    let cl = writer.unchanged("COMMON-LISP", 0);
+    let (car, new) = (writer.symbol(Some(cl), "CAR"), writer.package("NEW", &[]));
+    writer.present(new, car, true);
+    let index = open(&base()).apply(&writer.finish()).unwrap();
+    let found = |package: &str| index.find_symbol("CAR", index.find_package(package, None).unwrap()).unwrap();
+    assert_eq!(found("NEW").1, Access::External);
+    assert_eq!(found("NEW").0, found("COMMON-LISP").0);
 }
 
 #[test]

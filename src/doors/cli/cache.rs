@@ -7,8 +7,9 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::{CommandError, Exit, Shell, installation};
-use crate::query::counted;
-use crate::snapshot::{self, SnapshotEntry};
+use crate::answer::counted;
+use crate::handle::snapshot;
+use crate::handle::snapshot::SnapshotEntry;
 
 #[derive(Debug, Args)]
 pub(super) struct Cache {
@@ -20,7 +21,7 @@ pub(super) struct Cache {
 /// What the cache holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CachePart {
-    /// All of the following
+    /// All of the following but undo
     All,
     /// Images of projects with their systems loaded
     Snapshots,
@@ -41,7 +42,7 @@ impl CachePart {
         (Self::Snapshots, "snapshots", &["projects/snapshots"]),
         (Self::Fasls, "fasls", &["projects/fasls", "projects/files"]),
         (Self::Sidecars, "sidecars", &["projects/taps"]),
-        (Self::Text, "text indexes", &["text"]),
+        (Self::Text, "text indexes", &["projects/text", "text"]),
         (Self::Scratch, "scratch images", &["projects/scratch"]),
         (Self::Undo, "undo", &["projects/undo"]),
     ];
@@ -99,7 +100,8 @@ impl Cache {
     fn clear(&self, shell: &Shell, cache: &Path, what: CachePart) -> Result<Exit, CommandError> {
         let mut cleared = Vec::new();
         for (kind, name, folders) in CachePart::EACH {
-            if what != CachePart::All && what != kind {
+            // What takes an edit back cannot be made again: it goes only by its name.
+            if what != kind && (what != CachePart::All || kind == CachePart::Undo) {
                 continue;
             }
             let paths: Vec<PathBuf> = folders.iter().map(|folder| cache.join(folder)).collect();
@@ -140,8 +142,9 @@ fn line(entry: &SnapshotEntry) -> String {
         _ => format!("{} days", age / 86_400),
     };
     let how = entry.unfit.as_ref().map_or_else(|| "fresh".to_owned(), |why| format!("not used: {why}"));
+    let before = if entry.dependencies { "what comes before " } else { "" };
     format!(
-        "{} of {root}: {}, {}, used {age} ago, {how}",
+        "{before}{} of {root}: {}, {}, used {age} ago, {how}",
         entry.systems.join(", "),
         megabytes(entry.bytes),
         counted(entry.files, "file", "files")

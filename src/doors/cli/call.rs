@@ -6,15 +6,16 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::lists::{self, ListOutput};
 use super::progress::Bar;
 use super::{CommandError, Exit, Shell};
 use crate::answer::Wording;
 use crate::doors::mcp::listing;
-use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer, Tools};
+use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer};
 
 /// Lists the tools; as JSON, what the MCP server answers to tools/list.
 pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
-    let tools = Tools::all();
+    let tools = crate::actions::tools();
     if shell.options.json {
         shell.output.json(&listing(tools))?;
         return Ok(Exit::Answered);
@@ -53,8 +54,8 @@ impl CallTool {
         let arguments = serde_json::from_str(&text).map_err(|error| {
             usage(format!("The arguments must be a JSON object, such as '{{\"name\": \"car\"}}': {error}."))
         })?;
-        let tool = Tools::all().get(&self.tool).map_err(usage)?;
-        call(shell, tool, arguments)
+        let tool = crate::actions::tools().get(&self.tool).map_err(usage)?;
+        call(shell, tool, arguments, None)
     }
 }
 
@@ -72,11 +73,42 @@ pub(super) fn followed(
     answer
 }
 
-/// Calls a tool and shows its answer.
-pub(super) fn call(shell: &Shell, tool: &Tool, arguments: Map<String, Value>) -> Result<Exit, CommandError> {
+/// Calls a tool and shows its answer, or the `summary` of it.
+pub(super) fn call(
+    shell: &Shell,
+    tool: &Tool,
+    arguments: Map<String, Value>,
+    summary: Option<ListOutput>,
+) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let answer = followed(tool, &session, arguments)?;
-    finish(shell, &session, complete, told(shell, &answer))
+    // Tell with -q, too, whether there is something.
+    let summary = summary.or((shell.options.quiet && lists::has_some(tool)).then_some(ListOutput::Count));
+    let exit = match summary.filter(|_| answer.outcome == CallOutcome::Answered) {
+        Some(summary) => summed(shell, tool, &answer, summary),
+        None => told(shell, &answer),
+    };
+    finish(shell, &session, complete, exit)
+}
+
+/// Shows how many entries the answer has, or their files. As of grep, the exit code tells whether there are some.
+fn summed(
+    shell: &Shell,
+    tool: &Tool,
+    answer: &ToolAnswer,
+    summary: ListOutput,
+) -> Result<Exit, CommandError> {
+    let entries = lists::entries(tool, &answer.structured);
+    match (summary, shell.options.json) {
+        (ListOutput::Count, true) => shell.output.json(&entries.len().into())?,
+        (ListOutput::Count, false) => shell.output.text(&entries.len().to_string())?,
+        (ListOutput::Files, true) => shell.output.json(&lists::files(&entries).into_iter().collect())?,
+        (ListOutput::Files, false) => {
+            let lines = lists::files(&entries).into_iter().map(|file| file + "\n");
+            shell.output.bytes(lines.collect::<String>().as_bytes())?;
+        }
+    }
+    Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
 /// Has a snapshot made in the background, and returns the exit code.
@@ -86,12 +118,9 @@ fn finish(
     complete: bool,
     exit: Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
-    if !complete {
-        // Exit with an error all the same: what did not load may have changed the answer.
-        return exit.map(|_| Exit::Engine);
-    }
     shell.options.project.make_snapshot_later(session, true);
-    exit
+    // Exit with an error all the same: what did not load may have changed the answer.
+    if complete { exit } else { exit.map(|_| Exit::Engine) }
 }
 
 /// Calls a tool whose text is a drawing, and writes the drawing to `file`.
@@ -119,7 +148,7 @@ pub(super) fn told(shell: &Shell, answer: &ToolAnswer) -> Result<Exit, CommandEr
     tell(shell, answer)?;
     Ok(match answer.outcome {
         CallOutcome::Answered => Exit::Answered,
-        CallOutcome::NotFound | CallOutcome::NotFoundError => Exit::NotFound,
+        CallOutcome::NotFound | CallOutcome::NotFoundAsError => Exit::NotFound,
         CallOutcome::Failed => Exit::Engine,
     })
 }

@@ -7,7 +7,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
-use crate::tools::{Object, Tool, Tools};
+use super::lists;
+use crate::tools::{Object, Tool};
 
 /// Options that also have a letter.
 const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", 'n')];
@@ -37,7 +38,7 @@ fn by_position(tool: &Tool) -> &'static [&'static str] {
 
 /// Makes the subcommands, each called by the tool's name with hyphens.
 pub(super) fn all() -> impl Iterator<Item = Command> {
-    Tools::all()
+    crate::actions::tools()
         .list()
         .iter()
         .map(|tool| command(tool).defer(|command| with_arguments(tool_of(&command), command)))
@@ -45,7 +46,7 @@ pub(super) fn all() -> impl Iterator<Item = Command> {
 
 /// Finds the tool that a subcommand calls.
 pub(super) fn tool(name: &str) -> Option<&'static Tool> {
-    Tools::all().get(name).ok()
+    crate::actions::tools().get(name).ok()
 }
 
 fn command(tool: &'static Tool) -> Command {
@@ -88,7 +89,7 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
             .conflicts_with("format")
             .help("Draw it into a file")
     });
-    command.args(arguments).args(named).args(denied).args(drawn)
+    command.args(arguments).args(named).args(denied).args(drawn).args(lists::options(tool))
 }
 
 /// The option that draws a call graph into a file.
@@ -197,8 +198,9 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
                 }
             }
             Some("integer") => matches.get_one::<i64>(name).copied().map(Value::from).or_else(|| {
-                // Show whole lists: a terminal has a pager, and a pipe no limit.
-                property.get("maximum").filter(|_| name == "limit").cloned()
+                // Show whole lists: a terminal shows a screen of them, and a pipe has no limit. Count all that there is.
+                let most = lists::asked(matches).map(|_| Value::from(u32::MAX));
+                property.get("maximum").cloned().or(most).filter(|_| name == "limit")
             }),
             Some("array") => matches
                 .get_many::<String>(name)

@@ -8,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{CommandError, Exit, Shell};
+use crate::engine::control::Control;
 use crate::engine::{Contribs, Core, EngineStatus};
-use crate::query::Error;
-use crate::query::control::Control;
-use crate::query::who::WhoRequest;
+use crate::handle::Error;
+use crate::{DescribeSymbolRequest, EvaluateRequest, ListSystemsRequest, WhoRequest};
 use crate::{IndexData, Steelbank};
-use steelbank_xref::Kind;
 
 /// The image's description of itself.
 #[derive(Debug, Deserialize)]
@@ -57,6 +56,8 @@ struct ProjectReport {
     /// The reason for which a server cannot watch the folder, with a remedy.
     unwatched: Option<String>,
     systems: Vec<String>,
+    /// Why no snapshot can be made of the systems of --system as they are.
+    no_snapshot: Option<String>,
     init_file: Option<String>,
     source_registry: Option<String>,
     cache: Option<String>,
@@ -102,13 +103,14 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
     let bank = session.bank()?;
     bank.lisp().wait_until_ready().map_err(Error::from)?;
     let start = begin.elapsed();
-    bank.describe_symbol("mapcar", "CL")?;
+    let control = Control::default();
+    bank.ask(&DescribeSymbolRequest::new("cl:mapcar"), &control)?;
     let first_answer = begin.elapsed();
     let again = Instant::now();
-    bank.describe_symbol("car", "CL")?;
+    bank.ask(&DescribeSymbolRequest::new("cl:car"), &control)?;
     let describe_symbol = again.elapsed();
     let again = Instant::now();
-    bank.who_calls("mapcar", "CL")?;
+    bank.ask(&WhoRequest::calls("cl:mapcar"), &control)?;
     let who_calls = again.elapsed();
 
     let identity = identify(bank)?;
@@ -169,14 +171,15 @@ fn project(bank: &Steelbank) -> ProjectReport {
     // Watch the project as a server does; the first question tries it.
     bank.project().watch();
     bank.project().own_files();
-    let systems = bank.list_systems(&Control::new(Duration::from_secs(10)));
+    let systems = bank.ask(&ListSystemsRequest::new(), &Control::new(Duration::from_secs(10)));
     let cache = super::installation::cache();
     ProjectReport {
         folder: bank.project().root().map(|root| root.display().to_string()),
-        unwatched: bank.project().unwatched().map(crate::render::project::unwatched),
+        unwatched: bank.project().unwatched().map(crate::handle::unwatched),
         systems: systems
             .map(|answer| answer.systems.into_iter().map(|system| system.name).collect())
             .unwrap_or_default(),
+        no_snapshot: bank.refused_snapshot().map(str::to_owned),
         init_file: settings.and_then(|settings| settings.userinit.as_deref()).map(|path| {
             format!("{}{}", path.display(), if path.is_file() { "" } else { " (there is none)" })
         }),
@@ -203,12 +206,12 @@ fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
         .lisp()
         .run(Duration::from_secs(10), |on_lisp| on_lisp.call("identify", &()))
         .map_err(Error::from)?;
-    Ok(crate::query::read_json(&answer.bytes).map_err(Error::from)?)
+    Ok(crate::engine::read_json(&answer.bytes).map_err(Error::from)?)
 }
 
 /// Checks that SBCL's own code has cross references.
 fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
-    let answer = bank.who_calls("mapcar", "CL")?;
+    let answer = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
     let calls: usize = answer.users.iter().map(|user| user.places.len()).sum();
     Ok(HealthCheck {
         holds: calls >= LEAST_CALLS_OF_MAPCAR,
@@ -229,9 +232,10 @@ fn form_numbers(bank: &Steelbank) -> HealthCheck {
   (list (steelbank-doctor::callee x) (steelbank-doctor::callee (car x)) (steelbank-doctor::callee (cdr x))))";
     // Define the package first: evaluate reads form by form, and the next form's symbols are read in that
     // package.
+    let control = Control::new(Duration::from_secs(20));
     let outcome = bank
-        .evaluate(CODE, Duration::from_secs(20))
-        .and_then(|_| bank.who(&WhoRequest::new(Kind::Calls, "steelbank-doctor::callee")));
+        .run(&EvaluateRequest::new(CODE).values(), &control)
+        .and_then(|_| bank.ask(&WhoRequest::calls("steelbank-doctor::callee"), &control));
     match outcome {
         Ok(answer) => {
             let numbers: Vec<u32> = answer
@@ -304,6 +308,7 @@ fn text(report: &Report) -> String {
         ),
     ]);
     lines.extend(here.unwatched.iter().map(|sentence| format!("  watch         {sentence}")));
+    lines.extend(here.no_snapshot.iter().map(|why| format!("  snapshot      none: {why}")));
     lines.extend(report.engine.reports.iter().map(|report| format!("  report        {report}")));
     lines.extend(report.checks.iter().map(|check| {
         format!("  {}  {}", if check.holds { "ok          " } else { "FAILED      " }, check.what)

@@ -10,17 +10,15 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{CommandError, Exit, PROGRAM, Shell};
-use crate::doors::mcp::take_streams;
+use crate::doors::streams::take as take_streams;
+use crate::engine::control::Cancellation;
 use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState, confine};
-use crate::query::control::Cancellation;
-use crate::scratch::{
-    HelperStart, HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome,
-};
-use crate::snapshot::{SnapshotOrder, save, take_background, trial};
-use crate::tools::{Call, CallOutcome, Permissions, Session, Tools, listener};
+use crate::handle::scratch::{HelperStart, HelperTask, Overlay, Reply, ScratchOrder as Line};
+use crate::handle::snapshot::{SnapshotOrder, save, trial};
+use crate::tools::{Call, Permissions, Session};
 use crate::{Builder, ProjectSettings, Steelbank};
 
 /// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
@@ -113,38 +111,38 @@ fn scratch(
     orders: std::sync::mpsc::Receiver<Line>,
 ) -> Result<(), String> {
     let heap = start.dynamic_space_size.unwrap_or(DEFAULT_HEAP_MEGABYTES << 20);
-    let limit = Some(u64::try_from(heap).unwrap_or(u64::MAX).saturating_add(ROOM));
+    let limit = u64::try_from(heap).unwrap_or(u64::MAX).saturating_add(ROOM);
+    // Only a superuser may raise what is set already.
+    let limit = Some(getrlimit(Resource::As).maximum.map_or(limit, |maximum| maximum.min(limit)));
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })
         .map_err(|error| format!("its memory cannot be limited: {error}"))?;
     let session = session(shell, start).map_err(|trouble| trouble.message)?;
     reply(replies, &Reply::Ready);
     let running: Arc<Mutex<HashMap<u64, Cancellation>>> = Arc::default();
     for order in orders {
-        let id = match &order {
-            Line::Call { id, .. } | Line::Examine { id, .. } | Line::Refused { id } => *id,
+        let (id, name, arguments, milliseconds) = match order {
+            Line::Order { id, name, arguments, milliseconds } => (id, name, arguments, milliseconds),
             Line::Cancel { id } => {
-                if let Some(cancellation) = running.lock().get(id) {
+                if let Some(cancellation) = running.lock().get(&id) {
                     cancellation.cancel();
                 }
                 continue;
             }
         };
         let news = Arc::clone(replies);
-        let call = Call::new(move |told| {
-            let told = ScratchNews { what: told.what, path: told.path, done: told.done, total: told.total };
-            reply(&news, &Reply::News { id, news: told });
-        })
-        .whole();
+        let call = Call::new(move |progress| reply(&news, &Reply::Progress { id, progress })).whole();
         running.lock().insert(id, call.cancellation());
         let (session, running) = (session.clone(), Arc::clone(&running));
         let replies = Arc::clone(replies);
         std::thread::spawn(move || {
-            let told = carried_out(&session, order, &call).unwrap_or_else(|message| {
-                match session.started().map(|bank| bank.status().state) {
+            let control = call.control(Duration::from_millis(milliseconds));
+            let told = match crate::actions::carry_out(&session, &name, arguments, &call, &control) {
+                Ok(answer) => Reply::Done { id, answer },
+                Err(message) => match session.started().map(|bank| bank.status().state) {
                     Some(EngineState::Dead { reason }) => Reply::Died { id, reason },
                     _ => Reply::Failure { id, message },
-                }
-            });
+                },
+            };
             running.lock().remove(&id);
             reply(&replies, &told);
         });
@@ -152,54 +150,19 @@ fn scratch(
     Ok(())
 }
 
-/// Carries out an order.
-fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, String> {
-    match order {
-        Line::Call { id, tool, arguments } => {
-            let tool = Tools::all().get(&tool)?;
-            let arguments = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
-            let answer = tool.call(session, arguments, call);
-            let answer = answer.map_err(|failure| failure.to_string())?;
-            let outcome = match answer.outcome {
-                CallOutcome::Answered => ScratchOutcome::Answered,
-                CallOutcome::NotFound | CallOutcome::NotFoundError => ScratchOutcome::NotFound,
-                CallOutcome::Failed => ScratchOutcome::Failed,
-            };
-            let answer =
-                ScratchAnswer { text: answer.text, structured: answer.structured.into_value(), outcome };
-            Ok(Reply::Answer { id, answer })
-        }
-        Line::Examine { id, request, milliseconds } => {
-            let bank = session.bank().map_err(|failure| failure.to_string())?;
-            let control = call.control(Duration::from_millis(milliseconds));
-            let traces = bank.traces(&request, &control, Some(&listener(call)));
-            let traces = Box::new(traces.map_err(|error| error.to_string())?);
-            Ok(Reply::Traces { id, traces })
-        }
-        Line::Refused { id } => {
-            let bank = session.bank().map_err(|failure| failure.to_string())?;
-            let paths = bank.refused_writes().map_err(|error| error.to_string())?;
-            Ok(Reply::Refused { id, paths })
-        }
-        Line::Cancel { .. } => Err("It is called off by the one who reads the orders.".to_owned()),
-    }
-}
-
 /// Makes a snapshot. Reports nothing: the next start finds it or not.
 fn snapshot(start: &HelperStart) -> Result<(), String> {
     let key = start.key.clone().ok_or("it was not told what to make")?;
-    let _background = if start.outlives {
+    if start.outlives {
         std::thread::spawn(|| {
             std::thread::sleep(OUTLIVING);
             end(None);
         });
-        let right = take_background(&key.folder).map_err(|error| error.to_string())?;
-        Some(right.ok_or("another copy makes a snapshot in the background")?)
-    } else {
-        None
-    };
-    let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start: start.clone(), key };
-    order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
+    }
+    // What it starts ends with it.
+    let start = HelperStart { outlives: false, ..start.clone() };
+    let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start, key };
+    order.carry_out(false, |_| ()).map(drop).map_err(|error| error.to_string())
 }
 
 /// Makes the builder of an image of `start`'s project, without a snapshot.

@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::{CommandError, Exit, Shell, command_line};
-use crate::query::control::Control;
-use crate::query::counted;
+use crate::ListSystemsRequest;
+use crate::answer::counted;
+use crate::engine::control::Control;
 
 /// Tells of the project and its systems, and which commands to try; without a project, prints the help.
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
@@ -12,7 +13,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         shell.output.text(&command_line().render_help().to_string())?;
         return Ok(Exit::Usage);
     };
-    let answer = shell.session(false)?.bank()?.list_systems(&Control::default())?;
+    let answer = shell.session(false)?.bank()?.ask(&ListSystemsRequest::new(), &Control::default())?;
     if shell.options.json {
         shell.output.json(&json!(answer))?;
         return Ok(Exit::Answered);

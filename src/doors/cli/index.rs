@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::call::{followed, tell};
 use super::{CommandError, Exit, Shell, installation};
-use crate::tools::{CallOutcome, Object, Session, ToolAnswer, Tools};
+use crate::tools::{CallOutcome, Object, Session, ToolAnswer};
 use steelbank_text::{Freshness, TextIndex};
 
 /// The options of the text index.
@@ -36,6 +36,11 @@ pub(super) struct IndexCommand {
 }
 
 impl TextOptions {
+    /// Returns the option that makes another process have the same index.
+    pub(super) fn argument(self) -> Option<&'static str> {
+        self.no_auto_index.then_some("--no-auto-index")
+    }
+
     /// Opens the index of the text below `root`.
     ///
     /// # Errors
@@ -45,7 +50,8 @@ impl TextOptions {
             "There is no cache folder for the text index. Set HOME, or STEELBANK_CACHE to a folder's path.",
         )?;
         let freshness = if self.no_auto_index { Freshness::Manual } else { Freshness::Automatic };
-        TextIndex::open(root, &cache, freshness).map_err(|error| error.to_string())
+        steelbank_cache::claim(&cache).map_err(|error| error.to_string())?;
+        TextIndex::open(root, &cache.join("projects"), freshness).map_err(|error| error.to_string())
     }
 }
 
@@ -95,7 +101,8 @@ impl IndexCommand {
 }
 
 fn ask(session: &Session, tool: &str, arguments: Object) -> Result<ToolAnswer, CommandError> {
-    let tool = Tools::all().get(tool).map_err(|message| CommandError { exit: Exit::Engine, message })?;
+    let tool =
+        crate::actions::tools().get(tool).map_err(|message| CommandError { exit: Exit::Engine, message })?;
     let answer = followed(tool, session, arguments)?;
     debug_assert_eq!(answer.outcome, CallOutcome::Answered);
     Ok(answer)

@@ -71,10 +71,10 @@ fn refused(folder: &Path) -> Option<Errno> {
 /// Makes `folder` the user's own, or says why it cannot be.
 fn own(folder: &Path) -> Result<(), String> {
     steelbank_cache::claim(folder).map_err(|error| error.to_string())?;
-    if !folder.is_dir() || folder.is_symlink() {
-        return Err("it is no folder".to_owned());
+    if let Some(error) = refused(folder) {
+        return Err(error.to_string());
     }
-    refused(folder).map_or(Ok(()), |error| Err(error.to_string()))
+    if folder.is_dir() && !folder.is_symlink() { Ok(()) } else { Err("it is no folder".to_owned()) }
 }
 
 /// Returns the folder that the environment names.
@@ -91,6 +91,6 @@ fn configured() -> Option<PathBuf> {
 }
 
 /// Reads a variable that names an absolute path; ignores other values, as the XDG specification says.
-fn variable(name: &str) -> Option<PathBuf> {
+pub(super) fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

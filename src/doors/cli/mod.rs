@@ -5,15 +5,21 @@
 mod cache;
 mod call;
 mod commands;
+mod config;
 mod doctor;
+mod export;
 mod helper;
 mod here;
+mod host;
 mod index;
 mod installation;
+mod lists;
+mod lsp;
 mod output;
 mod progress;
 mod project;
 mod serve;
+mod share;
 mod snapshot;
 
 use std::path::{Path, PathBuf};
@@ -23,9 +29,11 @@ use std::sync::Arc;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::answer::Wording;
+use crate::answer::nearest;
 use crate::doors::mcp::ServeError;
 use crate::engine::execute_again;
-use crate::query::{Error, nearest};
+use crate::handle::Error;
+use crate::handle::recovery::LoadedItem;
 use crate::tools::{Blame, Failure, Permissions, Session};
 use crate::{Builder, Installation, Steelbank};
 use output::Terminal;
@@ -62,15 +70,16 @@ impl From<Failure> for CommandError {
     }
 }
 
-impl From<ServeError> for CommandError {
-    fn from(error: ServeError) -> Self {
-        Self { exit: Exit::Engine, message: error.to_string() }
+/// What the system refuses for streams, sockets and files; [`Terminal`] tells itself of answers that it cannot write.
+impl From<std::io::Error> for CommandError {
+    fn from(error: std::io::Error) -> Self {
+        Self { exit: Exit::Engine, message: format!("The system refuses what this needs: {error}.") }
     }
 }
 
-impl From<std::io::Error> for CommandError {
-    fn from(error: std::io::Error) -> Self {
-        Self { exit: Exit::Engine, message: format!("Cannot write the answer: {error}.") }
+impl From<ServeError> for CommandError {
+    fn from(error: ServeError) -> Self {
+        Self { exit: Exit::Engine, message: error.to_string() }
     }
 }
 
@@ -91,7 +100,9 @@ Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed, or a sy
 `index --status` exits with 1 if the index is stale or missing.
 STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref, steelbank.places and contrib/ to use in
 place of the SBCL inside the program, which needs /proc; the build leaves them in target/release/build/steelbank-*/out/image.
-STEELBANK_CACHE names the cache folder; where it cannot be written, a temporary one stands in.";
+STEELBANK_CACHE names the cache folder; where it cannot be written, a temporary one stands in.
+.steelbank.toml in the project's folder may have systems = [\"NAME\", ...], what --system auto loads, and tools = \"core\", what
+serve offers; ~/.config/steelbank/config.toml may have tools, and allow = [\"edits\", \"eval\"], what serve permits.";
 
 /// Common Lisp code intelligence: what a symbol is and who uses it, answered by the SBCL inside this program.
 #[derive(Debug, Parser)]
@@ -115,6 +126,9 @@ struct GlobalOptions {
     /// Print the structured answer as JSON
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 905)]
     json: bool,
+    /// Print nothing on standard output: the exit code answers
+    #[arg(long, short, global = true, help_heading = GLOBAL, display_order = 905, conflicts_with = "json")]
+    quiet: bool,
     /// No colours, also on a terminal
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 906)]
     no_color: bool,
@@ -136,6 +150,12 @@ enum Command {
     Doctor,
     /// Serve MCP on standard input and output, until the client leaves
     Serve(Serve),
+    /// Serve an editor by the Language Server Protocol on standard input and output
+    Lsp(lsp::LspCommand),
+    /// Write an index of the project for code-search engines: SCIP
+    Scip(export::ScipCommand),
+    /// Write the project as pages to look at: symbols, files, callers, unused code, tests
+    Site(export::SiteCommand),
     /// Save the project's image with the systems of --system loaded, so that the program starts ready
     Snapshot,
     /// List what the cache holds, or clear it
@@ -168,9 +188,20 @@ struct Serve {
     /// The descriptor of what the image before this one of the same process hands over
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
-    /// The tools to offer: all, core (the ones that an agent cannot do without), read (those that only look), or names
-    #[arg(long, value_name = "all|core|read|NAME,...", default_value = "all")]
-    tools: String,
+    /// The tools to offer, and no others: all, core (the ones that an agent cannot do without), read (those that only
+    /// look), or names [default: what .steelbank.toml says, else those that are needed daily; then others are answered, too]
+    #[arg(long, value_name = "all|core|read|NAME,...")]
+    tools: Option<String>,
+    /// Share one Lisp with all others that serve this project with --share: the first starts it, and it ends ten seconds
+    /// after the last has left
+    #[arg(long)]
+    share: bool,
+    /// The name of the image that this process keeps for others
+    #[arg(long, hide = true, value_name = "NAME", conflicts_with = "share")]
+    host: Option<String>,
+    /// How many seconds the process that keeps the image stays after its last client
+    #[arg(long, hide = true, value_name = "SECONDS", default_value_t = 10)]
+    linger: u64,
 }
 
 /// The notices of what is linked into the program: `cargo xtask licenses` writes them.
@@ -202,33 +233,18 @@ impl Shell {
     /// Makes the session of a command. SBCL and the text index start when a call first needs them. With
     /// `watch`, the project is watched.
     fn session(&self, watch: bool) -> Result<Session, CommandError> {
-        self.session_of(watch, self.options.project.snapshot_systems())
+        self.session_of(watch, self.options.project.loads())
     }
 
-    /// Makes the same session from the snapshot of `systems`, if it is fresh.
-    fn session_of(&self, watch: bool, systems: Vec<String>) -> Result<Session, CommandError> {
+    /// Makes the same session from the snapshot of `loads`, if it is fresh.
+    fn session_of(&self, watch: bool, loads: Vec<LoadedItem>) -> Result<Session, CommandError> {
         let root = self.options.project.root()?;
-        let (project, installation) = (self.options.project.clone(), self.installation.clone());
-        let (heap, named) = (self.options.dynamic_space_size, Arc::clone(&root));
-        let failed = self.options.project.failed_snapshot();
-        let start = move || {
-            let mut builder = Steelbank::builder()
-                .installation(installation)
-                .program(PathBuf::from(PROGRAM))
-                .systems(systems)
-                .snapshots(project.snapshots())
-                .failed_snapshot(failed);
-            if let Some(megabytes) = heap {
-                builder = builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX));
-            }
-            if let Some(settings) = project.settings(&named) {
-                builder = builder.project(settings);
-            }
-            let bank = builder.launch()?;
-            if watch {
-                bank.watch();
-            }
-            Ok(bank)
+        let (project, named) = (self.options.project.clone(), Arc::clone(&root));
+        let builder = self.builder().loads(loads).watching(watch).snapshots(project.snapshots());
+        let builder = builder.failed_snapshot(project.failed_snapshot());
+        let start = move || match project.settings(&named) {
+            Some(settings) => builder.project(settings).launch(),
+            None => builder.launch(),
         };
         let (text, named) = (self.options.text, Arc::clone(&root));
         let open = move || {
@@ -299,7 +315,7 @@ impl Shell {
                 arguments.insert("format".to_owned(), "svg".into());
                 return call::drawn(self, tool, arguments, file);
             }
-            return call::call(self, tool, arguments);
+            return call::call(self, tool, arguments, lists::asked(matches));
         }
         if matches.subcommand_name().is_none() {
             return here::run(self);
@@ -309,7 +325,10 @@ impl Shell {
             Command::Tools => call::list(self),
             Command::Call(command) => command.run(self),
             Command::Doctor => doctor::run(self),
+            Command::Lsp(command) => command.run(self),
             Command::Serve(command) => command.run(self),
+            Command::Scip(command) => command.run(self),
+            Command::Site(command) => command.run(self),
             Command::Snapshot => snapshot::run(self),
             Command::Cache(command) => command.run(self),
             Command::Completions { shell } => {
@@ -354,11 +373,13 @@ pub fn main() -> ExitCode {
             return exit_code(if error.use_stderr() { Exit::Usage } else { Exit::Answered });
         }
     };
-    let shell = Arc::new(Shell {
-        output: Terminal::new(options.no_color),
-        options,
-        installation: installation::find(),
-    });
+    let output = Terminal::new(options.no_color, options.quiet);
+    let mut options = options;
+    if let Err(trouble) = options.project.name_own_systems() {
+        output.error(&trouble.message);
+        return exit_code(trouble.exit);
+    }
+    let shell = Arc::new(Shell { output, options, installation: installation::find() });
     if !matches!(matches.subcommand_name(), Some("helper" | "completions" | "man"))
         && let Some(caution) = installation::caution()
     {

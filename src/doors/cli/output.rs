@@ -5,45 +5,66 @@ use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
 
-use crate::render::escape::escaped;
+use super::{CommandError, Exit};
+use crate::answer::escape::escaped;
 
 /// The terminal or pipe that answers are written to.
 pub(super) struct Terminal {
     color: bool,
+    quiet: bool,
+    /// The lines of the screen; none where standard output is no terminal.
+    rows: Option<usize>,
 }
+
+/// The rows of a terminal that cannot be asked.
+const ROWS: u16 = 24;
 
 impl Terminal {
     /// Makes the terminal. Colours are used on a terminal that has them, unless NO_COLOR or the option
     /// forbids it.
-    pub(super) fn new(no_color: bool) -> Self {
+    pub(super) fn new(no_color: bool, quiet: bool) -> Self {
         let plain = no_color
             || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        Self { color: !plain && io::stdout().is_terminal() }
+        let rows = io::stdout().is_terminal().then(|| {
+            let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row);
+            usize::from(size.ok().filter(|rows| *rows > 0).unwrap_or(ROWS))
+        });
+        Self { color: !plain && rows.is_some(), quiet, rows }
     }
 
-    /// Writes `text` and a line end. On a terminal places have the colours of grep, and the first line stands out.
-    pub(super) fn text(&self, text: &str) -> io::Result<()> {
+    /// Writes `text` and a line end. On a terminal places have the colours of grep, the first line stands out, and a
+    /// text of more than a screen ends with it.
+    pub(super) fn text(&self, text: &str) -> Result<(), CommandError> {
         let text = escaped(text);
-        self.write(&if self.color { colored(&text) } else { format!("{text}\n") })
+        let (shown, rest) = self.rows.map_or((&*text, None), |rows| screen(&text, rows));
+        let mut shown = if self.color { colored(shown) } else { format!("{shown}\n") };
+        shown.extend(rest);
+        self.write(&shown)
     }
 
     /// Writes bytes as they are.
-    pub(super) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn bytes(&self, bytes: &[u8]) -> Result<(), CommandError> {
         self.write(&String::from_utf8_lossy(bytes))
     }
 
     /// Writes a JSON document.
-    pub(super) fn json(&self, value: &Value) -> io::Result<()> {
+    pub(super) fn json(&self, value: &Value) -> Result<(), CommandError> {
         self.write(&format!("{value:#}\n"))
     }
 
     /// Writes to standard output. A closed pipe is not an error: its reader has seen enough.
-    fn write(&self, text: &str) -> io::Result<()> {
+    fn write(&self, text: &str) -> Result<(), CommandError> {
+        if self.quiet {
+            return Ok(());
+        }
         let mut output = io::stdout().lock();
         match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            outcome => outcome,
+            outcome => outcome.map_err(|error| CommandError {
+                exit: Exit::Engine,
+                message: format!("Cannot write the answer: {error}."),
+            }),
         }
     }
 
@@ -52,6 +73,21 @@ impl Terminal {
         // Ignore the error: standard error is where it would be reported.
         let _ = writeln!(io::stderr(), "steelbank: {}", escaped(message));
     }
+}
+
+/// Cuts `text` where a screen of so many rows ends, and says how to see the rest. The command's own line and the next
+/// prompt stay on the screen.
+fn screen(text: &str, rows: usize) -> (&str, Option<String>) {
+    let fits = rows.saturating_sub(3).max(10);
+    let lines = text.lines().count();
+    if lines <= fits {
+        return (text, None);
+    }
+    let end = text.match_indices('\n').nth(fits - 1).map_or(text.len(), |(end, _)| end);
+    (
+        &text[..end],
+        Some(format!("… {} more lines: add | less to the command to see them all\n", lines - fits)),
+    )
 }
 
 fn colored(text: &str) -> String {
@@ -89,6 +125,16 @@ fn place(line: &str) -> Option<(&str, &str, &str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_screen_says_what_it_leaves_out() {
+        let lines = (1..=30).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
+        assert_eq!(screen(&lines, 33), (lines.as_str(), None));
+        let (shown, rest) = screen(&lines, 24);
+        assert_eq!((shown.lines().last(), shown.lines().count()), (Some("21"), 21));
+        assert!(rest.unwrap().starts_with("… 9 more lines: "));
+        assert_eq!(screen("a\n\nb", 1), ("a\n\nb", None));
+    }
 
     #[test]
     fn places_are_found_at_the_beginning_of_lines() {

@@ -2,8 +2,8 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::render::escape::escaped;
-use crate::tools::ToolProgress;
+use crate::answer::escape::escaped;
+use crate::engine::Progress;
 
 /// The bar, drawn from the first progress on. A clone is the same bar.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Bar {
     }
 
     /// Shows the progress of a call. Of a path it shows only the file's name, as the line is short.
-    pub(super) fn tell(&self, progress: &ToolProgress) {
+    pub(super) fn tell(&self, progress: &Progress) {
         self.0.set_length(progress.total.unwrap_or(progress.done));
         self.0.set_position(progress.done);
         let file = progress.path.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));

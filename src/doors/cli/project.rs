@@ -1,17 +1,19 @@
 //! The commands about the user's project.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use serde_json::Value;
 
+use super::config::ProjectConfig;
 use super::output::Terminal;
 use super::{CommandError, Exit, call, installation};
 use crate::ProjectSettings;
 use crate::answer::Advice;
-use crate::recovery::LoadedItem;
-use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
+use crate::handle::recovery::LoadedItem;
+use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session};
 
 /// Which project, and what of it is loaded first.
 #[derive(Debug, Clone, Args)]
@@ -19,7 +21,7 @@ pub(super) struct ProjectOptions {
     /// The project's folder [default: the nearest one upwards with an .asd file, else with .git]
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 901, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Load this system first; may be given several times; auto: the project's own systems. `serve` loads in the background
+    /// Load this system first; may be given several times; auto: the project's own systems, or those that its .steelbank.toml names. `serve` loads in the background
     #[arg(long = "system", global = true, help_heading = super::GLOBAL, display_order = 902, value_name = "SYSTEM|auto")]
     systems: Vec<String>,
     /// Do not load the init file (~/.sbclrc) before the first system
@@ -37,7 +39,7 @@ pub(super) struct ProjectOptions {
 const AUTO: &str = "auto";
 
 /// The time limit for loading a system of --system, in seconds.
-const SYSTEM_SECONDS: u64 = 3600;
+pub(super) const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {
     /// Returns the project's folder: the one that was named, or else the nearest one upwards.
@@ -54,6 +56,26 @@ impl ProjectOptions {
         }))
     }
 
+    /// Returns the options that make a process of the project in `folder` have the same image.
+    pub(super) fn arguments(&self, folder: &Path) -> Vec<OsString> {
+        let systems = self.systems.iter().flat_map(|system| ["--system".into(), system.into()]);
+        let flags = [("--no-userinit", self.no_userinit), ("--no-snapshot", self.no_snapshot)];
+        let flags = flags.iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
+        ["--project".into(), folder.into()].into_iter().chain(systems).chain(flags).collect()
+    }
+
+    /// Puts the systems that the project's file names in the place of `auto`.
+    pub(super) fn name_own_systems(&mut self) -> Result<(), CommandError> {
+        if self.systems.iter().any(|system| system == AUTO)
+            && let Some(folder) = self.root()?.folder()
+            && let own @ [_, ..] = &*ProjectConfig::of(&folder)?.systems
+        {
+            let named = |system: &String| if system == AUTO { own.to_vec() } else { vec![system.clone()] };
+            self.systems = self.systems.iter().flat_map(named).collect();
+        }
+        Ok(())
+    }
+
     /// Makes the settings for loading files of the project in `root`, or without one. None if there is no
     /// cache folder.
     pub(super) fn settings(&self, root: &ProjectRoot) -> Option<ProjectSettings> {
@@ -66,10 +88,9 @@ impl ProjectOptions {
     /// Loads the systems of --system, and reports the ones that do not load; what of them was loaded stays.
     /// True if all were loaded.
     pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
-        let tools = Tools::all();
+        let tools = crate::actions::tools();
         let mut all = true;
-        for system in &self.systems {
-            let order = if system == AUTO { LoadedItem::Project } else { LoadedItem::System(system.clone()) };
+        for order in self.loads() {
             if session.recovery().is_deadly(&order) {
                 // Skip the system: Lisp has died of loading it before, which status reports.
                 all = false;
@@ -78,8 +99,8 @@ impl ProjectOptions {
             let tool = tools.get("load-system").map_err(Failure::engine)?;
             let mut arguments =
                 Object::from_iter([("timeout_seconds".to_owned(), Value::from(SYSTEM_SECONDS))]);
-            if system != AUTO {
-                arguments.insert("system".to_owned(), Value::from(system.as_str()));
+            if let LoadedItem::System(system) = order {
+                arguments.insert("system".to_owned(), Value::from(system));
             } else if session.awaits_project() || session.bank()?.project().root().is_none() {
                 // Skip `auto` without a project: there are no systems to find.
                 continue;
@@ -95,7 +116,7 @@ impl ProjectOptions {
 
     /// Has a snapshot of the systems of --system made in the background, by a copy that `outlives` this process or not.
     pub(super) fn make_snapshot_later(&self, session: &Session, outlives: bool) {
-        if !self.systems.is_empty()
+        if self.any()
             && let Ok(bank) = session.bank()
         {
             // Ignore a failure: the next start only takes longer.
@@ -118,10 +139,13 @@ impl ProjectOptions {
         &self.systems
     }
 
-    /// Returns the systems that a snapshot can have: none for `auto`, whose systems are not known before the
-    /// start.
-    pub(super) fn snapshot_systems(&self) -> Vec<String> {
-        if self.systems.iter().any(|system| system == AUTO) { Vec::new() } else { self.systems.clone() }
+    /// Returns the loads that --system asks for.
+    pub(super) fn loads(&self) -> Vec<LoadedItem> {
+        let load = |system: &String| match system.as_str() {
+            AUTO => LoadedItem::Project,
+            _ => LoadedItem::System(system.clone()),
+        };
+        self.systems.iter().map(load).collect()
     }
 
     /// Whether there is a system to load.

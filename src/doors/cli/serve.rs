@@ -2,57 +2,117 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::config::{ProjectConfig, UserConfig};
 use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::Steelbank;
-use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts, take_streams};
+use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts};
+use crate::doors::share::ClientSettings;
+use crate::doors::streams::take as take_streams;
 use crate::engine::{
     ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, execute_again,
     reap_children,
 };
-use crate::query::Error;
-use crate::recovery::{Handover, LoadedItem};
-use crate::steelbank::Moving;
+use crate::handle::Error;
+use crate::handle::LoadingGuard;
+use crate::handle::recovery::{Handover, LoadedItem, Recovery};
 use crate::tools::{Permissions, Session, Tools};
+use crate::{Control, RecoverEditsRequest, StartedFrom};
 
 /// The option that names the descriptor of a handover; see [`Serve::restarted_from`].
 const RESTARTED_FROM: &str = "--restarted-from=";
 /// The option with the reason for which a start uses no snapshot; see [`super::project::ProjectOptions`].
 const FAILED_SNAPSHOT: &str = "--failed-snapshot=";
 
+/// Where the client or the clients of this process come from.
+pub(super) enum Source {
+    /// The one client's streams.
+    Client(OwnedFd, OwnedFd),
+    /// The socket that clients join at.
+    Socket(UnixListener),
+}
+
+/// A Lisp that is being started, with what the image before it has handed over.
+pub(super) struct StartedImage {
+    pub(super) session: Session,
+    pub(super) handover: Option<Handover>,
+    pub(super) restarts: Option<RestartHooks>,
+}
+
 impl Serve {
     /// Serves until the client leaves. Loads the systems of --system meanwhile.
     pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, CommandError> {
-        let tools =
-            Tools::chosen(&self.tools).map_err(|message| CommandError { exit: Exit::Usage, message })?;
+        if let Some(name) = &self.host {
+            return super::host::run(self, shell, name);
+        }
+        let settings = self.settings(shell)?;
         if std::io::stdin().is_terminal() {
             shell.output.error(
                 "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \
                  see docs/hosts.md for how to tell it. Ctrl-D ends it.",
             );
         }
-        end_children_at_signals().map_err(|error| Error::from(StartError::from(error)))?;
-        let handover = match self.restarted_from {
-            None => None,
-            Some(number) => {
-                reap_children();
-                Some(adopt_descriptor(number).and_then(Handover::read)?)
+        if self.share {
+            match shell.options.project.root()?.folder() {
+                Some(folder) => return super::share::join(shell, &folder, settings, self.linger),
+                None => shell
+                    .output
+                    .error("There is no project here whose Lisp could be shared: this client has its own."),
             }
-        };
-        let (input, output) = match &handover {
+        }
+        end_children_at_signals(|| ()).map_err(|error| Error::from(StartError::from(error)))?;
+        let handover = self.handover()?;
+        let of_client = handover.as_ref().and_then(|handover| handover.clients.first());
+        let (input, output) = match of_client {
             None => take_streams()?,
-            Some(handover) => {
-                (adopt_descriptor(handover.client.input)?, adopt_descriptor(handover.client.output)?)
-            }
+            Some(client) => (adopt_descriptor(client.input)?, adopt_descriptor(client.output)?),
         };
-        let systems = self.systems_of(shell, handover.as_ref());
-        let previous = handover.clone();
-        let baked = systems.clone();
-        let permissions = Permissions { eval: self.allow_eval, edits: self.allow_edits };
-        let session = shell.session_of(true, systems)?.allowing(permissions).with_tools(tools);
+        let source = Source::Client(input, output);
+        let permissions = settings.permissions();
+        let tools = chosen(&settings)?;
+        let started = self.start_image(shell, handover, &source, permissions)?;
+        let session = started.session.allowing(permissions).with_tools(tools);
+        let client = started.handover.as_ref().and_then(|handover| handover.clients.first());
+        let Source::Client(input, output) = source else { return Ok(Exit::Answered) };
+        let served = serve_with_restarts(input, output, session, client, started.restarts);
+        end_children();
+        served?;
+        Ok(Exit::Answered)
+    }
+
+    /// Reads what is the client's of the options and of the files of settings.
+    fn settings(&self, shell: &Shell) -> Result<ClientSettings, CommandError> {
+        let user = UserConfig::own()?;
+        let project = shell.options.project.root()?.folder();
+        let project =
+            project.map_or_else(|| Ok(ProjectConfig::default()), |folder| ProjectConfig::of(&folder))?;
+        let offered = self.tools.as_deref().or(project.tools.as_deref()).or(user.tools.as_deref());
+        let permissions = user.permits(Permissions { eval: self.allow_eval, edits: self.allow_edits });
+        let Permissions { eval, edits } = permissions;
+        let settings = ClientSettings { eval, edits, tools: offered.map(str::to_owned) };
+        chosen(&settings).map(|_| settings)
+    }
+
+    pub(super) fn handover(&self) -> Result<Option<Handover>, CommandError> {
+        handed_over(self.restarted_from)
+    }
+
+    /// Makes the session, and starts its SBCL unless a client may still name the project. Loads what is to be loaded in the
+    /// background.
+    pub(super) fn start_image(
+        &self,
+        shell: &Arc<Shell>,
+        handover: Option<Handover>,
+        source: &Source,
+        permissions: Permissions,
+    ) -> Result<StartedImage, CommandError> {
+        let first = self.first_loads(shell, handover.as_ref());
+        let baked = first.clone();
+        let session = shell.session_of(true, first)?;
         let recovery = session.recovery();
         let mut loads = Vec::new();
         if let Some(handover) = &handover {
@@ -62,29 +122,27 @@ impl Serve {
             }
             loads.clone_from(&handover.loads);
         }
-        let restarts = recovery.arm().map(|causes| {
-            let (origin, shell) = (origin(), Arc::clone(shell));
-            let execute = Box::new(move |handover: Handover| {
-                let error = execute(&origin, &handover);
-                shell.output.error(&format!("The program could not be executed again: {error}."));
-                error
-            });
-            RestartHooks { causes, handover, execute }
-        });
+        let restarts = restart_hooks(
+            shell,
+            recovery,
+            match source {
+                Source::Client(..) => None,
+                Source::Socket(listener) => Some(listener.as_raw_fd()),
+            },
+        );
         // Wait for a client that may name its project, unless there is something to load already.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() {
             // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
-            if bank.is_from_snapshot()
+            if !matches!(bank.started_from(), StartedFrom::Core { .. })
                 && bank.lisp().wait_until_ready().is_err()
                 && let Some(without) = without_failed_snapshot(bank)
             {
                 // Nothing was read from the client yet.
-                let error = match &previous {
+                let error = match &handover {
                     Some(handover) => execute(&origin(), handover),
                     None => {
-                        rustix::stdio::dup2_stdin(&input).map_err(std::io::Error::from)?;
-                        rustix::stdio::dup2_stdout(&output).map_err(std::io::Error::from)?;
+                        source.put_back().map_err(std::io::Error::from)?;
                         let mut origin = origin();
                         origin.arguments.insert(1.min(origin.arguments.len()), without);
                         execute_again(Path::new(PROGRAM), &origin, &[])
@@ -92,12 +150,12 @@ impl Serve {
                 };
                 return Err(error.into());
             }
-            if self.allow_edits {
+            if permissions.edits {
                 // Take back what was cut before its files are loaded. Status tells of it, also if this fails.
-                let _ = bank.take_back_cut_edits();
+                let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
             }
             let complete =
-                bank.is_from_fresh_snapshot() && loads.iter().all(|load| is_system_of(load, &baked));
+                bank.started_from() == StartedFrom::Snapshot && loads.iter().all(|load| baked.contains(load));
             let expects = shell.options.project.any() || !loads.is_empty();
             // Announce the loads before the first question, so that no name is reported missing before they
             // end.
@@ -108,47 +166,77 @@ impl Serve {
                 .spawn(move || prepare(&shell, &session, &loads, moving))
                 .map_err(ServeError::from)?;
         }
-        let served = serve_with_restarts(input, output, session, restarts);
-        end_children();
-        served?;
-        Ok(Exit::Answered)
+        Ok(StartedImage { session, handover, restarts })
     }
-}
 
-impl Serve {
-    /// Returns the systems of the snapshot to start from: those of --system, or else the ones that the image
-    /// before this one had loaded first.
-    fn systems_of(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<String> {
+    /// Returns the loads of the snapshot to start from: those of --system, or else the ones that the image
+    /// before this one had done first.
+    fn first_loads(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<LoadedItem> {
         if shell.options.project.any() {
-            return shell.options.project.snapshot_systems();
+            return shell.options.project.loads();
         }
         let loads = handover.map(|handover| handover.loads.as_slice()).unwrap_or_default();
-        let systems = loads.iter().map_while(|load| match load {
-            LoadedItem::System(name) => Some(name.clone()),
-            LoadedItem::Project | LoadedItem::File(_) => None,
-        });
-        systems.collect()
+        loads.iter().take_while(|load| !matches!(load, LoadedItem::File(_))).cloned().collect()
     }
 }
 
-/// Whether `load` is the load of one of `systems`.
-fn is_system_of(load: &LoadedItem, systems: &[String]) -> bool {
-    matches!(load, LoadedItem::System(name) if systems.contains(name))
+/// Reads what the image before this one of the same process hands over at the descriptor `number`.
+pub(super) fn handed_over(number: Option<RawFd>) -> Result<Option<Handover>, CommandError> {
+    let Some(number) = number else { return Ok(None) };
+    reap_children();
+    Ok(Some(adopt_descriptor(number).and_then(Handover::read)?))
+}
+
+/// Makes the means to execute the program again when Lisp has died, for the first who asks.
+pub(super) fn restart_hooks(
+    shell: &Arc<Shell>,
+    recovery: &Recovery,
+    listener: Option<RawFd>,
+) -> Option<RestartHooks> {
+    let causes = recovery.arm()?;
+    let (origin, shell) = (origin(), Arc::clone(shell));
+    let execute = Box::new(move |handover: Handover| {
+        let error = execute(&origin, &handover);
+        shell.output.error(&format!("The program could not be executed again: {error}."));
+        error
+    });
+    Some(RestartHooks { causes, listener, execute })
+}
+
+impl Source {
+    /// Puts the streams back where the program finds them at its start.
+    fn put_back(&self) -> rustix::io::Result<()> {
+        match self {
+            Self::Client(input, output) => {
+                rustix::stdio::dup2_stdin(input)?;
+                rustix::stdio::dup2_stdout(output)
+            }
+            Self::Socket(listener) => rustix::stdio::dup2_stdin(listener),
+        }
+    }
+}
+
+/// Selects the tools that a client is offered.
+pub(super) fn chosen(settings: &ClientSettings) -> Result<Tools, CommandError> {
+    let tools = crate::actions::tools();
+    let daily = || Ok(tools.daily(settings.permissions()));
+    let chosen = settings.tools.as_ref().map_or_else(daily, |choice| tools.chosen(choice));
+    chosen.map_err(|message| CommandError { exit: Exit::Usage, message })
 }
 
 /// Opens the index of the text, and runs the loads. Answers say that a load is under way until `moving` is
 /// dropped.
-fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<Moving>) {
+fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<LoadingGuard>) {
     // Ignore the error: questions about text report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        Ok(true) => shell.options.project.make_snapshot_later(session, false),
-        Ok(false) => {}
+        // Also if not all were loaded: those that were may have one.
+        Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }
-    let named = shell.options.project.systems();
-    let others = loads.iter().filter(|load| !is_system_of(load, named));
-    session.load_again(&others.cloned().collect::<Vec<_>>());
+    let named = shell.options.project.loads();
+    let others = loads.iter().filter(|load| !named.contains(load));
+    session.load_again(crate::actions::tools(), &others.cloned().collect::<Vec<_>>());
     drop(moving);
     if named.is_empty()
         && let Some(bank) = session.started()
@@ -181,11 +269,8 @@ fn execute(origin: &ProcessStart, handover: &Handover) -> io::Error {
     let mut origin = origin.clone();
     origin.arguments.extend(Steelbank::get().and_then(|bank| without_failed_snapshot(&bank)));
     origin.arguments.push(OsString::from(format!("{RESTARTED_FROM}{}", file.as_raw_fd())));
-    execute_again(
-        Path::new(PROGRAM),
-        &origin,
-        &[file.as_raw_fd(), handover.client.input, handover.client.output],
-    )
+    let kept: Vec<RawFd> = handover.descriptors().into_iter().chain([file.as_raw_fd()]).collect();
+    execute_again(Path::new(PROGRAM), &origin, &kept)
 }
 
 /// Removes the snapshot that `bank` did not start from, if so, and returns the option for a start without.

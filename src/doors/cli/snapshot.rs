@@ -3,7 +3,7 @@
 use super::project::none_here;
 use super::{CommandError, Exit, Shell};
 use crate::answer::Wording;
-use crate::snapshot::MakeError;
+use crate::handle::snapshot::MakeError;
 
 /// Makes the snapshot of the systems of --system.
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
@@ -14,7 +14,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let settings = options.settings(&root).ok_or_else(|| {
         usage("There is no cache folder to keep a snapshot in: set STEELBANK_CACHE or HOME.".to_owned())
     })?;
-    let builder = shell.builder().project(settings).systems(options.systems().to_vec());
+    let builder = shell.builder().project(settings).loads(options.loads());
     let made = builder.make_snapshot(|news| shell.output.error(news));
     match made {
         Ok(made) => {

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::message::{self, Id};
 use super::progress::progress_line;
 use super::protocol::{Meta, ResultFormat};
-use crate::render::escape::escaped;
+use crate::answer::escape::escaped;
 use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
 
 #[derive(Deserialize)]
@@ -142,11 +142,13 @@ pub(super) fn write_outcome(
                 answer.notes.iter().for_each(|note| text(note, false));
                 line.extend_from_slice(b"],\"structuredContent\":");
                 line.extend_from_slice(answer.structured.json().as_bytes());
-                matches!(answer.outcome, CallOutcome::Failed | CallOutcome::NotFoundError)
+                matches!(answer.outcome, CallOutcome::Failed | CallOutcome::NotFoundAsError)
             }
             Err(failure) => {
                 text(&failure.to_string(), true);
-                line.push(b']');
+                let meta: &[u8] =
+                    if failure.passing { b"],\"_meta\":{\"steelbank/passing\":true}" } else { b"]" };
+                line.extend_from_slice(meta);
                 true
             }
         };

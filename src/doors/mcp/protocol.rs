@@ -26,6 +26,9 @@ pub(super) struct Protocol {
     lifecycle: Lifecycle,
     /// Whether the client offers to list its roots.
     roots: bool,
+    /// The client's name and version, if it has given them.
+    #[serde(default)]
+    client: Option<String>,
     /// The number of requests that we have sent.
     asked: u64,
 }
@@ -96,8 +99,7 @@ pub(super) enum ResultFormat {
 struct Initialize {
     protocol_version: ProtocolVersion,
     capabilities: Capabilities,
-    #[serde(rename = "clientInfo")]
-    _client_info: serde_json::Map<String, serde_json::Value>,
+    client_info: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +121,9 @@ impl Protocol {
         let known = Some(asked.protocol_version).filter(|version| VERSIONS.contains(version));
         let version = known.filter(ProtocolVersion::has_initialize).unwrap_or(SESSION);
         self.lifecycle = Lifecycle::Session { version: version.clone() };
+        let word = |key: &str| asked.client_info.get(key).and_then(serde_json::Value::as_str);
+        self.client = word("name")
+            .map(|name| format!("{name} {}", word("version").unwrap_or_default()).trim_end().to_owned());
         self.roots = asked.capabilities.roots.is_some_and(|roots| !roots.is_null());
         Ok(version)
     }
@@ -160,6 +165,11 @@ impl Protocol {
             true => ResultFormat::Stateless,
             false => ResultFormat::Session,
         })
+    }
+
+    /// Returns the client's name and version, if it has given them.
+    pub(super) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
     }
 
     /// Returns the id of our next request for the client's roots; none if the client does not list them.

@@ -10,8 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use rmcp::model::ErrorData;
 
 use super::client::Client;
-use super::input::Taken;
 use super::message;
+use crate::doors::streams::input::Taken;
 
 /// The time that the reader may be busy before another thread takes over.
 const TAKEOVER_AFTER: Duration = Duration::from_millis(5);
@@ -25,20 +25,20 @@ impl Client {
             // Count the line before it is taken, so that a wait for all calls includes it.
             self.calls.begin_line();
             let taken = self.input.take(&mut line);
-            if taken != Taken::Line {
+            if taken != Taken::Message {
                 self.calls.end_line();
             }
             if taken != Taken::Nothing {
                 self.reader.begin_line();
             }
             match taken {
-                Taken::Line => {
+                Taken::Message => {
                     self.dispatch(&line, &mut answer);
                     self.output.add(&answer);
                     answer.clear();
                     self.calls.end_line();
                 }
-                Taken::TooLong => {
+                Taken::Refused => {
                     let refusal = ErrorData::invalid_request("The message is longer than 16 MiB.", None);
                     message::write_error(&mut answer, None, &refusal);
                     self.output.add(&answer);
@@ -64,7 +64,7 @@ impl Client {
 
     /// Takes over reading when a line takes the reader long.
     pub(super) fn stand_by(self: &Arc<Self>) {
-        let mine = self.reader.take_over();
+        let Some(mine) = self.reader.take_over() else { return };
         // Ignore the error: without a stand-by, the next long call blocks reading.
         let _ = self.spawn("mcp-standby", Self::stand_by);
         self.read_lines(mine);
@@ -94,6 +94,8 @@ struct RoleState {
     begun: u64,
     /// Whether the thread that stands by sleeps until a reader begins a line.
     asleep: bool,
+    /// Whether nobody takes over any more.
+    closed: bool,
 }
 
 impl ReaderRole {
@@ -128,17 +130,25 @@ impl ReaderRole {
         reads
     }
 
-    /// Waits until the reader has been busy for too long, and takes over. Returns the new reader's number.
-    fn take_over(&self) -> u64 {
+    /// Lets nobody take over any more.
+    pub(super) fn close(&self) {
         let mut state = self.state.lock();
-        loop {
+        (state.closed, state.asleep) = (true, false);
+        self.wake.notify_all();
+    }
+
+    /// Waits until the reader has been busy for too long, and takes over. Returns the new reader's number; none once the
+    /// role is closed.
+    fn take_over(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        while !state.closed {
             let begun = state.begun;
             self.wake.wait_for(&mut state, self.takeover_after);
             match state.busy {
                 Some(since) if since.elapsed() >= self.takeover_after => {
                     state.reader += 1;
                     state.busy = Some(Instant::now());
-                    return state.reader;
+                    return Some(state.reader);
                 }
                 None if state.begun == begun => {
                     state.asleep = true;
@@ -149,6 +159,7 @@ impl ReaderRole {
                 _ => (),
             }
         }
+        None
     }
 }
 
@@ -188,7 +199,7 @@ mod tests {
             let successors = [(); 2].map(|()| {
                 scope.spawn(|| {
                     while !over() {
-                        serve(role.take_over());
+                        role.take_over().into_iter().for_each(serve);
                     }
                 })
             });

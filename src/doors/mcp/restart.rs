@@ -1,60 +1,56 @@
-//! Restarts the program in place, with the same client: hands over the state, and answers or repeats the calls.
-
-use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+//! Restarts the program in place, with the same clients: hands over the state, and answers or repeats the calls.
 
 use super::calls::UnansweredCall;
 use super::client::Client;
+use super::server::McpServer;
+use crate::doors::restart::RestartHooks;
 use crate::engine::Writing;
-use crate::recovery::{Cause, Handover, Moment};
-
-/// The means to restart a server in another image of the program.
-pub struct RestartHooks {
-    /// Receives the causes of restarts, from [`crate::recovery::Recovery::arm`].
-    pub causes: Receiver<Cause>,
-    /// The handover of the image before this one.
-    pub handover: Option<Handover>,
-    /// Executes the program again with the handover. Returns only if that fails.
-    pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
-}
-
-impl std::fmt::Debug for RestartHooks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RestartHooks").field("takes_over", &self.handover.is_some()).finish_non_exhaustive()
-    }
-}
+use crate::handle::recovery::{Cause, Moment};
 
 impl RestartHooks {
     /// Restarts for each cause, for as long as the process lasts.
-    pub(super) fn run(&self, client: &Arc<Client>) {
+    pub(super) fn run(&self, server: &McpServer) {
         while let Ok(cause) = self.causes.recv() {
             // Serve all pending requests for a restart with one.
             if self.causes.try_iter().any(|cause| cause == Cause::Asked) {
-                client.session.recovery().forget_deaths();
+                server.recovery.forget_deaths();
             }
-            self.restart_in_place(client, &cause);
+            self.restart_in_place(server, &cause);
         }
     }
 
-    /// Ends the calls, and executes the program again. Hands over the unread input, and the questions without an answer.
-    fn restart_in_place(&self, client: &Client, cause: &Cause) {
-        let recovery = client.session.recovery();
-        let Some(mut handover) = recovery.decide(cause, Moment::now()) else {
-            return client.answer_deferred();
+    /// Ends the calls, and executes the program again. Hands over each client's unread input, and its questions without an
+    /// answer.
+    fn restart_in_place(&self, server: &McpServer, cause: &Cause) {
+        // Let nobody join meanwhile.
+        let clients = server.clients.lock();
+        let Some(mut handover) = server.recovery.decide(cause, Moment::now()) else {
+            return clients.iter().for_each(|client| client.answer_deferred());
         };
-        let unread = client.suspend(!matches!(cause, Cause::Died(_)));
+        let unread = Client::suspend(&clients, !matches!(cause, Cause::Died(_)));
         // Wait for the calls that write, with their answers, and let no other begin to.
         let _no_writing = Writing::forbid();
-        let Some((handed, repeated)) = client.hand_over(&unread) else { return };
-        handover.client = handed;
-        handover.project = client.session.project_folder();
+        let mut repeated = Vec::new();
+        for (client, unread) in clients.iter().zip(&unread) {
+            let others = self.listener.is_some();
+            if let Some((handed, calls)) = client.hand_over(unread, others) {
+                handover.clients.push(handed);
+                repeated.push((client, calls));
+            }
+        }
+        if handover.clients.is_empty() && self.listener.is_none() {
+            return;
+        }
+        handover.listener = self.listener;
+        handover.project = clients.first().and_then(|client| client.session.project_folder());
         (self.execute)(handover);
         // Go on without Lisp.
-        recovery.give_up();
-        client.output.send(&repeated.iter().flat_map(UnansweredCall::error).collect::<Vec<u8>>());
-        client.answer_deferred();
-        client.input.resume();
+        server.recovery.give_up();
+        for (client, calls) in repeated {
+            client.output.send(&calls.iter().flat_map(UnansweredCall::error).collect::<Vec<u8>>());
+            client.answer_deferred();
+            client.input.resume();
+        }
     }
 }
 

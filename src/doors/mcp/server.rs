@@ -1,11 +1,16 @@
-//! Serves a client: makes its threads, and ends its calls when it leaves.
+//! Serves clients: makes the threads of each, and ends its calls when it leaves.
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
-use super::client::Client;
-use super::restart::RestartHooks;
-use super::stdio;
+use parking_lot::Mutex;
+
+use super::client::{Client, Joined};
+use crate::doors::restart::RestartHooks;
+use crate::doors::streams;
+use crate::handle::recovery::{ClientHandover, Recovery};
 use crate::tools::Session;
 
 /// The reasons for which the server ends other than by its client's leaving.
@@ -32,7 +37,7 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`], or what `start` says.
 pub fn serve_stdio<E: From<ServeError>>(start: impl FnOnce() -> Result<Session, E>) -> Result<(), E> {
-    let (input, output) = stdio::take().map_err(ServeError::from)?;
+    let (input, output) = streams::take().map_err(ServeError::from)?;
     let session = start()?;
     Ok(serve_on(input, output, session)?)
 }
@@ -46,11 +51,11 @@ pub fn serve_on(
     output: impl Into<OwnedFd>,
     session: Session,
 ) -> Result<(), ServeError> {
-    serve_with_restarts(input.into(), output.into(), session, None)
+    serve_with_restarts(input.into(), output.into(), session, None, None)
 }
 
 /// Like [`serve_on`], but restarts the program in place, with the same client, when Lisp has died or a restart is
-/// requested.
+/// requested. `handover` is the client's of the image before this one.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -58,25 +63,98 @@ pub fn serve_with_restarts(
     input: OwnedFd,
     output: OwnedFd,
     session: Session,
+    handover: Option<&ClientHandover>,
     restarts: Option<RestartHooks>,
 ) -> Result<(), ServeError> {
-    let handover =
-        restarts.as_ref().and_then(|hooks| hooks.handover.as_ref()).map(|handover| &handover.client);
-    let (client, ended) = Client::new(input, output, session, handover)?;
-    client.spawn("mcp-progress", |client| {
-        client.output.run_progress_writer();
-        client.end();
-    })?;
+    let server = McpServer::new(&session);
+    let client = server.seat(input, output, session, None, handover, || ())?;
     if let Some(hooks) = restarts {
-        client.spawn("mcp-restart", move |client| hooks.run(client))?;
+        server.restart_by(hooks)?;
     }
-    client.spawn("mcp-standby", Client::stand_by)?;
-    client.spawn("mcp-read", |client| client.read_lines(0))?;
-    // An error would say that the client is gone: it is not, while `client` lives.
-    let _ = ended.recv();
-    client.leave();
-    if client.input.stream.is_lost() || client.output.stream.is_lost() {
-        return Err(ServeError::StreamsLost);
+    client.wait()
+}
+
+/// The clients that are served in one process, and restarted with it.
+pub struct McpServer {
+    pub(super) recovery: Arc<Recovery>,
+    /// Locked while the program is started again.
+    pub(super) clients: Mutex<Vec<Arc<Client>>>,
+}
+
+impl std::fmt::Debug for McpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("McpServer").finish_non_exhaustive()
     }
-    Ok(())
+}
+
+impl McpServer {
+    /// Makes a server without clients, whose sessions will share the Lisp of `session`.
+    pub fn new(session: &Session) -> Arc<Self> {
+        Arc::new(Self { recovery: Arc::clone(session.recovery()), clients: Mutex::default() })
+    }
+
+    /// Restarts the program in place, with all clients, for as long as the process lasts.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn restart_by(self: &Arc<Self>, hooks: RestartHooks) -> io::Result<()> {
+        let server = Arc::clone(self);
+        std::thread::Builder::new().name("mcp-restart".into()).spawn(move || hooks.run(&server)).map(drop)
+    }
+
+    /// Begins to serve a client on a pair of streams, or takes over that of the image before this one. Nothing is read before
+    /// `welcome` has been called, and a restart comes before it, or takes the client along.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn seat(
+        self: &Arc<Self>,
+        input: OwnedFd,
+        output: OwnedFd,
+        session: Session,
+        joined: Option<Joined>,
+        handover: Option<&ClientHandover>,
+        welcome: impl FnOnce(),
+    ) -> Result<SeatedClient, ServeError> {
+        let mut clients = self.clients.lock();
+        let (client, ended) = Client::new(input, output, session, joined, handover)?;
+        welcome();
+        if let Err(error) = client.spawn_threads() {
+            client.close();
+            return Err(error.into());
+        }
+        clients.push(Arc::clone(&client));
+        Ok(SeatedClient { server: Arc::clone(self), client, ended })
+    }
+}
+
+/// A client that is being served.
+pub struct SeatedClient {
+    server: Arc<McpServer>,
+    client: Arc<Client>,
+    ended: Receiver<()>,
+}
+
+impl std::fmt::Debug for SeatedClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SeatedClient").finish_non_exhaustive()
+    }
+}
+
+impl SeatedClient {
+    /// Waits until the client has left, and ends its calls.
+    ///
+    /// # Errors
+    /// [`ServeError::StreamsLost`].
+    pub fn wait(self) -> Result<(), ServeError> {
+        let Self { server, client, ended } = self;
+        // An error would say that the client is gone: it is not, while `client` lives.
+        let _ = ended.recv();
+        client.leave();
+        server.clients.lock().retain(|other| !Arc::ptr_eq(other, &client));
+        if client.input.stream.is_lost() || client.output.stream.is_lost() {
+            return Err(ServeError::StreamsLost);
+        }
+        Ok(())
+    }
 }

@@ -18,7 +18,8 @@ use super::message::{self, Id, Message};
 use super::progress::progress_line;
 use super::protocol::{Meta, Protocol, ResultFormat, VERSIONS};
 use super::{about, calls, roots};
-use crate::tools::{CallOutcome, Failure, ToolAnswer, ToolProgress, Tools};
+use crate::engine::Progress;
+use crate::tools::{CallOutcome, Failure, ToolAnswer};
 
 fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
@@ -81,14 +82,14 @@ fn rmcp_reads_the_beginning() {
 
 #[test]
 fn rmcp_reads_the_list_of_tools() {
-    let listing = listing(Tools::all());
+    let listing = listing(crate::actions::tools());
     for body in [listing.to_string().into_bytes(), about::cacheable_result(listing.clone())] {
         let ServerResult::ListToolsResult(read) = result(|line| line.extend_from_slice(&body)) else {
             panic!()
         };
         assert_eq!(json!(read.tools), listing["tools"], "rmcp knows every field");
         let names = read.tools.iter().map(|tool| tool.name.as_ref());
-        assert!(names.eq(Tools::all().list().iter().map(|tool| tool.name())));
+        assert!(names.eq(crate::actions::tools().list().iter().map(|tool| tool.name())));
     }
     let entry = &listing["tools"][0];
     let fields: Vec<_> = entry.as_object().unwrap().keys().map(String::as_str).collect();
@@ -149,12 +150,8 @@ fn rmcp_reads_errors_and_empty_results() {
 
 #[test]
 fn rmcp_reads_progress_and_the_request_for_roots() {
-    let progress = ToolProgress {
-        what: crate::query::Step::Compile,
-        path: Some("a.lisp".into()),
-        done: 3,
-        total: Some(7),
-    };
+    let progress =
+        Progress { what: crate::engine::Step::Compile, path: Some("a.lisp".into()), done: 3, total: Some(7) };
     let JsonRpcMessage::Notification(told) = read(&progress_line(&raw(&json!("t")), &progress)) else {
         panic!()
     };

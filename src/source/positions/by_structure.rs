@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use steelbank_reader::{Form, LispText, TopLevelForm};
 
-use super::{Evidence, Expander, Placement, PositionedFile, SearchTarget, UseKind, XrefRecord};
+use super::{Evidence, Expander, Placement, PositionedFile, SearchTarget, XrefRecord};
+use steelbank_xref::Kind;
 
 /// The structural reader's view of a recorded use.
 struct RecordedForm<'a> {
@@ -70,7 +71,7 @@ impl PositionedFile {
             }
         };
         let inside: Vec<usize> = form.into_iter().flat_map(Form::tokens).filter(names).collect();
-        let calls = matches!(recorded.kind, UseKind::Calls | UseKind::Macroexpands);
+        let calls = matches!(recorded.kind, Kind::Calls | Kind::Macroexpands);
         let head = form.filter(|_| calls).and_then(|form| text.head(form));
         let operator = inside
             .first()

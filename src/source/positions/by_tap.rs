@@ -3,8 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
+use steelbank_xref::Kind;
+
 use super::super::tap::roles::SyntaxRole;
-use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm, UseKind};
+use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
 use super::super::tap::walk::{Space, SyntacticContext, SyntaxContext, contexts};
 use super::forms::expander;
 use super::tokens::{is_local_function, stands_for_another};
@@ -96,7 +98,7 @@ impl Tapped {
 struct TapUse<'a> {
     form: &'a TapForm,
     contexts: &'a [SyntaxContext],
-    kind: UseKind,
+    kind: Kind,
     /// The event of the sub-form with the recorded number, or of the nearest one before it.
     around: usize,
     /// Whether it is that very sub-form.
@@ -130,7 +132,7 @@ impl<'a> TapUse<'a> {
     }
 
     fn calls(&self) -> bool {
-        matches!(self.kind, UseKind::Calls | UseKind::Macroexpands)
+        matches!(self.kind, Kind::Calls | Kind::Macroexpands)
     }
 
     /// Finds the events that the record surely means: the form's operator, what it binds, or its own arguments.
@@ -143,7 +145,7 @@ impl<'a> TapUse<'a> {
         let mut chosen: Vec<usize> = match self.kind {
             // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that is an element of
             // the form, or the operator of a list in there.
-            UseKind::Binds => inside
+            Kind::Binds => inside
                 .filter(|&event| {
                     self.parent(event).is_some_and(|list| {
                         let outer = self.parent(list);
@@ -156,16 +158,16 @@ impl<'a> TapUse<'a> {
             _ => inside.filter(|&event| self.parent(event) == Some(self.around)).collect(),
         };
         match self.kind {
-            UseKind::Binds => self.prefer(&mut chosen, |context| context.role == SyntaxRole::Binding),
-            UseKind::Sets => self.prefer(&mut chosen, |context| context.written),
-            UseKind::References => self.prefer(&mut chosen, |context| !context.written),
+            Kind::Binds => self.prefer(&mut chosen, |context| context.role == SyntaxRole::Binding),
+            Kind::Sets => self.prefer(&mut chosen, |context| context.written),
+            Kind::References => self.prefer(&mut chosen, |context| !context.written),
             _ => {}
         }
         match (chosen.len(), self.kind) {
             (1, _) => Some(chosen),
             // Equal records are kept once, so that of a form's own arguments all are meant.
-            (2.., UseKind::References) => Some(chosen),
-            (2.., UseKind::Sets) if chosen.iter().all(|&event| self.contexts[event].written) => Some(chosen),
+            (2.., Kind::References) => Some(chosen),
+            (2.., Kind::Sets) if chosen.iter().all(|&event| self.contexts[event].written) => Some(chosen),
             _ => None,
         }
     }
@@ -180,8 +182,8 @@ impl<'a> TapUse<'a> {
     /// Finds the events that the record may mean, as far as the text tells.
     fn possibly_meant(&self) -> Vec<usize> {
         let meant = |context: &SyntaxContext| match (self.kind, context.role) {
-            (UseKind::Calls, SyntaxRole::Argument) => context.standing != SyntacticContext::Variable,
-            (UseKind::Calls | UseKind::Macroexpands, role) => {
+            (Kind::Calls, SyntaxRole::Argument) => context.standing != SyntacticContext::Variable,
+            (Kind::Calls | Kind::Macroexpands, role) => {
                 matches!(role, SyntaxRole::Operator | SyntaxRole::Argument | SyntaxRole::Function)
             }
             (_, SyntaxRole::Binding) => true,

@@ -22,9 +22,10 @@ use steelbank_reader::{Dialect, Features, LispText, Range};
 use self::by_tap::Tapped;
 use super::tap::operators::Defined;
 use super::tap::roles::SyntaxRole;
-use super::tap::sidecar::{EventKind, ReadEvent, Sidecar, UseKind};
-pub use super::tap::walk::SyntacticContext;
+use super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar};
+pub use super::tap::walk::{PlaceAccess, Space, SyntacticContext};
 pub use clauses::Clauses;
+use steelbank_xref::Kind;
 pub use structures::{PackageAndName, Prefix, StructureDefinition};
 
 /// The certainty of a place.
@@ -37,6 +38,12 @@ pub enum Evidence {
     Approximate,
     /// The symbol does not stand there: an operator that does (`via`) expands into its use.
     Via,
+}
+
+impl Evidence {
+    pub(crate) fn is_exact(&self) -> bool {
+        *self == Self::Exact
+    }
 }
 
 /// The operator that makes a use where the symbol does not stand.
@@ -90,7 +97,7 @@ pub struct SearchTarget {
 #[non_exhaustive]
 pub struct XrefRecord {
     /// What is done with the symbol.
-    pub kind: UseKind,
+    pub kind: Kind,
     /// SBCL's number of the top-level form.
     pub form: u32,
     /// SBCL's number of the sub-form.
@@ -127,6 +134,14 @@ pub struct Occurrence {
     pub defined: Option<Defined>,
     /// The name of the macro of the program's own that may define the symbol, if it stands where such a macro could.
     pub definer: Option<String>,
+    /// What is done with the variable, or with the place that the accessor or slot names.
+    pub access: PlaceAccess,
+    /// The token that binds the name around there, or this one if it does, as far as the text shows it.
+    pub binding: Option<Range>,
+    /// The namespace of its name.
+    pub space: Space,
+    /// The kind of operator that the symbol named when the file had been read.
+    pub operator: NameKind,
 }
 
 /// A token that reads as a symbol, or names it in a package definition, whatever it means there.
@@ -227,23 +242,13 @@ impl PositionedFile {
         Ok(PositionedFile { damaged, ..PositionedFile::new(path.to_path_buf(), &bytes, sidecar, fresh) })
     }
 
-    /// As [`PositionedFile::open`], when the text that the image was made from is not on disk at `path` but in the file
-    /// `text`.
-    ///
-    /// # Errors
-    /// If `text` cannot be read.
-    pub fn open_overlaid(
-        path: &Path,
-        text: &Path,
-        write_date: u64,
-        sidecar: Option<&Path>,
-    ) -> std::io::Result<PositionedFile> {
-        let bytes = steelbank_tree::read_source(text)?;
+    /// As [`PositionedFile::open`], where `bytes` stand for what is on disk at `path`, a real path.
+    pub fn of_text(path: &Path, bytes: &[u8], write_date: u64, sidecar: Option<&Path>) -> PositionedFile {
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
             .filter(|sidecar| sidecar.path == path && sidecar.write_date == write_date);
-        let fresh = sidecar.as_ref().is_some_and(|sidecar| sidecar.matches(&bytes));
-        Ok(PositionedFile::new(path.to_path_buf(), &bytes, sidecar, fresh))
+        let fresh = sidecar.as_ref().is_some_and(|sidecar| sidecar.matches(bytes));
+        PositionedFile::new(path.to_path_buf(), bytes, sidecar, fresh)
     }
 
     /// The file at `path` with the content `bytes`. `fresh` tells whether the image was made from this content.
@@ -320,13 +325,13 @@ impl PositionedFile {
         }
     }
 
-    /// The name, without its package, of the operator of top-level form `form`. From a sidecar only.
-    pub fn form_operator(&self, form: u32) -> Option<&str> {
+    /// The operator of top-level form `form`. From a sidecar only.
+    pub fn form_operator(&self, form: u32) -> Option<&Name> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
         let operator = form.child(form.events.len().checked_sub(1)?, 1)?;
         match form.events[operator].kind {
-            EventKind::Symbol(name) => Some(tapped.sidecar.names.get(name as usize)?.name()),
+            EventKind::Symbol(name) => tapped.sidecar.names.get(name as usize),
             _ => None,
         }
     }
@@ -334,7 +339,10 @@ impl PositionedFile {
     /// The name, without its package, of the function that top-level form `form` defines by DEFUN. From a sidecar only.
     pub fn function_defined(&self, form: u32) -> Option<&str> {
         let Reading::Tap(tapped) = &self.reading else { return None };
-        let top = tapped.sidecar.form(form).filter(|_| self.form_operator(form) == Some("DEFUN"))?;
+        let top = tapped
+            .sidecar
+            .form(form)
+            .filter(|_| self.form_operator(form).is_some_and(|name| name.is("COMMON-LISP", "DEFUN")))?;
         let name = top.child(top.events.len().checked_sub(1)?, 2)?;
         match top.events[name].kind {
             EventKind::Symbol(name) => Some(tapped.sidecar.names.get(name as usize)?.name()),

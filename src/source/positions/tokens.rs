@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
 use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
-use super::super::tap::walk::{SLOT, Space, SyntacticContext, SyntaxContext};
+use super::super::tap::walk::{PlaceAccess, SLOT, Space, SyntacticContext, SyntaxContext};
 use super::by_tap::Tapped;
 use super::{Notation, Occurrence, PositionedFile, Reading, SearchTarget, SymbolToken, XrefRecord};
 use steelbank_reader::Range;
@@ -33,6 +33,14 @@ impl Tapped {
             EventKind::Symbol(name) => Some(self.sidecar.names.get(name as usize)?.name().to_lowercase()),
             _ => None,
         }
+    }
+
+    /// What is done with the slot that a token names: what is done with the accessor that it is given to, quoted.
+    fn slot_access(&self, token: &SeenToken<'_>) -> PlaceAccess {
+        let quote = token.form.events[token.event].parent;
+        let list = quote.and_then(|quote| token.form.events[quote as usize].parent);
+        let accessor = list.and_then(|list| token.form.child(list as usize, 1));
+        accessor.map_or(PlaceAccess::Read, |accessor| self.contexts(token.index)[accessor].access)
     }
 
     /// Whether the symbol at `event` is a macro, and none of the standard's.
@@ -114,6 +122,15 @@ impl PositionedFile {
                 definer: (role == SyntaxRole::Named || token.may_be_defined(&tapped.sidecar))
                     .then(|| tapped.definer(token.form, token.event))
                     .flatten(),
+                access: match role {
+                    SyntaxRole::Slot if !slot => tapped.slot_access(token),
+                    _ => context.access,
+                },
+                binding: context
+                    .binding
+                    .map(|event| self.event_range(&tapped.sidecar, &token.form.events[event as usize])),
+                space: context.space,
+                operator: tapped.sidecar.kind(token.name),
             }
         });
         for occurrence in &mut found {
@@ -121,6 +138,24 @@ impl PositionedFile {
         }
         found.sort_unstable_by_key(|occurrence| occurrence.range);
         found.dedup_by_key(|occurrence| occurrence.range);
+        found
+    }
+
+    /// The symbols that stand in the text, each by its home package and its name, and the names in package definitions,
+    /// each with the package in which it means a symbol. From a sidecar only.
+    pub fn symbols(&self) -> HashSet<(&str, &str)> {
+        let Reading::Tap(tapped) = &self.reading else { return HashSet::new() };
+        let sidecar = &tapped.sidecar;
+        let mut found = HashSet::new();
+        for (index, name) in sidecar.names.iter().enumerate() {
+            if let Name::Symbol { package, name } = name {
+                found.insert((package.as_str(), name.as_str()));
+            }
+            found.extend(tapped.events[index].iter().filter_map(|&(form, event)| {
+                let clause = package_clause(sidecar, &sidecar.forms[form as usize], event as usize)?;
+                Some((clause.1, name.name()))
+            }));
+        }
         found
     }
 
@@ -182,7 +217,10 @@ impl PositionedFile {
                 }
                 let role = named.unwrap_or(context.role);
                 let local = itself && named.is_none() && tapped.is_local(index, event, name);
-                made.push(make(tapped, &SeenToken { form, event, name, itself, role, local, context }));
+                made.push(make(
+                    tapped,
+                    &SeenToken { form, index, event, name, itself, role, local, context },
+                ));
             }
         }
         made
@@ -302,6 +340,8 @@ fn defines_function(sidecar: &Sidecar, form: &TapForm) -> bool {
 /// A token of the sought symbol, or a designator of it.
 struct SeenToken<'a> {
     form: &'a TapForm,
+    /// The form's index.
+    index: usize,
     event: usize,
     name: u32,
     /// It is the symbol itself.

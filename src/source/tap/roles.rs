@@ -2,6 +2,7 @@
 //!
 //! [`super::walk`] finds the role of every symbol of a form. The functions here look at the neighbourhood of one token.
 
+use super::operators::{defines_package, looks_up};
 use super::sidecar::{EventKind, Name, Sidecar, TapForm};
 
 /// The role of a symbol's occurrence in its form.
@@ -51,10 +52,9 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
     let Some(parent) = walk.parent(event) else { return false };
-    match operator(parent) {
-        "SYMBOL-CALL" => walk.place(event) == 3,
-        "FIND-SYMBOL" | "FIND-SYMBOL*" | "INTERN" | "INTERN*" => walk.place(event) == 2,
-        _ => walk.place(event) == 1 && form.ancestors(parent).any(|list| operator(list) == "DEFSYSTEM"),
+    match walk.place(event).checked_sub(2) {
+        Some(argument) => looks_up(operator(parent), argument as usize),
+        None => walk.place(event) == 1 && form.ancestors(parent).any(|list| operator(list) == "DEFSYSTEM"),
     }
 }
 
@@ -104,9 +104,7 @@ pub fn package_clause<'a>(
     }
     let word = walk.operator(clause)?;
     // A macro that expands into a package definition has its clauses.
-    let own = walk
-        .operator(definition)
-        .is_some_and(|operator| matches!(operator.name(), "DEFPACKAGE" | "DEFINE-PACKAGE"));
+    let own = walk.operator(definition).is_some_and(|operator| defines_package(operator.name()));
     if !own && !word.is("KEYWORD", word.name()) {
         return None;
     }

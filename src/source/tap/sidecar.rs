@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use steelbank_xref::Kind;
+
 /// The version of the format that this reader understands.
 pub const SIDECAR_VERSION: u8 = 3;
 
@@ -51,7 +53,7 @@ pub enum NameKind {
 }
 
 /// A symbol or string in the text of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Name {
     /// An interned symbol: its home package and its name.
     Symbol {
@@ -158,7 +160,7 @@ const NO_EVENT: u32 = u32::MAX;
 #[non_exhaustive]
 pub struct TapTopLevelUse {
     /// What is done with the name.
-    pub kind: UseKind,
+    pub kind: Kind,
     /// Index of the name in [`Sidecar::names`].
     pub name: u32,
     /// True when `(setf name)` is meant.
@@ -167,21 +169,6 @@ pub struct TapTopLevelUse {
     pub form: u32,
     /// The number of the sub-form within it.
     pub number: u32,
-}
-
-/// The kinds of use that SBCL's compiler records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum UseKind {
-    /// A special variable is bound.
-    Binds,
-    /// A function is called or referred to.
-    Calls,
-    /// A global variable is assigned to.
-    Sets,
-    /// A global variable or constant is read.
-    References,
-    /// A macro is expanded.
-    Macroexpands,
 }
 
 /// Why a sidecar could not be used.
@@ -224,7 +211,7 @@ impl SidecarError {
 impl Sidecar {
     /// Reads the sidecar at `path`.
     pub fn read(path: &Path) -> Result<Sidecar, SidecarError> {
-        let bytes = std::fs::read(path)
+        let bytes = steelbank_cache::read(path)
             .map_err(|source| SidecarError::Unreadable { path: path.to_path_buf(), source })?;
         Sidecar::parse(&bytes)
     }
@@ -277,17 +264,16 @@ impl Sidecar {
         let mut start = 0;
         let forms = input.many(|input| {
             let number = input.small()?;
-            let mut events = input.many(|input| input.event(&mut start, name_count))?;
-            link(&mut events);
-            Ok(TapForm { number, numbered: numbered(&events), events })
+            let events = input.many(|input| input.event(&mut start, name_count))?;
+            Ok(TapForm::new(number, events))
         })?;
         let uses = input.many(|input| {
             let kind = match input.byte()? {
-                0 => UseKind::Binds,
-                1 => UseKind::Calls,
-                2 => UseKind::Sets,
-                3 => UseKind::References,
-                4 => UseKind::Macroexpands,
+                0 => Kind::Binds,
+                1 => Kind::Calls,
+                2 => Kind::Sets,
+                3 => Kind::References,
+                4 => Kind::Macroexpands,
                 _ => return Err(input.damaged()),
             };
             let (name, setf) = input.name_and_bit(name_count)?;
@@ -346,7 +332,27 @@ impl Sidecar {
     }
 }
 
+impl ReadEvent {
+    /// Makes an event of the characters `range`. [`TapForm::new`] finds what is around it.
+    pub(crate) fn new(
+        kind: EventKind,
+        operator: Abbreviation,
+        range: std::ops::Range<u32>,
+        place: u32,
+    ) -> ReadEvent {
+        let (start, end) = (range.start, range.end);
+        let (parent, first_child, next_sibling) = (None, NO_EVENT, NO_EVENT);
+        ReadEvent { kind, operator, start, end, place, parent, first_child, next_sibling }
+    }
+}
+
 impl TapForm {
+    /// Makes the top-level form of that number from its events, children before their parent.
+    pub(crate) fn new(number: u32, mut events: Vec<ReadEvent>) -> TapForm {
+        link(&mut events);
+        TapForm { number, numbered: numbered(&events), events }
+    }
+
     /// The event of sub-form `number`.
     pub fn sub_form(&self, number: u32) -> Option<usize> {
         self.nearest_sub_form(number).filter(|(found, _)| *found == number).map(|(_, event)| event)
@@ -536,15 +542,6 @@ impl SidecarBytes<'_> {
             4 => EventKind::Other,
             _ => return Err(self.damaged()),
         };
-        Ok(ReadEvent {
-            kind,
-            operator,
-            start,
-            end,
-            place,
-            parent: None,
-            first_child: NO_EVENT,
-            next_sibling: NO_EVENT,
-        })
+        Ok(ReadEvent::new(kind, operator, start..end, place))
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
-use steelbank::query::designator::FunctionName;
-use steelbank::query::lookup::Lookup;
+use steelbank::answer::designator::FunctionName;
+use steelbank::answer::lookup::Lookup;
 use steelbank_xref::{Access, Index, Kind, NameRole, Symbol};
 
 /// The numbers of compared things, and the differences.

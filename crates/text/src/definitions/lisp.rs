@@ -1,6 +1,9 @@
 //! Finds the definitions of a Lisp text by their operators.
 
 use crate::kind::DefinitionKind;
+use crate::language::Language;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
 /// One definition.
@@ -18,120 +21,22 @@ pub(crate) struct LispTextDefinition {
     pub(crate) active: bool,
 }
 
-const COMMON_LISP: &[(&str, DefinitionKind)] = &[
-    ("DEFUN", DefinitionKind::Function),
-    ("DEFMACRO", DefinitionKind::Macro),
-    ("DEFINE-MODIFY-MACRO", DefinitionKind::Macro),
-    ("DEFINE-COMPILER-MACRO", DefinitionKind::CompilerMacro),
-    ("DEFINE-SYMBOL-MACRO", DefinitionKind::SymbolMacro),
-    ("DEFGENERIC", DefinitionKind::GenericFunction),
-    ("DEFMETHOD", DefinitionKind::Method),
-    ("DEFVAR", DefinitionKind::Variable),
-    ("DEFPARAMETER", DefinitionKind::Variable),
-    ("DEFGLOBAL", DefinitionKind::Variable),
-    ("DEFINE-GLOBAL-VARIABLE", DefinitionKind::Variable),
-    ("DEFINE-GLOBAL-PARAMETER", DefinitionKind::Variable),
-    ("DEFCVAR", DefinitionKind::Variable),
-    ("DEFCONSTANT", DefinitionKind::Constant),
-    ("DEFINE-CONSTANT", DefinitionKind::Constant),
-    ("DEFCLASS", DefinitionKind::Class),
-    ("DEFINE-CONDITION", DefinitionKind::Condition),
-    ("DEFSTRUCT", DefinitionKind::Struct),
-    ("DEFCSTRUCT", DefinitionKind::Struct),
-    ("DEFTYPE", DefinitionKind::Type),
-    ("DEFCTYPE", DefinitionKind::Type),
-    ("DEFCENUM", DefinitionKind::Enum),
-    ("DEFSETF", DefinitionKind::Setf),
-    ("DEFINE-SETF-EXPANDER", DefinitionKind::Setf),
-    ("DEFPACKAGE", DefinitionKind::Package),
-    ("DEFINE-PACKAGE", DefinitionKind::Package),
-    ("DEFSYSTEM", DefinitionKind::System),
-    ("DEFINE-METHOD-COMBINATION", DefinitionKind::MethodCombination),
-    ("DEFCFUN", DefinitionKind::Function),
-    ("DEFINE-ALIEN-ROUTINE", DefinitionKind::Function),
-    ("DEFCALLBACK", DefinitionKind::Function),
-    ("DEFTEST", DefinitionKind::Test),
-    ("DEF-TEST", DefinitionKind::Test),
-    ("DEFINE-TEST", DefinitionKind::Test),
-];
-
-const EMACS_LISP: &[(&str, DefinitionKind)] = &[
-    ("defun", DefinitionKind::Function),
-    ("defsubst", DefinitionKind::Function),
-    ("define-inline", DefinitionKind::Function),
-    ("cl-defun", DefinitionKind::Function),
-    ("cl-defsubst", DefinitionKind::Function),
-    ("defalias", DefinitionKind::Function),
-    ("define-minor-mode", DefinitionKind::Function),
-    ("define-globalized-minor-mode", DefinitionKind::Function),
-    ("define-derived-mode", DefinitionKind::Function),
-    ("cl-defgeneric", DefinitionKind::GenericFunction),
-    ("cl-defmethod", DefinitionKind::Method),
-    ("defmacro", DefinitionKind::Macro),
-    ("cl-defmacro", DefinitionKind::Macro),
-    ("defvar", DefinitionKind::Variable),
-    ("defvar-local", DefinitionKind::Variable),
-    ("defvar-keymap", DefinitionKind::Variable),
-    ("defcustom", DefinitionKind::Variable),
-    ("defconst", DefinitionKind::Constant),
-    ("defclass", DefinitionKind::Class),
-    ("cl-defstruct", DefinitionKind::Struct),
-    ("cl-deftype", DefinitionKind::Type),
-    ("define-error", DefinitionKind::Condition),
-    ("ert-deftest", DefinitionKind::Test),
-];
-
-const SCHEME: &[(&str, DefinitionKind)] = &[
-    ("define", DefinitionKind::Variable),
-    ("define*", DefinitionKind::Function),
-    ("define-public", DefinitionKind::Variable),
-    ("define/contract", DefinitionKind::Variable),
-    ("define/public", DefinitionKind::Method),
-    ("define-inline", DefinitionKind::Function),
-    ("define-generic", DefinitionKind::GenericFunction),
-    ("define-method", DefinitionKind::Method),
-    ("define-syntax", DefinitionKind::Macro),
-    ("define-syntax-rule", DefinitionKind::Macro),
-    ("define-syntax-parameter", DefinitionKind::Macro),
-    ("define-macro", DefinitionKind::Macro),
-    ("define-constant", DefinitionKind::Constant),
-    ("define-values", DefinitionKind::Variable),
-    ("define-parameter", DefinitionKind::Variable),
-    ("define-record-type", DefinitionKind::Struct),
-    ("define-structure", DefinitionKind::Struct),
-    ("define-struct", DefinitionKind::Struct),
-    ("struct", DefinitionKind::Struct),
-    ("define-class", DefinitionKind::Class),
-    ("define-condition-type", DefinitionKind::Condition),
-    ("define-type", DefinitionKind::Type),
-    ("module", DefinitionKind::Module),
-];
-
-const CLOJURE: &[(&str, DefinitionKind)] = &[
-    ("defn", DefinitionKind::Function),
-    ("defn-", DefinitionKind::Function),
-    ("defmacro", DefinitionKind::Macro),
-    ("defmulti", DefinitionKind::GenericFunction),
-    ("defmethod", DefinitionKind::Method),
-    ("def", DefinitionKind::Variable),
-    ("defonce", DefinitionKind::Variable),
-    ("declare", DefinitionKind::Variable),
-    ("defprotocol", DefinitionKind::Protocol),
-    ("definterface", DefinitionKind::Interface),
-    ("defrecord", DefinitionKind::Struct),
-    ("deftype", DefinitionKind::Type),
-    ("deftest", DefinitionKind::Test),
-    ("ns", DefinitionKind::Namespace),
-];
+/// What an operator of a dialect defines.
+static DEFINERS: LazyLock<HashMap<(Dialect, &str), DefinitionKind>> = LazyLock::new(|| {
+    let mut definers = HashMap::new();
+    for row in include_str!("definers.table").lines() {
+        let mut words = row.split_whitespace();
+        let dialect = words.next().and_then(Language::named).and_then(Language::dialect);
+        let (Some(dialect), Some(kind)) = (dialect, words.next().and_then(DefinitionKind::named)) else {
+            continue;
+        };
+        definers.extend(words.map(|operator| ((dialect, operator), kind)));
+    }
+    definers
+});
 
 /// All definitions of `text`, a text read from `bytes`, in order. Quoted forms and templates define nothing.
 pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<LispTextDefinition> {
-    let known = match text.dialect() {
-        Dialect::CommonLisp => COMMON_LISP,
-        Dialect::EmacsLisp => EMACS_LISP,
-        Dialect::Scheme => SCHEME,
-        Dialect::Clojure => CLOJURE,
-    };
     let mut found = Vec::new();
     // Whether each form, by index, is data.
     let mut data: Vec<bool> = Vec::with_capacity(text.forms().len());
@@ -146,8 +51,7 @@ pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<LispTextDefiniti
             continue;
         }
         let operator = head.symbol(bytes).name;
-        let kind = known.iter().find(|(name, _)| *name == operator).map(|&(_, kind)| kind);
-        let kind = kind.or_else(|| {
+        let kind = DEFINERS.get(&(text.dialect(), &*operator)).copied().or_else(|| {
             let lower = operator.to_lowercase();
             let defines =
                 lower.starts_with("def") && !matches!(lower.as_str(), "default" | "defer" | "deftransforms");

@@ -1,6 +1,6 @@
 //! The manifest: which files the index covers, as they were when they were read, and in which segment each is.
 
-use crate::definitions::grammars;
+use crate::definitions::built_in_grammars;
 use crate::language::Language;
 use crate::store::codec::{Decoder, put_after, put_bytes, put_number};
 use crate::store::pages::{self, PageError, Pages};
@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Changes whenever the index would come out different: its format, the languages, the grammars.
-const FORMAT: u64 = 3;
+const FORMAT: u64 = 5;
 
 /// Why a file is not indexed.
 #[derive(
@@ -87,7 +87,7 @@ impl IndexManifest {
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut out = Vec::new();
         put_number(&mut out, FORMAT);
-        put_number(&mut out, grammars::built_in().into());
+        put_number(&mut out, built_in_grammars().into());
         put_bytes(&mut out, tree::bytes(&self.root));
         put_number(&mut out, self.generation);
         put_number(&mut out, self.languages.len() as u64);
@@ -139,7 +139,7 @@ impl IndexManifest {
 
     fn decode(bytes: &[u8]) -> Option<IndexManifest> {
         let mut decoder = Decoder::new(bytes);
-        if decoder.number()? != FORMAT || decoder.number()? != u64::from(grammars::built_in()) {
+        if decoder.number()? != FORMAT || decoder.number()? != u64::from(built_in_grammars()) {
             return None;
         }
         let mut manifest = IndexManifest { root: tree::path(decoder.bytes()?), ..IndexManifest::default() };
@@ -238,7 +238,7 @@ mod tests {
             if known {
                 let mut head = Vec::new();
                 put_number(&mut head, FORMAT);
-                put_number(&mut head, grammars::built_in().into());
+                put_number(&mut head, built_in_grammars().into());
                 bytes.splice(0..0, head);
             }
             IndexManifest::decode(&bytes);

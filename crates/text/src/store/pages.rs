@@ -1,7 +1,6 @@
 //! Index files: read in pages, each with a checksum, so that a lookup reads and verifies only what it needs.
 
 use crate::store::codec::{Decoder, checksum, put_number};
-use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -93,10 +92,7 @@ fn write_to(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
 impl Pages {
     /// Opens the file and returns its table.
     pub(crate) fn open(path: &Path) -> Result<(Pages, Vec<u8>), PageError> {
-        // Wait for no writer, should a FIFO be in the file's place.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file =
-            out_of_reach(rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from)?.into());
+        let file = out_of_reach(steelbank_cache::open(path)?);
         let total = file.metadata()?.len();
         let mut trailer = [0; TRAILER as usize];
         file.read_exact_at(&mut trailer, total.checked_sub(TRAILER).ok_or(PageError::Damaged)?)?;

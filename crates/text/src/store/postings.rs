@@ -118,6 +118,41 @@ pub(crate) fn files(postings: &[u8], heavy: bool) -> Option<Vec<FileHits>> {
     Some(all)
 }
 
+/// Reads the records of a Lisp name or package, each with its file.
+pub(crate) fn records(postings: &[u8]) -> Option<Vec<(u32, &[u8])>> {
+    let mut decoder = Decoder::new(postings);
+    let mut all = Vec::new();
+    let mut file = 0_u32;
+    while !decoder.is_empty() {
+        file = file.checked_add(decoder.small()?)?;
+        all.push((file, decoder.bytes()?));
+    }
+    Some(all)
+}
+
+/// Encodes the tokens of a Lisp name in one file, each the number of its class and its line; lines go up.
+pub(crate) fn encode_tokens(tokens: impl IntoIterator<Item = (u32, u32)>) -> Vec<u8> {
+    let (mut out, mut last) = (Vec::new(), 0);
+    for (class, line) in tokens {
+        put_number(&mut out, u64::from(class));
+        put_number(&mut out, u64::from(line - last));
+        last = line;
+    }
+    out
+}
+
+/// Decodes what [`encode_tokens`] encoded.
+pub(crate) fn tokens(record: &[u8]) -> Option<Vec<(u32, u32)>> {
+    let mut decoder = Decoder::new(record);
+    let (mut all, mut line) = (Vec::new(), 0_u32);
+    while !decoder.is_empty() {
+        let class = decoder.small()?;
+        line = line.checked_add(decoder.small()?)?;
+        all.push((class, line));
+    }
+    Some(all)
+}
+
 /// Decodes a list of ascending numbers.
 pub(crate) fn ascending(list: &[u8]) -> Option<Vec<u32>> {
     let mut decoder = Decoder::new(list);
@@ -236,6 +271,8 @@ mod tests {
                 raw(&bytes, heavy);
             }
             ascending(&bytes);
+            records(&bytes);
+            tokens(&bytes);
             definitions(&bytes);
             raw_definitions(&bytes);
         }

@@ -2,8 +2,10 @@
 //! of files that are numbered from 0. A segment is written once and never changed.
 //!
 //! Body: dictionary, postings, definitions, trigram dictionary, trigram postings. Both dictionaries are cut into
-//! blocks; the table holds the first entry of each, so that a lookup reads one block and what it points to.
+//! blocks; the table holds the first entry of each, so that a lookup reads one block and what it points to; and the
+//! token classes.
 
+use crate::names::{PackageText, TokenClass};
 use crate::store::codec::{Decoder, put_after, put_bytes, put_number};
 use crate::store::pages::{self, PageError, Pages};
 use crate::store::postings::{self, FileHits};
@@ -12,10 +14,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 /// An identifier with more occurrences than this in a segment is kept with the number of them in each file only. They
 /// are found again in the text of the files that an answer shows.
 const HEAVY: u64 = 2048;
+/// The first byte of a key whose postings are the tokens of a Lisp name, as [`postings::encode_tokens`] gives them.
+pub(crate) const NAME: u8 = 2;
+/// The first byte of a key whose postings are the definitions of a Lisp package.
+pub(crate) const PACKAGE: u8 = 3;
 const KEYS_IN_BLOCK: usize = 48;
 const TRIGRAMS_IN_BLOCK: usize = 128;
 
@@ -33,7 +40,8 @@ impl Hasher for KeyHasher {
     }
 }
 
-pub(crate) type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
+pub(crate) type KeyHashing = BuildHasherDefault<KeyHasher>;
+pub(crate) type KeyMap<K, V> = HashMap<K, V, KeyHashing>;
 
 /// The entry of one identifier.
 #[derive(Debug, Default, Clone)]
@@ -61,6 +69,9 @@ pub(crate) struct SegmentBuilder {
     files: u32,
     keys: KeyMap<Box<[u8]>, usize>,
     entries: Vec<Growing>,
+    /// The token classes, by their numbers, and the numbers.
+    classes: Vec<Arc<[u8]>>,
+    class_numbers: KeyMap<Arc<[u8]>, u32>,
     trigrams: KeyMap<u32, (u32, Vec<u8>)>,
 }
 
@@ -119,6 +130,25 @@ impl SegmentBuilder {
         }
     }
 
+    /// Adds what is kept of a Lisp name or package in `file`.
+    pub(crate) fn add_record(&mut self, key: &[u8], file: u32, record: &[u8]) {
+        let growing = self.growing(key);
+        put_number(&mut growing.entry.postings, u64::from(file - growing.last_file));
+        put_bytes(&mut growing.entry.postings, record);
+        growing.last_file = file;
+    }
+
+    /// Returns the number of a token class in this segment.
+    pub(crate) fn class(&mut self, class: &[u8]) -> u32 {
+        if let Some(&number) = self.class_numbers.get(class) {
+            return number;
+        }
+        let (class, number): (Arc<[u8]>, _) = (class.into(), self.classes.len() as u32);
+        self.classes.push(Arc::clone(&class));
+        self.class_numbers.insert(class, number);
+        number
+    }
+
     pub(crate) fn add_trigram(&mut self, trigram: u32, file: u32) {
         let (last, bytes) = self.trigrams.entry(trigram).or_default();
         put_number(bytes, u64::from(file - *last));
@@ -130,6 +160,21 @@ impl SegmentBuilder {
         let renumber = |file: u32| keep.get(file as usize).copied().flatten();
         self.files = keep.iter().flatten().max().map_or(self.files, |last| self.files.max(last + 1));
         segment.for_each_key(&mut |key, entry| {
+            if let Some(family @ &(NAME | PACKAGE)) = key.first() {
+                for (file, record) in postings::records(&entry.postings).ok_or(PageError::Damaged)? {
+                    let Some(new) = renumber(file) else { continue };
+                    if *family == PACKAGE {
+                        self.add_record(key, new, record);
+                        continue;
+                    }
+                    let mut tokens = postings::tokens(record).ok_or(PageError::Damaged)?;
+                    for (class, _) in &mut tokens {
+                        *class = self.class(segment.class_bytes(*class).ok_or(PageError::Damaged)?);
+                    }
+                    self.add_record(key, new, &postings::encode_tokens(tokens));
+                }
+                return Ok(());
+            }
             let mut definitions: HashMap<u32, Vec<u8>> = HashMap::new();
             for (file, bytes) in postings::raw_definitions(&entry.definitions).ok_or(PageError::Damaged)? {
                 definitions.insert(file, bytes.to_vec());
@@ -208,6 +253,8 @@ impl SegmentBuilder {
         sections.iter().for_each(|section| put_number(&mut table, section.len() as u64));
         put_bytes(&mut table, &index);
         put_bytes(&mut table, &trigram_index);
+        put_number(&mut table, self.classes.len() as u64);
+        self.classes.iter().for_each(|class| put_bytes(&mut table, class));
         pages::write(path, &sections.map(Vec::as_slice), &table)
     }
 }
@@ -230,7 +277,12 @@ pub(crate) struct TextSegment {
     sections: [Range<u64>; 5],
     keys: Vec<(Box<[u8]>, u64)>,
     trigrams: Vec<(u32, u64)>,
+    classes: Vec<Box<[u8]>>,
+    decoded: OnceLock<Option<Vec<Arc<TokenClass>>>>,
 }
+
+/// The records of a key, each with its file.
+type Records<T> = Vec<(u32, T)>;
 
 /// Takes an entry of a block: its key, its hits, and the ranges of its postings and definitions. False ends the
 /// reading.
@@ -270,7 +322,47 @@ impl TextSegment {
             start = start.checked_add(index.number()?)?;
             trigrams.push((trigram, start));
         }
-        Some(TextSegment { pages, files, sections, keys, trigrams })
+        let mut classes = Vec::new();
+        for _ in 0..decoder.number()? {
+            classes.push(decoder.bytes()?.into());
+        }
+        Some(TextSegment { pages, files, sections, keys, trigrams, classes, decoded: OnceLock::new() })
+    }
+
+    fn class_bytes(&self, number: u32) -> Option<&[u8]> {
+        Some(self.classes.get(number as usize)?)
+    }
+
+    /// Returns the token classes, by their numbers.
+    pub(crate) fn classes(&self) -> Result<&[Arc<TokenClass>], PageError> {
+        let decode = || self.classes.iter().map(|class| TokenClass::decode(class).map(Arc::new)).collect();
+        self.decoded.get_or_init(decode).as_deref().ok_or(PageError::Damaged)
+    }
+
+    /// Finds the tokens of a Lisp name in each file: the number of a class, and the line, from 1.
+    pub(crate) fn named(&self, name: &str) -> Result<Records<Vec<(u32, u32)>>, PageError> {
+        let Some(entry) = self.lookup(&lisp_key(NAME, name))? else { return Ok(Vec::new()) };
+        let read = || -> Option<Records<_>> {
+            let records = postings::records(&entry.postings)?.into_iter();
+            records.map(|(file, record)| Some((file, postings::tokens(record)?))).collect()
+        };
+        read().ok_or(PageError::Damaged)
+    }
+
+    /// Finds the definitions of the package that is called `name`.
+    pub(crate) fn packages(&self, name: &str) -> Result<Records<PackageText>, PageError> {
+        let Some(entry) = self.lookup(&lisp_key(PACKAGE, name))? else { return Ok(Vec::new()) };
+        let read = || -> Option<Records<_>> {
+            let mut found = Vec::new();
+            for (file, record) in postings::records(&entry.postings)? {
+                let mut decoder = Decoder::new(record);
+                while !decoder.is_empty() {
+                    found.push((file, PackageText::decode(&mut decoder)?));
+                }
+            }
+            Some(found)
+        };
+        read().ok_or(PageError::Damaged)
     }
 
     /// How many files it holds.
@@ -419,7 +511,9 @@ impl TextSegment {
             Ok(())
         })?;
         for key in keys {
-            if let Some(entry) = self.lookup(&key)? {
+            if let Some(entry) = self.lookup(&key)?
+                && key.first().is_none_or(|family| *family < NAME)
+            {
                 self.hits(&entry)?;
             }
         }
@@ -434,6 +528,11 @@ impl TextSegment {
         }
         Ok(files)
     }
+}
+
+/// The key of a Lisp name or package.
+pub(crate) fn lisp_key(family: u8, name: &str) -> Vec<u8> {
+    [&[family], name.as_bytes()].concat()
 }
 
 fn is_set(bits: &[u8], file: u32) -> bool {

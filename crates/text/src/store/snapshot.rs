@@ -50,6 +50,21 @@ impl TextSnapshot {
     pub(crate) fn open(manifest: IndexManifest, folder: &Path) -> Result<TextSnapshot, PageError> {
         let open = |&(name, _): &(u64, u64)| Ok(Arc::new(TextSegment::open(&segment_path(folder, name))?));
         let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
+        TextSnapshot::of(manifest, segments)
+    }
+
+    /// Makes the snapshot of a changed `manifest`, whose segments are those of this one and `segment` that are `used`.
+    pub(crate) fn changed(
+        &self,
+        manifest: IndexManifest,
+        segment: Option<TextSegment>,
+        used: &[bool],
+    ) -> Result<TextSnapshot, PageError> {
+        let all = self.segments.iter().cloned().chain(segment.map(Arc::new)).zip(used);
+        TextSnapshot::of(manifest, all.filter(|(_, used)| **used).map(|(segment, _)| segment).collect())
+    }
+
+    fn of(manifest: IndexManifest, segments: Vec<Arc<TextSegment>>) -> Result<TextSnapshot, PageError> {
         let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
         for (index, file) in manifest.files.iter().enumerate() {
             if let FilePlace::Segment(segment, local) = file.place {
@@ -86,7 +101,7 @@ impl TextSnapshot {
         let mut changes =
             TreeChanges { files: changed_files(&self.manifest, tree, changed), ..TreeChanges::default() };
         control.check()?;
-        if changed.walk || !tree.is_unchanged(&self.manifest.watched) {
+        if changed.walk || changed.entries || !tree.is_unchanged(&self.manifest.watched) {
             let walk = tree.walk(control)?;
             let known = |path: &PathBuf| {
                 let files = &self.manifest.files;

@@ -21,7 +21,8 @@ impl FormWalk<'_> {
             && let Some(name) = self.symbol(named)
         {
             // Not a local block: it goes where the function's name goes.
-            pending.push(Binding { space: Space::Block, name, level: mode.level, by: "", is_macro: false });
+            let (space, level, event) = (Space::Block, mode.level, named as u32);
+            pending.push(Binding { space, name, level, by: "", is_macro: false, event });
         }
     }
 

@@ -120,8 +120,10 @@ impl FormWalk<'_> {
                 true => (Space::Setf, self.child(named, 2)),
                 false => (Space::Function, Some(named)),
             };
-            if let Some(name) = named.and_then(|named| self.symbol(named)) {
-                bindings.push(Binding { space, name, level, by, is_macro });
+            if let Some(event) = named
+                && let Some(name) = self.symbol(event)
+            {
+                bindings.push(Binding { space, name, level, by, is_macro, event: event as u32 });
             }
         }
         let depth = self.env.len();
@@ -160,7 +162,7 @@ impl FormWalk<'_> {
                             });
                         }
                         walk.note(named, SyntaxRole::Binding, SyntacticContext::Open, space, mode);
-                        walk.seen[named].bound = Some(by);
+                        walk.note_bound(named, by);
                         walk.bind(named, Space::Block, by, mode, &mut pending);
                     }
                     None => walk.form(child, mode.uncertain()),

@@ -1,5 +1,6 @@
 //! Walks LOOP, whose clauses are recognized by words and not by places.
 
+use super::super::operators::ClauseWords;
 use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
 
 const BY: &str = "LOOP";
@@ -73,7 +74,7 @@ impl FormWalk<'_> {
                 }
                 (Next::Name, _) => {
                     self.note(child, SyntaxRole::Block, SyntacticContext::Open, Space::Block, mode);
-                    self.seen[child].bound = Some(BY);
+                    self.note_bound(child, BY);
                     if let Some(name) = self.symbol(child) {
                         self.env.push(Binding {
                             space: Space::Block,
@@ -81,6 +82,7 @@ impl FormWalk<'_> {
                             level: mode.level,
                             by: BY,
                             is_macro: false,
+                            event: child as u32,
                         });
                     }
                     Next::Word
@@ -103,7 +105,7 @@ impl FormWalk<'_> {
                         _ => Next::Form,
                     }
                 }
-                (Next::TypeOrWord, Some(word)) if !is_word(word) => {
+                (Next::TypeOrWord, Some(word)) if !ClauseWords::Loop.have(word) => {
                     self.type_specifier(child, mode);
                     Next::Word
                 }
@@ -133,7 +135,7 @@ impl FormWalk<'_> {
         clause: &mut Next,
         pending: &mut Vec<Binding>,
     ) -> Next {
-        if !is_word(word) {
+        if !ClauseWords::Loop.have(word) {
             // A word of an extension, or a form where none is expected.
             self.note(child, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode);
             return Next::Form;
@@ -151,27 +153,7 @@ impl FormWalk<'_> {
             "DO" | "DOING" | "INITIALLY" | "FINALLY" => Next::Forms,
             _ => Next::Form,
         };
-        let prepositions = matches!(
-            word,
-            "IN" | "ON"
-                | "ACROSS"
-                | "FROM"
-                | "TO"
-                | "BELOW"
-                | "ABOVE"
-                | "BY"
-                | "="
-                | "THEN"
-                | "UPTO"
-                | "DOWNTO"
-                | "UPFROM"
-                | "DOWNFROM"
-                | "BEING"
-                | "USING"
-                | "OF-TYPE"
-                | "INTO"
-        );
-        if !prepositions {
+        if !ClauseWords::LoopPreposition.have(word) {
             *clause = if next == Next::Variable { Next::Variable } else { Next::Word };
             self.env.append(pending);
         } else if word == "THEN" {
@@ -180,65 +162,3 @@ impl FormWalk<'_> {
         next
     }
 }
-
-/// Whether LOOP knows a word by this name.
-fn is_word(name: &str) -> bool {
-    WORDS.contains(&name)
-}
-
-/// The words of LOOP that can stand where a form cannot.
-const WORDS: &[&str] = &[
-    "=",
-    "ABOVE",
-    "ACROSS",
-    "ALWAYS",
-    "AND",
-    "APPEND",
-    "APPENDING",
-    "AS",
-    "BEING",
-    "BELOW",
-    "BY",
-    "COLLECT",
-    "COLLECTING",
-    "COUNT",
-    "COUNTING",
-    "DO",
-    "DOING",
-    "DOWNFROM",
-    "DOWNTO",
-    "ELSE",
-    "END",
-    "FINALLY",
-    "FOR",
-    "FROM",
-    "IF",
-    "IN",
-    "INITIALLY",
-    "INTO",
-    "MAXIMIZE",
-    "MAXIMIZING",
-    "MINIMIZE",
-    "MINIMIZING",
-    "NAMED",
-    "NCONC",
-    "NCONCING",
-    "NEVER",
-    "OF-TYPE",
-    "ON",
-    "REPEAT",
-    "RETURN",
-    "SUM",
-    "SUMMING",
-    "THEN",
-    "THEREIS",
-    "TO",
-    "UNLESS",
-    "UNTIL",
-    "UPFROM",
-    "UPTO",
-    "USING",
-    "WHEN",
-    "WHILE",
-    "WITH",
-];

@@ -33,6 +33,10 @@ pub struct SyntaxContext {
     pub special: bool,
     /// It is a place that a standard macro writes to.
     pub written: bool,
+    /// What is done with what it names: an operator that is written to is an accessor.
+    pub access: PlaceAccess,
+    /// The event that binds the name in that space, if the text shows one: its own, where it is bound.
+    pub binding: Option<u32>,
     /// How many templates deep it stands.
     pub level: u8,
     /// It is no token: the symbol was made by a reader macro such as `#.`.
@@ -56,6 +60,17 @@ pub enum SyntacticContext {
     Name,
     /// Anything else.
     Open,
+}
+
+/// What is done with a variable, or with the place that an accessor names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PlaceAccess {
+    /// It is read, called, or named.
+    Read,
+    /// It is assigned or bound.
+    Write,
+    /// It is modified by what it was: `incf`, `push` and their kin.
+    ReadWrite,
 }
 
 /// The namespaces of names.
@@ -86,6 +101,8 @@ const NOTHING: SyntaxContext = SyntaxContext {
     defined: None,
     special: false,
     written: false,
+    access: PlaceAccess::Read,
+    binding: None,
     level: 0,
     made: false,
 };
@@ -101,6 +118,8 @@ struct Binding {
     by: &'static str,
     /// For functions: it is a macro.
     is_macro: bool,
+    /// The event that binds it.
+    event: u32,
 }
 
 /// The state of the walk at a place in the code.
@@ -114,6 +133,8 @@ struct Mode {
     outside: bool,
     /// It is a place that is written to.
     place: bool,
+    /// Whether such a place is read, too.
+    reads: bool,
     /// The first argument of a macro, or a list of lists there.
     head: bool,
 }
@@ -132,7 +153,7 @@ impl Mode {
 pub fn contexts(sidecar: &Sidecar, form: &TapForm) -> Box<[SyntaxContext]> {
     let mut walk =
         FormWalk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
-    let mode = Mode { certain: true, level: 0, outside: true, place: false, head: false };
+    let mode = Mode { certain: true, level: 0, outside: true, place: false, reads: false, head: false };
     for event in 0..form.events.len() {
         if form.events[event].parent.is_none() {
             walk.form(event, mode);
@@ -225,6 +246,7 @@ impl<'a> FormWalk<'a> {
             _ => self.lookup(space, name, mode.level),
         };
         let bound = found.map(|binding| binding.by).filter(|by| !by.is_empty());
+        let binding = found.map(|binding| binding.event);
         let made = self.children(event).next().is_some();
         if made {
             self.read_time_inside(event);
@@ -257,8 +279,31 @@ impl<'a> FormWalk<'a> {
         };
         let role = if made { SyntaxRole::ReadTime } else { role };
         let (written, level) = (mode.place && space == Space::Variable, mode.level);
-        self.seen[event] =
-            SyntaxContext { role, becomes, standing, space, bound, made, written, level, ..self.seen[event] };
+        let access = match mode {
+            Mode { place: true, reads: true, .. } => PlaceAccess::ReadWrite,
+            Mode { place: true, .. } => PlaceAccess::Write,
+            _ => PlaceAccess::Read,
+        };
+        let seen = self.seen[event];
+        self.seen[event] = SyntaxContext {
+            role,
+            becomes,
+            standing,
+            space,
+            bound,
+            binding,
+            made,
+            written,
+            access,
+            level,
+            ..seen
+        };
+    }
+
+    /// Notes that the symbol at `event` is what binds its name.
+    fn note_bound(&mut self, event: usize, by: &'static str) {
+        let seen = &mut self.seen[event];
+        (seen.bound, seen.binding, seen.access) = (Some(by), Some(event as u32), PlaceAccess::Write);
     }
 
     /// Notes a symbol that is looked up in no namespace.
@@ -397,7 +442,7 @@ impl<'a> FormWalk<'a> {
         let binding = self.lookup(space, name, mode.level).copied().filter(hides);
         self.note(head, SyntaxRole::Operator, standing, space, mode);
         if binding.is_none() {
-            self.seen[head].bound = None;
+            (self.seen[head].bound, self.seen[head].binding) = (None, None);
         }
         let Some(found) = self.sidecar.names.get(name as usize) else { return };
         let known = match found {

@@ -73,7 +73,14 @@ impl FormWalk<'_> {
         pending: &mut Vec<Binding>,
     ) {
         if let Some(name) = self.symbol(event) {
-            pending.push(Binding { space, name, level: mode.level, by, is_macro: false });
+            pending.push(Binding {
+                space,
+                name,
+                level: mode.level,
+                by,
+                is_macro: false,
+                event: event as u32,
+            });
         }
     }
 
@@ -110,7 +117,10 @@ impl FormWalk<'_> {
                     _ => self.form(event, mode),
                 }
             }
-            FormPart::Place => self.form(event, Mode { place: true, ..mode }),
+            FormPart::Place => {
+                let reads = !matches!(by, "SETF" | "SETQ" | "PSETF" | "PSETQ" | "MULTIPLE-VALUE-SETQ");
+                self.form(event, Mode { place: true, reads, ..mode });
+            }
             FormPart::Tagbody => {
                 self.env.append(pending);
                 match self.symbol(event) {
@@ -135,9 +145,9 @@ impl FormWalk<'_> {
             FormPart::LocalMacro => {
                 if let Some(name) = self.symbol(event) {
                     let (space, level) = (Space::Function, mode.level);
-                    pending.push(Binding { space, name, level, by, is_macro: true });
+                    pending.push(Binding { space, name, level, by, is_macro: true, event: event as u32 });
                     self.note(event, SyntaxRole::Binding, SyntacticContext::Open, Space::Function, mode);
-                    self.seen[event].bound = Some(by);
+                    self.note_bound(event, by);
                 }
             }
             FormPart::Functions => self.local_functions(event, by, LocalOperator::Flet, mode),
@@ -146,7 +156,7 @@ impl FormWalk<'_> {
             FormPart::Block => {
                 self.note(event, SyntaxRole::Block, SyntacticContext::Open, Space::Block, mode);
                 if self.symbol(event).is_some() {
-                    self.seen[event].bound = Some(by);
+                    self.note_bound(event, by);
                 }
                 self.bind(event, Space::Block, by, mode, pending);
             }
@@ -256,7 +266,7 @@ impl FormWalk<'_> {
         match self.form.events[event].kind {
             EventKind::Symbol(_) => {
                 self.note(event, SyntaxRole::Binding, SyntacticContext::Open, Space::Variable, mode);
-                self.seen[event].bound = Some(by);
+                self.note_bound(event, by);
                 self.bind(event, Space::Variable, by, mode, pending);
             }
             EventKind::Form(_) | EventKind::List if self.operator_of(event) == Abbreviation::Any => {

@@ -1,0 +1,295 @@
+//! Benches `steelbank lsp` as an editor sees it, on a project of the fixtures' libraries, and prints a table: `cargo bench
+//! --bench lsp`. Each request is followed by one that the server only refuses, an echo through the same pipes. Of each, the
+//! processor time of the server for one of them, and the time from request to answer.
+// Allow what a program does: a bench prints, and panics at what it does not expect.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
+
+mod common;
+#[path = "../tests/it/fixtures.rs"]
+mod fixtures;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const REPEATS: usize = 200;
+
+struct Editor {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    next: i64,
+}
+
+impl Editor {
+    fn start(root: &Path, cache: &Path) -> Self {
+        let systems = common::LIBRARIES.iter().flat_map(|library| ["--system", library]);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_steelbank"))
+            .args(["--no-userinit", "--project", root.to_str().unwrap()])
+            .args(systems)
+            .arg("lsp")
+            .env("STEELBANK_CACHE", cache)
+            .env("CL_SOURCE_REGISTRY", format!("{}//", root.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut editor = Self { child, input, output, next: 0 };
+        let window = json!({ "workDoneProgress": true });
+        let encodings = json!({ "positionEncodings": ["utf-8"] });
+        let capabilities = json!({ "capabilities": { "window": window, "general": encodings } });
+        editor.ask("initialize", capabilities);
+        editor.tell("initialized", json!({}));
+        while editor.read()["params"]["value"]["kind"] != "end" {}
+        editor
+    }
+
+    fn send(&mut self, message: &Value) {
+        let text = message.to_string();
+        write!(self.input, "Content-Length: {}\r\n\r\n{text}", text.len()).unwrap();
+        self.input.flush().unwrap();
+    }
+
+    fn read(&mut self) -> Value {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server is gone");
+            match line.trim().strip_prefix("Content-Length: ") {
+                Some(number) => length = number.parse().unwrap(),
+                None => break,
+            }
+        }
+        let mut body = vec![0; length];
+        self.output.read_exact(&mut body).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    fn tell(&mut self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.next += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
+        loop {
+            let message = self.read();
+            if message["id"] == self.next && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+
+    /// The processor time of the server so far, and of its children that have ended.
+    fn used(&self) -> (Duration, Duration) {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<u64> = stat
+            .rsplit_once(") ")
+            .unwrap()
+            .1
+            .split(' ')
+            .skip(11)
+            .take(4)
+            .map(|field| field.parse().unwrap())
+            .collect();
+        let ticks = |count: u64| Duration::from_millis(10 * count);
+        (ticks(fields[0] + fields[1]), ticks(fields[2] + fields[3]))
+    }
+
+    /// Asks the requests that `next` makes, each followed by an echo, and prints a row.
+    fn measure(&mut self, what: &str, mut next: impl FnMut(&mut Self, usize) -> (&'static str, Value)) {
+        let (mut times, mut echoes, mut spent) = (Vec::new(), Vec::new(), [Duration::ZERO; 2]);
+        let mut size = 0;
+        // The blocks are long enough for the clock of processor time.
+        for block in 0..4 {
+            let before = self.used().0;
+            for number in 0..REPEATS / 4 {
+                let (method, params) = next(self, block * (REPEATS / 4) + number);
+                let begun = Instant::now();
+                let answer = self.ask(method, params);
+                times.push(begun.elapsed());
+                assert!(answer.get("error").is_none(), "{answer}");
+                size = size.max(answer["result"].to_string().len());
+            }
+            let between = self.used().0;
+            for _ in 0..REPEATS / 4 {
+                let begun = Instant::now();
+                self.ask("steelbank/echo", Value::Null);
+                echoes.push(begun.elapsed());
+            }
+            spent[0] += between - before;
+            spent[1] += self.used().0 - between;
+        }
+        times.sort();
+        echoes.sort();
+        let part = |times: &[Duration], percent: usize| times[times.len() * percent / 100];
+        println!(
+            "{what}: {:.2?} of the processor each (echo {:.2?}); {:.2?} at the median, {:.2?} at 99 % (echo {:.2?}, {:.2?}); \
+             answers of up to {size} bytes",
+            spent[0] / REPEATS as u32,
+            spent[1] / REPEATS as u32,
+            part(&times, 50),
+            part(&times, 99),
+            part(&echoes, 50),
+            part(&echoes, 99)
+        );
+    }
+}
+
+fn main() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (root, cache) = (scratch.path().join("project"), scratch.path().join("cache"));
+    for library in fs::read_dir(fixtures::lisp_libraries()).unwrap().flatten() {
+        copy(&library.path(), &root.join(library.file_name()));
+    }
+    let root = root.canonicalize().unwrap();
+    let mut editor = Editor::start(&root, &cache);
+    // Let the snapshot be made.
+    let patience = Instant::now();
+    while fs::read_dir(cache.join("projects/snapshots")).map_or(0, Iterator::count) == 0
+        && patience.elapsed() < Duration::from_secs(120)
+    {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let path = root.join("alexandria/alexandria-1/lists.lisp");
+    let text = fs::read_to_string(&path).unwrap();
+    let (uri, document) = opened(&mut editor, &path, &text);
+    let at = |word: &str| {
+        let start = text.find(word).unwrap();
+        let line = text[..start].matches('\n').count();
+        let column = start - text[..start].rfind('\n').map_or(0, |at| at + 1);
+        json!({ "textDocument": document, "position": { "line": line, "character": column + 7 } })
+    };
+    let mut asked = at("(defun ensure-list");
+    asked["context"] = json!({ "includeDeclaration": true });
+    editor.measure("references", |_, _| ("textDocument/references", asked.clone()));
+    asked["newName"] = json!("make-sure-of-list");
+    editor.measure("rename plan", |_, _| ("textDocument/rename", asked.clone()));
+    // One types names in a new definition.
+    let line = text.matches('\n').count();
+    let letters = ["c", "co", "con", "copy-", "mvb", "with-", "e", "ensure"];
+    let mut version = 1;
+    editor.measure("completion while one types", |editor, number| {
+        let typed = letters[number % letters.len()];
+        version += 1;
+        let changed = json!({ "uri": uri, "version": version });
+        let text = format!("{text}(defun typed () ({typed}");
+        editor.tell(
+            "textDocument/didChange",
+            json!({ "textDocument": changed, "contentChanges": [{ "text": text }] }),
+        );
+        let position = json!({ "line": line, "character": 17 + typed.len() });
+        ("textDocument/completion", json!({ "textDocument": document, "position": position }))
+    });
+    // A file of 3,000 lines: loaded as it is, and with a line inserted before each request.
+    let long = root.join("iterate/iterate.lisp");
+    let text = fs::read_to_string(&long).unwrap();
+    println!("{}: {} lines", long.display(), text.lines().count());
+    let (uri, document) = opened(&mut editor, &long, &text);
+    editor.measure("tokens, nothing changed", |_, _| {
+        ("textDocument/semanticTokens/full", json!({ "textDocument": document }))
+    });
+    let (mut version, mut typed) = (1, text.clone());
+    editor.measure("tokens after each line that is typed", |editor, _| {
+        version += 1;
+        typed.insert_str(0, "; typed\n");
+        let start = json!({ "line": 0, "character": 0 });
+        let changed = json!({ "uri": uri, "version": version });
+        let change = json!({ "range": { "start": start, "end": start }, "text": "; typed\n" });
+        editor.tell("textDocument/didChange", json!({ "textDocument": changed, "contentChanges": [change] }));
+        ("textDocument/semanticTokens/full", json!({ "textDocument": document }))
+    });
+    diagnostics(&mut editor, &root);
+    editor.ask("shutdown", Value::Null);
+    editor.tell("exit", Value::Null);
+    editor.child.wait().unwrap();
+}
+
+/// Compares what the compiler says of a saved file with `compile-file` of it, in SBCL with the library loaded.
+fn diagnostics(editor: &mut Editor, root: &Path) {
+    const SAVES: usize = 10;
+    for (system, file) in
+        [("cl-ppcre", "cl-ppcre/api.lisp"), ("alexandria", "alexandria/alexandria-1/lists.lisp")]
+    {
+        let path = root.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let (uri, _) = opened(editor, &path, &text);
+        let (mut times, mut before) = (Vec::new(), editor.used());
+        for save in 0..=SAVES {
+            let text = format!("{text}\n(defun steelbank-saved-{save} () (steelbank-nowhere))\n");
+            let document = json!({ "uri": uri, "version": save + 2 });
+            let change = json!([{ "text": text }]);
+            editor.tell(
+                "textDocument/didChange",
+                json!({ "textDocument": document, "contentChanges": change }),
+            );
+            fs::write(&path, &text).unwrap();
+            let begun = Instant::now();
+            editor.tell("textDocument/didSave", json!({ "textDocument": document }));
+            loop {
+                let message = editor.read();
+                let found = &message["params"]["diagnostics"];
+                if found.as_array().is_some_and(|found| !found.is_empty())
+                    && message["params"]["version"] == save + 2
+                {
+                    break;
+                }
+            }
+            // The first finds no copy ready.
+            match save {
+                0 => before = editor.used(),
+                _ => times.push(begun.elapsed()),
+            }
+            // Let the next copy be ready.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let after = editor.used();
+        let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
+        times.sort();
+        let compile = format!(
+            "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \
+             (handler-bind ((warning #'muffle-warning)) (let ((*error-output* (make-broadcast-stream)) \
+             (*standard-output* (make-broadcast-stream))) (compile-file {path:?} :output-file \"/tmp/steelbank-bench.fasl\"))))
+             (format t \"~&spent ~d~%\" (round (- (get-internal-run-time) start) {SAVES}))))"
+        );
+        let output = common::plain_sbcl(&root.join("plain"), &[&compile])
+            .env("CL_SOURCE_REGISTRY", format!("{}//", root.display()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let plain = said.lines().find_map(|line| line.strip_prefix("spent ")?.parse::<u64>().ok());
+        let plain = Duration::from_micros(plain.unwrap_or_else(|| panic!("{said}")));
+        println!(
+            "diagnostics of {file}, saved: {spent:.2?} of the processor, {:.2?} at the median until they are there; \
+             compile-file in plain SBCL: {plain:.2?}",
+            times[SAVES / 2]
+        );
+        fs::write(&path, &text).unwrap();
+        editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": uri } }));
+    }
+}
+
+fn opened(editor: &mut Editor, path: &Path, text: &str) -> (String, Value) {
+    let uri = format!("file://{}", path.display());
+    let document = json!({ "uri": uri, "languageId": "commonlisp", "version": 1, "text": text });
+    editor.tell("textDocument/didOpen", json!({ "textDocument": document }));
+    (uri.clone(), json!({ "uri": uri }))
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), &to).unwrap();
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The operators of Common Lisp and of SBCL's extensions, with the shapes of their forms.
+//!
+//! The table itself is `operators.table`, one operator a line. Code is read through this table wherever it is read by
+//! its text: for the roles of tokens, and for bindings, bodies and places. A word of the table says what one element of
+//! a form is, `word*` what all the rest are, `{a b}*` that they alternate, `(…)` a list of these, `a/b` an atom or a
+//! list. Variables that a form binds are visible in its `inner` forms and its body, and within `seq(…)` in the bindings
+//! that follow. A line `words LIST WORD …` has words that a macro knows by their names.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
+
+/// Declares an enum whose cases are words of the table, and others after `or`.
+macro_rules! table_words {
+    ($(#[$about:meta])* $list:ident { $($(#[$case_about:meta])* $case:ident = $word:literal,)* } or { $($other:tt)* }) => {
+        $(#[$about])*
+        pub enum $list {
+            $($(#[$case_about])* $case,)*
+            $($other)*
+        }
+
+        impl $list {
+            fn of_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$case),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+/// The kinds of operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OperatorKind {
+    /// A special operator, or `declare`.
+    Special,
+    /// A macro.
+    Macro,
+    /// A function: its arguments are forms, and its shape says what constants among them name.
+    Function,
+}
+
+/// The kind of thing that a definition makes of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Defined {
+    /// A function, generic function, method, or something filed with them.
+    Function,
+    /// A macro.
+    Macro,
+    /// A variable, constant or symbol macro.
+    Variable,
+    /// A class or condition.
+    Class,
+    /// A type, method combination or the like.
+    Other,
+}
+
+table_words! {
+    /// The shape of one element of a form.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    FormPart {
+        /// A form, evaluated outside of what the operator binds.
+        Form = "form",
+        /// A form, evaluated within what the operator binds.
+        Inner = "inner",
+        /// A form that names a place, or a variable: read, written or both.
+        Place = "place",
+        /// A form, or a tag that `go` can name.
+        Tagbody = "tagbody",
+        /// A structure's name and options.
+        Structure = "structure",
+        /// A slot of a structure.
+        StructureSlot = "structure-slot",
+        /// The list of a class's slots.
+        Slots = "slots",
+        /// An option of a class.
+        ClassOption = "class-option",
+        /// An option or method of a generic function.
+        GenericOption = "generic-option",
+        /// Qualifiers, lambda list and body of a method, from here to the end.
+        Method = "method",
+        /// Options and body of a restart.
+        RestartBody = "restart-body",
+        /// What follows a method combination's name, from here to the end.
+        MethodCombination = "method-combination",
+        /// A clause of a package definition, or the package's name.
+        PackageClause = "package-clause",
+        /// A variable that is bound.
+        Variable = "variable",
+        /// A variable that stands for a slot of its name, or for the slot named after it.
+        SlotVariable = "slot-variable",
+        /// A variable that stands for a form.
+        SymbolMacro = "symbol-macro",
+        /// `(variable form)`, where the variable stands for the form.
+        SymbolMacroBinding = "symbol-macro-binding",
+        /// A macro's name, for the body.
+        LocalMacro = "local-macro",
+        /// The definitions of FLET.
+        Functions = "functions",
+        /// The definitions of LABELS.
+        Labels = "labels",
+        /// The definitions of MACROLET.
+        Macros = "macros",
+        /// A block's name, for the body.
+        Block = "block",
+        /// The name of a block around.
+        ToBlock = "to-block",
+        /// The name of a tag around.
+        ToTag = "to-tag",
+        /// An ordinary lambda list.
+        LambdaList = "lambda-list",
+        /// A lambda list that destructures, seen by the body.
+        MacroLambdaList = "macro-lambda-list",
+        /// A type specifier.
+        Type = "type",
+        /// A type specifier that is a condition.
+        Condition = "condition",
+        /// The name of a function, or `(setf name)`; not evaluated.
+        FunctionName = "function-name",
+        /// A class; not evaluated.
+        Class = "class",
+        /// A slot's name; not evaluated.
+        Slot = "slot",
+        /// Something that is not evaluated.
+        Datum = "datum",
+        /// A key of CASE, or a list of them.
+        Keys = "keys",
+        /// A declaration specifier.
+        Declaration = "declaration",
+        /// The clauses of LOOP, from here to the end.
+        Loop = "loop",
+        /// The name of an alien definition: a symbol, or a list of a string and a symbol.
+        AlienName = "alien-name",
+        /// The name of an alien type that is defined.
+        AlienTypeName = "alien-type-name",
+        /// An alien type specifier.
+        AlienType = "alien-type",
+        /// `(parameter type)` of an alien routine.
+        AlienParameter = "alien-parameter",
+        /// A list of these.
+        AlienParameters = "alien-parameters",
+        /// `(variable type …)`.
+        AlienBinding = "alien-binding",
+    } or {
+        /// The name that the form defines, as this kind of thing.
+        Defines(Defined),
+        /// A list of parts.
+        List(Shape),
+        /// An atom, or a list.
+        Either(Box<FormPart>, Box<FormPart>),
+        /// A form whose value, if it is a constant, names something.
+        Names(NamedBy),
+    }
+}
+
+table_words! {
+    /// The kind of name that a constant argument of a function is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    NamedBy {
+        /// A function.
+        Function = "function",
+        /// A global variable.
+        Variable = "variable-name",
+        /// A class, condition or structure.
+        Class = "class",
+        /// A type.
+        Type = "type",
+        /// A slot.
+        Slot = "slot",
+        /// Symbols that are exported.
+        Exported = "exported",
+        /// Symbols that are imported or shadowed.
+        Imported = "imported",
+        /// A declaration.
+        Proclaimed = "proclaimed",
+        /// Whatever the documentation is about.
+        Documented = "documented",
+        /// A symbol that is compared.
+        Datum = "datum-form",
+        /// A symbol that is looked up by its name.
+        LookedUp = "looked-up",
+    } or {}
+}
+
+/// The shape of a list: its first elements, and the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Shape {
+    /// The first elements.
+    pub first: Vec<FormPart>,
+    /// The elements after them, again and again.
+    pub rest: Vec<FormPart>,
+    /// Each binding is seen by the next one.
+    pub sequential: bool,
+}
+
+impl Shape {
+    /// The part at `index`, from 0.
+    pub fn part(&self, index: usize) -> Option<&FormPart> {
+        match index.checked_sub(self.first.len()) {
+            None => self.first.get(index),
+            Some(_) if self.rest.is_empty() => None,
+            Some(after) => self.rest.get(after % self.rest.len()),
+        }
+    }
+
+    /// Whether there is no end to the elements.
+    pub fn is_open(&self) -> bool {
+        !self.rest.is_empty()
+            || matches!(
+                self.first.last(),
+                Some(FormPart::Method | FormPart::MethodCombination | FormPart::Loop)
+            )
+    }
+}
+
+/// An operator of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operator {
+    /// Name of the home package.
+    pub package: String,
+    /// The symbol's name.
+    pub name: String,
+    /// What it is.
+    pub kind: OperatorKind,
+    /// The form's elements after the operator.
+    pub shape: Shape,
+}
+
+/// The table.
+pub fn operators() -> &'static [Operator] {
+    &TABLE.operators
+}
+
+/// The operator that is the symbol `name` of the package called `package`.
+pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
+    operators_named(name).find(|found| found.package == package)
+}
+
+/// The operators called `name`, in whatever package: for text of which no image tells the packages.
+fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
+    TABLE.by_name.get(name).into_iter().flatten().map(|&index| &TABLE.operators[index])
+}
+
+/// Whether an operator called `name` defines packages.
+pub fn defines_package(name: &str) -> bool {
+    operators_named(name).any(|found| found.shape.rest.first() == Some(&FormPart::PackageClause))
+}
+
+/// Whether a constant among the arguments of a function called `name` names a symbol that is looked up, exported or imported.
+pub fn takes_symbols(name: &str) -> bool {
+    use NamedBy::{Exported, Imported, LookedUp};
+    let names = |part: &FormPart| matches!(part, FormPart::Names(LookedUp | Exported | Imported));
+    operators_named(name).any(|found| found.shape.first.iter().any(names))
+}
+
+/// Whether the argument at `index`, from 0, of a function called `name` is the name of a symbol that is looked up.
+pub fn looks_up(name: &str, index: usize) -> bool {
+    operators_named(name).any(|found| found.shape.part(index) == Some(&FormPart::Names(NamedBy::LookedUp)))
+}
+
+/// Lists of words that macros know by their names, whatever their packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ClauseWords {
+    /// The words of LOOP that can stand where a form cannot.
+    Loop,
+    /// Those of them that go on with a clause.
+    LoopPreposition,
+    /// The words of LOOP and ITERATE that are names, too.
+    Iterate,
+}
+
+impl ClauseWords {
+    /// Whether `name` is in the list.
+    pub fn have(self, name: &str) -> bool {
+        TABLE.words.get(&self).is_some_and(|words| words.contains(name))
+    }
+}
+
+#[derive(Default)]
+struct OperatorTable {
+    /// In the order of the table.
+    operators: Vec<Operator>,
+    by_name: HashMap<String, Vec<usize>>,
+    words: HashMap<ClauseWords, HashSet<String>>,
+}
+
+static TABLE: LazyLock<OperatorTable> = LazyLock::new(|| {
+    let mut table = OperatorTable::default();
+    for text in include_str!("operators.table").lines().map(str::trim) {
+        if let Some((list, words)) = clause_words(text) {
+            table.words.entry(list).or_default().extend(words);
+        } else if let Some(operator) = line(text) {
+            table.by_name.entry(operator.name.clone()).or_default().push(table.operators.len());
+            table.operators.push(operator);
+        }
+    }
+    table
+});
+
+/// One line of words; None where it is no such line.
+fn clause_words(line: &str) -> Option<(ClauseWords, impl Iterator<Item = String>)> {
+    let (list, words) = line.strip_prefix("words ")?.trim().split_once(' ')?;
+    let list = match list {
+        "loop" => ClauseWords::Loop,
+        "loop-preposition" => ClauseWords::LoopPreposition,
+        "iterate" => ClauseWords::Iterate,
+        _ => return None,
+    };
+    Some((list, words.split_whitespace().map(str::to_uppercase)))
+}
+
+/// One operator's line of the table; None where it is malformed, which a test excludes.
+fn line(line: &str) -> Option<Operator> {
+    let (kind, rest) = line.split_once(' ')?;
+    let (name, parts) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
+    let (package, name) = name.split_once(':').unwrap_or(("common-lisp", name));
+    let kind = match kind {
+        "special" => OperatorKind::Special,
+        "macro" => OperatorKind::Macro,
+        "function" => OperatorKind::Function,
+        _ => return None,
+    };
+    let spaced = parts.replace("seq(", " < ");
+    let spaced = ['(', ')', '{', '}', '*', '/']
+        .iter()
+        .fold(spaced, |text, sign| text.replace(*sign, &format!(" {sign} ")));
+    let mut words = spaced.split_whitespace().peekable();
+    let shape = shape(&mut words, kind)?;
+    let (package, name) = (package.to_uppercase(), name.to_uppercase());
+    words.next().is_none().then_some(Operator { package, name, kind, shape })
+}
+
+type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+
+/// Parts up to the end, or to what closes the list.
+fn shape(words: &mut Words<'_>, kind: OperatorKind) -> Option<Shape> {
+    let mut shape = Shape::default();
+    while let Some(&word) = words.peek() {
+        match word {
+            ")" | "}" => break,
+            "{" => {
+                words.next();
+                let group = self::shape(words, kind)?;
+                (words.next()? == "}" && words.next()? == "*").then_some(())?;
+                shape.rest = group.first;
+            }
+            "body" | "restart-body" | "tagbody" => {
+                words.next();
+                shape.rest = vec![match word {
+                    "body" => FormPart::Inner,
+                    word => FormPart::of_word(word)?,
+                }];
+            }
+            _ => {
+                let mut found = part(words, kind)?;
+                if words.next_if_eq(&"/").is_some() {
+                    found = FormPart::Either(Box::new(found), Box::new(part(words, kind)?));
+                }
+                match words.next_if_eq(&"*") {
+                    Some(_) => shape.rest = vec![found],
+                    None => shape.first.push(found),
+                }
+            }
+        }
+    }
+    Some(shape)
+}
+
+fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<FormPart> {
+    let word = words.next()?;
+    let names = |word| NamedBy::of_word(word).map(FormPart::Names);
+    Some(match word {
+        "form" => FormPart::Form,
+        _ if kind == OperatorKind::Function => return names(word),
+        "(" | "<" => {
+            let shape = shape(words, kind)?;
+            (words.next()? == ")").then_some(())?;
+            FormPart::List(Shape { sequential: word == "<", ..shape })
+        }
+        "function" => return names(word),
+        "destructuring" => FormPart::MacroLambdaList,
+        "defines:function" => FormPart::Defines(Defined::Function),
+        "defines:macro" => FormPart::Defines(Defined::Macro),
+        "defines:variable" => FormPart::Defines(Defined::Variable),
+        "defines:class" => FormPart::Defines(Defined::Class),
+        "defines:other" => FormPart::Defines(Defined::Other),
+        word => return FormPart::of_word(word),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_understood() {
+        let lines = include_str!("operators.table").lines();
+        let mut names = std::collections::BTreeSet::new();
+        for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
+            if line.starts_with("words ") {
+                assert!(clause_words(line).is_some(), "{line}");
+                continue;
+            }
+            let operator = self::line(line).unwrap_or_else(|| panic!("{line}"));
+            assert!(names.insert((operator.package, operator.name)), "twice: {line}");
+        }
+    }
+
+    #[test]
+    fn shapes_have_parts_at_places() {
+        let shape = |name| &operator("COMMON-LISP", name).unwrap().shape;
+        assert_eq!(shape("SETF").part(3), Some(&FormPart::Form));
+        assert_eq!(shape("SETF").part(4), Some(&FormPart::Place));
+        assert_eq!(shape("IF").part(3), None);
+        assert_eq!(shape("DOTIMES").part(7), Some(&FormPart::Tagbody));
+        let Some(FormPart::List(bindings)) = shape("LET*").part(0) else { panic!("{:?}", shape("LET*")) };
+        assert!(bindings.sequential);
+        assert!(matches!(bindings.part(9), Some(FormPart::Either(..))));
+    }
+}

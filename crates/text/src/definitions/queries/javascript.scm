@@ -1,0 +1,1 @@
+(field_definition property: (property_identifier) @name) @definition.field

@@ -1,0 +1,1 @@
+(assignment left: (constant) @name) @definition.constant

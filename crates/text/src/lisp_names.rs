@@ -1,0 +1,100 @@
+//! Questions about the names in the tree's Lisp text, answered without reading a file.
+
+use crate::control::IndexControl;
+use crate::error::TextError;
+use crate::index::TextIndex;
+use crate::names::{PackageText, TokenClass};
+use crate::store::manifest::FilePlace;
+use crate::store::pages::PageError;
+use crate::store::snapshot::{GONE, TextSnapshot};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The index as it was at one moment, for questions about Lisp names.
+#[derive(Debug, Clone)]
+pub struct LispNames(Arc<TextSnapshot>);
+
+/// The places of a name in one file.
+#[derive(Debug)]
+pub struct NamedIn<'a> {
+    /// The file, relative to the root.
+    pub path: &'a Path,
+    /// By place: what decides which symbol each is, and its line, from 1.
+    pub tokens: Vec<(&'a Arc<TokenClass>, u32)>,
+}
+
+impl TextIndex {
+    /// Returns the index for questions about Lisp names, brought up to date first if need be.
+    ///
+    /// # Errors
+    ///
+    /// As [`TextIndex::search`].
+    pub fn lisp_names(&self, control: &IndexControl<'_>) -> Result<LispNames, TextError> {
+        Ok(LispNames(self.snapshot(control)?))
+    }
+
+    /// Does away with an index that is damaged: the next question builds it anew.
+    pub fn discard(&self) {
+        self.distrust(true);
+    }
+}
+
+impl LispNames {
+    /// Returns a number that is another one for every other state of the index.
+    pub fn generation(&self) -> u64 {
+        self.0.manifest().generation
+    }
+
+    /// Whether the index has the names in the file at `path`, relative to the root.
+    pub fn covers(&self, path: &Path) -> bool {
+        let files = &self.0.manifest().files;
+        let found =
+            files.binary_search_by(|file| crate::tree::bytes(&file.path).cmp(crate::tree::bytes(path)));
+        found
+            .ok()
+            .and_then(|at| files.get(at))
+            .is_some_and(|file| matches!(file.place, FilePlace::Segment(..)))
+    }
+
+    /// Finds the places of `name`, by file. `None` if the index is damaged.
+    pub fn named(&self, name: &str) -> Option<Vec<NamedIn<'_>>> {
+        self.find_named(name).ok()
+    }
+
+    fn find_named(&self, name: &str) -> Result<Vec<NamedIn<'_>>, PageError> {
+        let mut all: Vec<(usize, Vec<_>)> = Vec::new();
+        for (segment, places) in self.0.segments() {
+            for (file, tokens) in segment.named(name)? {
+                let Some(place) = self.place(places, file) else { continue };
+                let classes = segment.classes()?;
+                let known = |(class, line)| Some((classes.get(class as usize)?, line));
+                let tokens: Option<Vec<_>> = tokens.into_iter().map(known).collect();
+                all.push((place, tokens.ok_or(PageError::Damaged)?));
+            }
+        }
+        // The files are in the order of their paths.
+        all.sort_unstable_by_key(|(place, _)| *place);
+        let files = &self.0.manifest().files;
+        let named = all.into_iter();
+        Ok(named
+            .filter_map(|(place, tokens)| Some(NamedIn { path: &files.get(place)?.path, tokens }))
+            .collect())
+    }
+
+    /// Finds the definitions of the package that is called `name`, each with its file. `None` if the index is damaged.
+    pub fn packages(&self, name: &str) -> Option<Vec<(&Path, PackageText)>> {
+        let mut all = Vec::new();
+        for (segment, places) in self.0.segments() {
+            let found = segment.packages(name).ok()?.into_iter();
+            let files = &self.0.manifest().files;
+            let of = |file| Some(&*files.get(self.place(places, file)?)?.path);
+            all.extend(found.filter_map(|(file, package)| Some((of(file)?, package))));
+        }
+        Some(all)
+    }
+
+    /// The place in the manifest of a segment's file that is still in it.
+    fn place(&self, places: &[u32], file: u32) -> Option<usize> {
+        places.get(file as usize).filter(|&&place| place != GONE).map(|&place| place as usize)
+    }
+}

@@ -1,0 +1,333 @@
+//! The text of a Lisp file as a reader without Lisp sees it: the places of names, and the packages that it
+//! defines.
+
+mod scan;
+
+use crate::scan::lisp;
+use crate::store::codec::{Decoder, put_bytes, put_number};
+use crate::store::segment::KeyMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use steelbank_reader::{Dialect, LispText, Marker, Range};
+
+/// A package as a form in a text defines it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackageText {
+    /// Its name, then its nicknames.
+    pub names: Vec<String>,
+    /// The packages that it uses.
+    pub uses: Vec<String>,
+    /// The names that it imports, each with the package that it comes from.
+    pub imports: Vec<(String, String)>,
+    /// The names that it shadows.
+    pub shadows: Vec<String>,
+    /// Its local nicknames, each with the package that it means.
+    pub local_nicknames: Vec<(String, String)>,
+    /// Whether the form has clauses that only evaluation explains.
+    pub is_open: bool,
+}
+
+/// The kind of text that a name stands in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub enum TextContext {
+    /// It is a symbol in a form.
+    #[default]
+    Code,
+    /// A name in the definition of a package: one of its own, or one that it imports from `from`.
+    Package {
+        /// The package that is defined.
+        package: Arc<str>,
+        /// The package that the name is imported from.
+        from: Option<Arc<str>>,
+    },
+    /// The name of a symbol that is looked up, in the package that is named beside it.
+    Lookup(Option<Arc<str>>),
+    /// A word in a string, or one of LOOP.
+    Prose,
+    /// A word in a string that is read as code, or that FORMAT takes a function's name from.
+    Read,
+    /// A word in a comment.
+    Comment,
+}
+
+/// All that decides which symbol an occurrence of a name is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TokenClass {
+    /// The package marker before the name.
+    pub marker: Marker,
+    /// The package prefix.
+    pub prefix: Option<Arc<str>>,
+    /// The package that is current at the token, as far as the text tells.
+    pub package: Option<Arc<str>>,
+    /// The kind of text that the token is in.
+    pub context: TextContext,
+    /// False if a feature expression leaves the token out.
+    pub active: bool,
+    /// Whether a form `(def… name)` defines the name.
+    pub defines: bool,
+}
+
+const MARKERS: [Marker; 5] =
+    [Marker::None, Marker::External, Marker::Internal, Marker::Keyword, Marker::Uninterned];
+
+impl TokenClass {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let marker = MARKERS.iter().position(|marker| *marker == self.marker).unwrap_or(0) as u8;
+        let (context, first, second) = match &self.context {
+            TextContext::Code => (0, None, None),
+            TextContext::Package { package, from } => (1, Some(package), from.as_ref()),
+            TextContext::Lookup(package) => (2, package.as_ref(), None),
+            TextContext::Prose => (3, None, None),
+            TextContext::Read => (4, None, None),
+            TextContext::Comment => (5, None, None),
+        };
+        let mut out = vec![marker | u8::from(self.active) << 3 | u8::from(self.defines) << 4, context];
+        for text in [self.prefix.as_ref(), self.package.as_ref(), first, second] {
+            out.push(u8::from(text.is_some()));
+            text.into_iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<TokenClass> {
+        let mut decoder = Decoder::new(bytes);
+        let (flags, context) = (decoder.byte()?, decoder.byte()?);
+        let mut text = || -> Option<Option<Arc<str>>> {
+            let is_there = decoder.byte()? != 0;
+            let mut read = || Some(Arc::from(std::str::from_utf8(decoder.bytes()?).ok()?));
+            if is_there { read().map(Some) } else { Some(None) }
+        };
+        let (prefix, package, first, second) = (text()?, text()?, text()?, text()?);
+        let context = match context {
+            0 => TextContext::Code,
+            1 => TextContext::Package { package: first?, from: second },
+            2 => TextContext::Lookup(first),
+            3 => TextContext::Prose,
+            4 => TextContext::Read,
+            _ => TextContext::Comment,
+        };
+        let marker = *MARKERS.get(usize::from(flags & 7))?;
+        Some(TokenClass {
+            marker,
+            prefix,
+            package,
+            context,
+            active: flags & 8 != 0,
+            defines: flags & 16 != 0,
+        })
+    }
+}
+
+impl PackageText {
+    fn lists(&self) -> [Vec<&String>; 5] {
+        fn pairs(pairs: &[(String, String)]) -> Vec<&String> {
+            pairs.iter().flat_map(|(left, right)| [left, right]).collect()
+        }
+        [
+            self.names.iter().collect(),
+            self.uses.iter().collect(),
+            self.shadows.iter().collect(),
+            pairs(&self.imports),
+            pairs(&self.local_nicknames),
+        ]
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.is_open));
+        for list in self.lists() {
+            put_number(out, list.len() as u64);
+            list.iter().for_each(|text| put_bytes(out, text.as_bytes()));
+        }
+    }
+
+    pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Option<PackageText> {
+        let is_open = decoder.byte()? != 0;
+        let mut list = || -> Option<Vec<String>> {
+            let mut list = Vec::new();
+            for _ in 0..decoder.number()? {
+                list.push(std::str::from_utf8(decoder.bytes()?).ok()?.to_owned());
+            }
+            Some(list)
+        };
+        let (names, uses, shadows) = (list()?, list()?, list()?);
+        let pairs = |list: Vec<String>| {
+            list.as_chunks::<2>().0.iter().map(|[left, right]| (left.clone(), right.clone())).collect()
+        };
+        let (imports, local_nicknames) = (pairs(list()?), pairs(list()?));
+        Some(PackageText { names, uses, imports, shadows, local_nicknames, is_open })
+    }
+}
+
+/// One occurrence of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextToken {
+    /// All of the token, package prefix included, in bytes of the decoded text.
+    pub span: Range,
+    /// The offset of the name itself.
+    pub name_start: u32,
+    /// Whether the name is the operator of a list, or follows `#'`.
+    pub calls: bool,
+    /// Whether the name is quoted by itself, or a class that a method specializes on: then it is no local
+    /// variable.
+    pub names: bool,
+    /// What decides which symbol it is; tokens share it.
+    pub class: Arc<TokenClass>,
+}
+
+impl Deref for TextToken {
+    type Target = TokenClass;
+
+    fn deref(&self) -> &TokenClass {
+        &self.class
+    }
+}
+
+/// The names of one text, with their places.
+#[derive(Debug, Default)]
+pub struct FileTokens {
+    names: KeyMap<Box<str>, Vec<TextToken>>,
+    packages: Vec<PackageText>,
+    size: usize,
+}
+
+impl FileTokens {
+    /// Reads `text`, the decoded text of a file.
+    pub fn read(text: &[u8]) -> FileTokens {
+        FileTokens::of(text, &lisp::read(text, Dialect::CommonLisp))
+    }
+
+    /// As [`FileTokens::read`], of a text that has been read as `lisp`.
+    pub(crate) fn of(text: &[u8], lisp: &LispText) -> FileTokens {
+        scan::scan(text, lisp)
+    }
+
+    fn add(&mut self, name: &str, token: TextToken) {
+        let found = match self.names.get_mut(name) {
+            Some(found) => found,
+            None => {
+                self.size += name.len() + 64;
+                self.names.entry(name.into()).or_default()
+            }
+        };
+        if found.last().is_none_or(|last| last.span != token.span) {
+            self.size += size_of::<TextToken>();
+            found.push(token);
+        }
+    }
+
+    /// Lists the places of `name`, in order.
+    pub fn named(&self, name: &str) -> &[TextToken] {
+        self.names.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Lists all names, with their places.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &[TextToken])> {
+        self.names.iter().map(|(name, tokens)| (&**name, tokens.as_slice()))
+    }
+
+    /// Returns the packages that the text defines.
+    pub fn packages(&self) -> &[PackageText] {
+        &self.packages
+    }
+
+    /// Estimates the memory that this takes, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let tokens = tokens();
+        for token in tokens.names().flat_map(|(_, tokens)| tokens) {
+            let bytes = token.class.encode();
+            assert_eq!(TokenClass::decode(&bytes).as_ref(), Some(&*token.class));
+            (0..bytes.len()).for_each(|end| assert_eq!(TokenClass::decode(&bytes[..end]), None));
+        }
+        let mut bytes = Vec::new();
+        tokens.packages()[0].encode(&mut bytes);
+        assert_eq!(PackageText::decode(&mut Decoder::new(&bytes)).as_ref(), Some(&tokens.packages()[0]));
+    }
+
+    const TEXT: &str = "(defpackage #:app (:use #:cl #:lib) (:nicknames :a) (:local-nicknames (:l :lib.long))
+  (:import-from #:other #:thing) (:export #:run \"STOP\"))
+(in-package :app)
+(defun run (x) #+nothing (stop x) (l:go-on \"see lib:run.\" x) (uiop:symbol-call :tests :run))
+(format nil \"~/fmt::pr/ and RUN\" 1) ; run it
+(read-from-string \"(stop 1)\") (find-symbol \"RUN\" :app)
+(q \"app::begin\") (q \"see app::begin\")
+";
+
+    fn tokens() -> FileTokens {
+        FileTokens::read(TEXT.as_bytes())
+    }
+
+    #[track_caller]
+    fn check(name: &str, expected: &[(&str, TextContext, bool)]) {
+        let tokens = tokens();
+        let found: Vec<_> = tokens
+            .named(name)
+            .iter()
+            .map(|token| (&TEXT[token.span.indices()], token.context.clone(), token.active))
+            .collect();
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn names_are_found_with_what_they_stand_in() {
+        let own = TextContext::Package { package: "APP".into(), from: None };
+        check(
+            "RUN",
+            &[
+                ("#:run", own.clone(), true),
+                ("run", TextContext::Code, true),
+                ("lib:run", TextContext::Prose, true),
+                (":run", TextContext::Lookup(Some("TESTS".into())), true),
+                ("RUN", TextContext::Prose, true),
+                ("run", TextContext::Comment, true),
+                ("\"RUN\"", TextContext::Lookup(Some("APP".into())), true),
+            ],
+        );
+        check(
+            "STOP",
+            &[("\"STOP\"", own, true), ("stop", TextContext::Code, false), ("stop", TextContext::Read, true)],
+        );
+        let imported = TextContext::Package { package: "APP".into(), from: Some("OTHER".into()) };
+        check("THING", &[("#:thing", imported, true)]);
+        check("PR", &[("fmt::pr", TextContext::Read, true)]);
+        check("BEGIN", &[("app::begin", TextContext::Read, true), ("app::begin", TextContext::Prose, true)]);
+        check(
+            "X",
+            &[
+                ("x", TextContext::Code, true),
+                ("x", TextContext::Code, false),
+                ("x", TextContext::Code, true),
+            ],
+        );
+        check("GO-ON", &[("l:go-on", TextContext::Code, true)]);
+    }
+
+    #[test]
+    fn packages_are_read_from_their_definitions() {
+        let tokens = tokens();
+        let [package] = tokens.packages() else { panic!("{:?}", tokens.packages()) };
+        assert_eq!(package.names, ["APP", "A"]);
+        assert_eq!(package.uses, ["CL", "LIB"]);
+        assert_eq!(package.imports, [("THING".to_owned(), "OTHER".to_owned())]);
+        assert_eq!(package.local_nicknames, [("L".to_owned(), "LIB.LONG".to_owned())]);
+        assert!(!package.is_open);
+    }
+
+    #[test]
+    fn the_current_package_and_prefixes_are_kept() {
+        let tokens = tokens();
+        let run = &tokens.named("RUN")[1];
+        assert_eq!(run.package.as_deref(), Some("APP"));
+        let go = &tokens.named("GO-ON")[0];
+        assert_eq!((go.prefix.as_deref(), go.marker), (Some("L"), Marker::External));
+    }
+}

@@ -1,0 +1,115 @@
+;;;; symbol-facts, package-owners: what is told of very many symbols at once, shorter than describe-symbol tells it of one.
+
+(in-package :steelbank)
+
+(defun name-pair (name)
+  "NAME, a symbol or the list (SETF symbol), as a list of the symbol's home package and its name."
+  (let ((symbol (if (consp name) (second name) name)))
+    (list (if (symbol-package symbol) (package-name (symbol-package symbol)) "")
+          (symbol-name symbol))))
+
+(defun operator-facts (name)
+  "What NAME, a symbol or the list (SETF symbol), is as an operator; NIL if it is none."
+  (when (fboundp name)
+    (let* ((symbol (and (symbolp name) name))
+           (special (and symbol (special-operator-p symbol)))
+           (macro (and symbol (not special) (macro-function symbol)))
+           (function (cond (special nil) (macro) (t (fdefinition name)))))
+      (multiple-value-bind (lambda-list known) (known-lambda-list (or function name))
+        (object "kind" (cond (special "special-operator") (macro "macro")
+                             ((typep function 'generic-function) "generic-function")
+                             (t "function"))
+                "arglist" (and known (lambda-list-text lambda-list))
+                "documentation" (documentation-text name 'function))))))
+
+(defun variable-facts (symbol)
+  "What SYMBOL is as a variable; NIL if it is none."
+  (let ((kind (variable-kind symbol)))
+    (unless (or (keywordp symbol) (and (eq kind :unknown) (not (boundp symbol))))
+      (object "kind" (case kind (:constant "constant") (:macro "symbol-macro") (t "special"))
+              "documentation" (documentation-text symbol 'variable)))))
+
+(defun slot-facts (slot structure)
+  "SLOT, a direct slot, which STRUCTURE, if given, describes."
+  (let* ((part (and structure (structure-slot structure (sb-mop:slot-definition-name slot))))
+         (type (sb-mop:slot-definition-type slot)))
+    (object "name" (name-pair (sb-mop:slot-definition-name slot))
+            "readers" (mapcar #'name-pair (if part
+                                              (list (structure-slot-accessor part))
+                                              (sb-mop:slot-definition-readers slot)))
+            "writers" (mapcar #'name-pair (cond ((null part) (sb-mop:slot-definition-writers slot))
+                                                ((structure-slot-read-only-p part) '())
+                                                (t (list (structure-slot-accessor part)))))
+            "type" (unless (eq type t) (type-text type))
+            "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition) (documentation-text slot t)))))
+
+(defun class-facts (symbol)
+  "What SYMBOL is as a class; NIL if it is none."
+  (let* ((class (find-class symbol nil))
+         (structure (and (typep class 'structure-class) (structure-description symbol))))
+    (when class
+      (flet ((names (classes)
+               (loop for each in classes
+                     for name = (class-name each)
+                     when (and name (symbolp name)) collect (name-pair name))))
+        (object "kind" (typecase class
+                         (structure-class "structure")
+                         (condition-class "condition")
+                         (t "class"))
+                "documentation" (documentation-text symbol 'type)
+                "superclasses" (names (sb-mop:class-direct-superclasses class))
+                "slots" (unless (typep class 'built-in-class)
+                          (loop for slot in (sb-mop:class-direct-slots class) collect (slot-facts slot structure)))
+                "made" (when structure
+                         (mapcar #'name-pair
+                                 (remove nil (list* (structure-predicate structure) (structure-copier structure)
+                                                    (mapcar #'first (structure-constructors structure)))))))))))
+
+(defun symbol-facts-json (symbol)
+  "What SYMBOL names: an object with a field for each thing."
+  (object "exported" (and (symbol-package symbol)
+                          (eq (nth-value 1 (find-symbol (symbol-name symbol) (symbol-package symbol))) :external)
+                          :true)
+          "function" (operator-facts symbol)
+          "setf" (operator-facts `(setf ,symbol))
+          "variable" (variable-facts symbol)
+          "class" (class-facts symbol)
+          "type" (when (and (defined-type-p symbol) (not (find-class symbol nil)))
+                   (object "kind" "type" "documentation" (documentation-text symbol 'type)
+                           "arglist" (multiple-value-bind (lambda-list known)
+                                         (sb-introspect:deftype-lambda-list symbol)
+                                       (and known (lambda-list-text lambda-list)))))))
+
+(define-question "symbol-facts" (&rest names)
+  "The facts of the symbols NAMES, each a package's name, then a symbol's, in that order; null for what does not exist."
+  (loop for (package name) on names by #'cddr
+        collect (multiple-value-bind (symbol status) (find-named-symbol name package)
+                  (if (member status '(:no-symbol :no-package)) :null (symbol-facts-json symbol)))))
+
+(define-question "package-owners" (&rest packages)
+  "The loaded systems with their versions, and for each of PACKAGES that exists its documentation and the system of the
+file that defines it, if that is known."
+  (let ((systems (make-hash-table :test 'equal)))
+    (loop for (component . path) in (source-components)
+          do (setf (gethash path systems) (asdf:component-name (asdf:component-system component))))
+    (object "lisp" (lisp-implementation-version)
+            "systems" (loop for name in (sort (copy-list (asdf:already-loaded-systems)) #'string<)
+                            for system = (asdf:registered-system name)
+                            when system
+                              collect (object "name" name
+                                              "version" (let ((version (around-user-code (asdf:component-version system))))
+                                                          (and (stringp version) version))
+                                              "description" (let ((text (around-user-code (asdf:system-description system))))
+                                                              (and (stringp text) text))))
+            "packages" (loop for name in packages
+                             for package = (find-package name)
+                             for source = (and package (around-user-code (sb-introspect:find-definition-source package)))
+                             for pathname = (and source (sb-introspect:definition-source-pathname source))
+                             for path = (and pathname (not (typep pathname 'logical-pathname))
+                                             (around-user-code (sb-ext:native-namestring (truename pathname))))
+                             when package
+                               collect (object "name" name
+                                               "system" (and path (gethash path systems))
+                                               "documentation" (documentation-text package t)
+                                               "uses" (sorted-texts (package-use-list package) #'package-name)
+                                               "nicknames" (sort (copy-list (package-nicknames package)) #'string<))))))

@@ -1,0 +1,122 @@
+//! Checks in a scratch image whether the project loads: from the files on disk, and from texts that are not
+//! written yet.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::Steelbank;
+use crate::actions::change::check::{CheckAnswer, CheckRequest};
+use crate::engine::control::Control;
+use crate::engine::deadline_after;
+use crate::handle::Error;
+use crate::handle::loaded::{FailureKind, LoadAnswer, LoadTarget};
+use crate::handle::question::Action;
+use crate::handle::scratch::{Scratch, ScratchError, ScratchRequest};
+
+impl Action for CheckRequest {
+    type Answer = CheckAnswer;
+
+    /// Checks in a scratch image whether a system or files load. The main image stays as it is; files do, too,
+    /// unless code that is not confined writes to them. A failed load is an answer.
+    fn run(&self, bank: &Steelbank, control: &Control) -> Result<CheckAnswer, Error> {
+        let begun = Instant::now();
+        let deadline = deadline_after(control.allowed());
+        let systems = match &self.system {
+            Some(system) => vec![system.clone()],
+            None => bank.loaded_systems(),
+        };
+        if systems.is_empty() && self.paths.is_empty() && self.edits.is_empty() {
+            return Err(ScratchError::Call(
+                "There is nothing to check: no system is loaded. Name one with \"system\", or files with \"paths\" or \
+                 \"edits\"."
+                    .to_owned(),
+            )
+            .into());
+        }
+        let copy = ScratchRequest::new().overlays(self.edits.clone()).confined(self.confined);
+        let mut scratch = bank.scratch(&copy, control)?;
+        let mut answer = CheckAnswer {
+            loads: true,
+            systems: systems.clone(),
+            compiled: Vec::new(),
+            compiled_count: 0,
+            diagnostics: Vec::new(),
+            diagnostics_total: None,
+            failures: Vec::new(),
+            not_loaded: Vec::new(),
+            confined: self.confined,
+            refused: Vec::new(),
+            duration_ms: 0,
+            cached: BTreeSet::new(),
+        };
+        // Compile the edited files themselves if no system loads them.
+        let edited = self.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());
+        let files = self.paths.iter().chain(edited.map(|edit| &edit.path));
+        let files = files.map(|path| LoadTarget::File(bank.project().real(path).display().to_string()));
+        for target in systems.iter().cloned().map(LoadTarget::System).chain(files) {
+            if matches!(&target, LoadTarget::File(path) if answer.compiled.contains(path)) {
+                continue;
+            }
+            let at = Arc::new(Mutex::new(match &target {
+                LoadTarget::System(_) => None,
+                LoadTarget::File(path) => Some(path.clone()),
+            }));
+            let (reached, told) = (Arc::clone(&at), control.clone());
+            let control = control.until(deadline).on_progress(move |progress| {
+                if progress.path.is_some() {
+                    reached.lock().clone_from(&progress.path);
+                }
+                told.report(progress);
+            });
+            match load(&mut scratch, &target, &control) {
+                Err(ScratchError::Ended(why)) => {
+                    let at = at.lock().clone();
+                    let place = at.as_ref().map_or_else(String::new, |path| format!(", at {path}"));
+                    let message = format!("Lisp died in the copy{place}: {why}.");
+                    answer.add(LoadAnswer::stopped(target, FailureKind::Load, at, message).finished());
+                    break;
+                }
+                loaded => answer.add(loaded?),
+            }
+        }
+        if self.confined {
+            // A copy whose Lisp has died cannot tell.
+            let refused = scratch.refused(&Control::default().with_cancellation(control.cancellation()));
+            answer.refused = refused.unwrap_or_default();
+        }
+        let known =
+            |path: &str| answer.cached.contains(path) || answer.compiled.iter().any(|other| other == path);
+        let edited = self.edits.iter().filter(|edit| answer.loads && edit.text.is_some());
+        answer.not_loaded = edited
+            .map(|edit| bank.project().real(&edit.path))
+            .filter(|path| {
+                path.extension().is_none_or(|kind| kind != "asd") && !known(&path.to_string_lossy())
+            })
+            .map(|path| bank.project().shown(&path))
+            .collect();
+        answer.finish();
+        answer.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(answer)
+    }
+}
+
+pub(super) fn load(
+    scratch: &mut Scratch,
+    target: &LoadTarget,
+    control: &Control,
+) -> Result<LoadAnswer, ScratchError> {
+    let seconds = control.allowed().as_secs().clamp(1, 86_400);
+    let (tool, mut arguments) = match target {
+        LoadTarget::System(system) => ("load-system", json!({ "system": system, "keep_going": true })),
+        LoadTarget::File(path) => ("load-file", json!({ "path": path })),
+    };
+    arguments["timeout_seconds"] = seconds.into();
+    arguments["detail"] = true.into();
+    let answer = scratch.call(tool, arguments, control)?;
+    serde_json::from_value(answer.structured)
+        .map_err(|error| ScratchError::Broken(format!("its answer cannot be read: {error}")))
+}

@@ -1,0 +1,98 @@
+//! The tool check-structure: finds unbalanced parentheses.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use steelbank_reader::lines::LineColumn;
+use steelbank_reader::structure::ProblemKind;
+
+use crate::actions::change::check_structure::{StructureAnswer, check_structure};
+use crate::actions::missing::{LookupReply, of_file};
+use crate::answer::Location;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The file, relative to the project. Or give `text`.
+    #[serde(default)]
+    path: Option<String>,
+    /// Lisp text to check in place of a file's.
+    #[serde(default)]
+    text: Option<String>,
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "check-structure",
+        title: "Check parentheses",
+        description: "Tells whether a Lisp file or text is balanced, and if not, where the first form begins that is not \
+            closed or closes too much, judged by indentation, and what to insert or take out where. Reads only: nothing \
+            is evaluated. Use it when a file does not read, or before writing one.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, LookupReply<StructureAnswer>>(about, check)
+}
+
+fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
+    let answer = match (&given.path, &given.text) {
+        (None, Some(text)) => check_structure(text.as_bytes(), None),
+        (Some(path), Some(text)) => check_structure(text.as_bytes(), Some(path)),
+        (Some(path), None) => {
+            let bank = session.bank()?;
+            match bank.own_text(path) {
+                Ok((text, shown)) => check_structure(&text, Some(&shown)),
+                Err(error) => return of_file(bank, error),
+            }
+        }
+        (None, None) => {
+            return Err(Failure::arguments("check-structure needs \"path\" or \"text\"."));
+        }
+    };
+    let what = answer.path.as_deref().unwrap_or("The text");
+    let own = answer.own_syntax.as_ref().map(|own| (own.line, own.text.trim()));
+    let mut text = match &answer.problem {
+        None if answer.balanced.is_none() => String::new(),
+        None => format!("{what} is balanced."),
+        Some(problem) => {
+            let wrong = match problem.kind {
+                ProblemKind::Unclosed => "A list is not closed",
+                ProblemKind::ExtraClose => "A parenthesis closes too much",
+                ProblemKind::UnclosedString => "A string is not closed",
+                ProblemKind::UnclosedBar => "A | is not closed",
+                ProblemKind::UnclosedComment => "A #| comment is not closed",
+            };
+            let place = match &answer.path {
+                Some(path) => {
+                    let at = LineColumn { line: problem.line, column: problem.column };
+                    Location::new(path).at(at).to_string()
+                }
+                None => format!("line {}, column {}", problem.line, problem.column),
+            };
+            let at = format!("line {}, column {}", problem.mend_line, problem.mend_column);
+            let mend = match problem.insert.as_str() {
+                "" => format!("Take out the parenthesis at {at}."),
+                insert => format!("Insert {insert} at {at}."),
+            };
+            format!(
+                "{wrong}: {place}\n    {}\nIt shows at line {}. {mend}",
+                problem.text, problem.shows_at_line
+            )
+        }
+    };
+    if let Some((line, form)) = own {
+        let told = match (&answer.problem, answer.balanced) {
+            (Some(_), Some(_)) | (None, Some(false)) => String::new(),
+            (None, Some(_)) => {
+                format!("\nThat is so by the standard syntax; from line {line} on it has its own: {form}")
+            }
+            (None, None) => format!(
+                "Whether {what} is balanced cannot be judged: from line {line} on it has a syntax of its own, and by the \
+                 standard one it is not: {form}"
+            ),
+            (Some(_), None) => format!(
+                "\nThat may be no fault: from line {line} on {what} has a syntax of its own, which cannot be judged: {form}"
+            ),
+        };
+        text.push_str(&told);
+    }
+    ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)
+}

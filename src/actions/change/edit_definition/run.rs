@@ -1,0 +1,40 @@
+//! The part of [`Steelbank`] that reads and edits a project's texts, without Lisp.
+
+use std::path::Path;
+
+use crate::Steelbank;
+use crate::actions::change::edit_definition::{EditAnswer, EditError, EditRequest, edit_definition};
+use crate::engine::control::Control;
+use crate::handle::Error;
+use crate::handle::question::Action;
+use crate::workspace::write;
+use crate::workspace::write::FileError;
+
+impl Action for EditRequest {
+    type Answer = EditAnswer;
+
+    /// Edits one definition of a file of the project. Compiles and loads nothing. After an error nothing was changed:
+    /// [`Error::request`] has the [`EditError`].
+    fn run(&self, bank: &Steelbank, _: &Control) -> Result<EditAnswer, Error> {
+        Ok(edit_definition(&bank.index(), bank.project(), self)?)
+    }
+}
+
+impl From<EditError> for Error {
+    fn from(error: EditError) -> Self {
+        match error {
+            EditError::NoProject(error) => error.into(),
+            error => Self::of_request(error, None),
+        }
+    }
+}
+
+impl Steelbank {
+    /// Reads a file of the project. Returns also its path as answers show it.
+    pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
+        let file = write::own_file(self.project().own_root()?, Path::new(path))?;
+        let shown = self.project().shown(&file);
+        let text = steelbank_tree::read_source(&file).map_err(|error| FileError::new(&shown, &error))?;
+        Ok((text, shown))
+    }
+}

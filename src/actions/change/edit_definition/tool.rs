@@ -1,0 +1,48 @@
+//! The tool edit-definition: edits one definition of a file.
+
+use std::fmt::Write as _;
+
+use crate::Control;
+use crate::actions::change::edit_definition::{EditAnswer, EditError, EditOperation, EditRequest};
+use crate::actions::missing::{LookupReply, NotFoundReply};
+use crate::tools::words::sentence;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "edit-definition",
+        title: "Edit one definition",
+        description: "Replaces or deletes one top-level definition of a Lisp file, found by name and kind, or puts a new \
+            form before or after it. Comments around it, line ends and encoding stay. Refused if the text is not exactly \
+            one form that can be read there, if several definitions have that name, or if the file changed meanwhile; \
+            then nothing is written. Nothing is loaded: call reload afterwards.",
+        effect: Effect::Writes,
+    };
+    Tool::new::<EditRequest, LookupReply<EditAnswer>>(about, edit).needs(Permission::Edits)
+}
+
+fn edit(session: &Session, request: EditRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+    if request.text.trim().is_empty() && request.operation != EditOperation::Delete {
+        return Err(Failure::arguments("edit-definition needs the argument \"text\", the new form."));
+    }
+    let bank = session.bank()?;
+    call.begin_writing()?;
+    let answer = match bank.run(&request, &Control::default()) {
+        Ok(answer) => answer,
+        Err(error) => {
+            return match error.request() {
+                Some(EditError::Missing { path }) => {
+                    NotFoundReply::path(bank, path).answer(CallOutcome::NotFound)
+                }
+                _ => Err(error.into()),
+            };
+        }
+    };
+    let done = format!("{} {} at {}", answer.operation.done(), answer.definition, answer.place);
+    let mut text = format!("{}\n\n{}", sentence(&done), answer.diff);
+    for caution in &answer.cautions {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\nNote: {caution}");
+    }
+    ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)
+}

@@ -1,0 +1,122 @@
+//! Brings the image up to date with the files on disk.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::Steelbank;
+use crate::actions::change::reload::{Leftover, ReloadAnswer, ReloadRequest};
+use crate::answer::Caution;
+use crate::engine::control::Control;
+use crate::engine::read_json;
+use crate::engine::{Lane, deadline_after};
+use crate::handle::Error;
+use crate::handle::loaded::{LoadAnswer, LoadStatus};
+use crate::handle::question::Action;
+use crate::handle::requests::LoadOptions;
+
+impl Action for ReloadRequest {
+    type Answer = ReloadAnswer;
+
+    /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded,
+    /// and files that were loaded by themselves. Lists the definitions that their file does not have any
+    /// more, and removes them if the request says so. This runs the project's code. A failed load is an answer.
+    fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
+        let deadline = deadline_after(control.allowed());
+        let project = bank.project();
+        let wanted: Vec<PathBuf> = self.paths.iter().map(|path| bank.project().real(path)).collect();
+        let is_wanted = |path: &Path| wanted.is_empty() || wanted.iter().any(|given| given == path);
+        let known = project.own_loaded_files();
+        let changed: Vec<PathBuf> =
+            known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
+        let systems: Vec<_> = project.own_systems().into_iter().filter(|(_, system)| system.loaded).collect();
+        let in_systems: BTreeSet<PathBuf> = systems
+            .iter()
+            .flat_map(|(_, system)| {
+                system.files.iter().flatten().cloned().chain(std::iter::once(system.asd.clone()))
+            })
+            .collect();
+        // Leave out `.asd` files, and files of systems: a new file may belong to a system through its changed
+        // definition.
+        let alone =
+            |path: &Path| !in_systems.contains(path) && path.extension().is_none_or(|kind| kind != "asd");
+        let single: Vec<PathBuf> = match wanted.is_empty() {
+            true => changed.iter().filter(|path| alone(path)).cloned().collect(),
+            false => wanted.iter().filter(|path| alone(path)).cloned().collect(),
+        };
+        let by_system = wanted.is_empty() || wanted.iter().any(|path| !alone(path));
+        bank.mark(&known, control, deadline)?;
+        let mut all = LoadAnswer::default();
+        let options = LoadOptions { keep_going: self.keep_going, ..LoadOptions::default() };
+        if by_system {
+            for (name, _) in &systems {
+                let answer = bank.load_system(name, options, &control.until(deadline))?;
+                all = all.with_system(name, answer);
+            }
+        }
+        let mut failure = None;
+        for path in &single {
+            let path = path.display().to_string();
+            let answer = bank.load_file(&path, &control.until(deadline))?;
+            if answer.status != LoadStatus::Loaded {
+                failure = failure.or(answer.failure.clone());
+            }
+            all = all.followed_by_file(answer);
+        }
+        all.failure = failure;
+        let after: Vec<PathBuf> = known.iter().filter(|path| is_wanted(path)).cloned().collect();
+        let is_gone = |path: &&PathBuf| {
+            path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
+        let left = bank.leftovers(&after, &gone, self.remove, control, deadline)?;
+        if self.remove {
+            project.forget_loaded(&gone);
+        }
+        if left.iter().any(|leftover| leftover.removed)
+            && let Err(error) = bank.refresh()
+        {
+            all.cautions.push(Caution::IndexBehindRemoval(error.to_string()));
+        }
+        let shown = |paths: &[PathBuf]| paths.iter().map(|path| project.shown(path)).collect();
+        let nothing_loaded = systems.is_empty() && known.is_empty();
+        Ok(ReloadAnswer { changed: shown(&changed), left, nothing_loaded, load: all.finished() })
+    }
+}
+
+impl Steelbank {
+    fn mark(&self, files: &[PathBuf], control: &Control, deadline: Instant) -> Result<(), Error> {
+        let files = names(files);
+        let control = control.until(deadline);
+        let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            on_lisp.call("mark-definitions", &[files])
+        });
+        control.wait(ticket)?;
+        Ok(())
+    }
+
+    fn leftovers(
+        &self,
+        files: &[PathBuf],
+        gone: &[PathBuf],
+        remove: bool,
+        control: &Control,
+        deadline: Instant,
+    ) -> Result<Vec<Leftover>, Error> {
+        let (files, gone) = (names(files), names(gone));
+        let control = control.until(deadline);
+        let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            on_lisp.call("leftovers", &(files, gone, remove))
+        });
+        let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.bytes)?;
+        for leftover in &mut left {
+            leftover.path = self.project().shown(Path::new(&leftover.path));
+        }
+        Ok(left)
+    }
+}
+
+/// Returns the paths that are text. Without the others, only the leftovers of those files are lost.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().filter_map(|path| Some(path.to_str()?.to_owned())).collect()
+}

@@ -1,0 +1,577 @@
+//! rename_plan: every edit that gives a symbol another name, with the conflicts and cautions to know first.
+//! Writes nothing.
+//!
+//! There are two sets of places. The *narrow* set has the places where the symbol means what is renamed; it
+//! is taken when each of them is exact. The *symbol's* set has every token that reads as the symbol, whatever
+//! it means there: local variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has
+//! reported. So that set is complete even where roles are in doubt, and replacing all of it leaves the
+//! program what it was.
+
+mod copies;
+pub(crate) use copies::TRACES;
+mod run;
+pub use copies::RenameVerifyRequest;
+pub use run::{RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, UndoRequest};
+pub(crate) mod tool;
+
+mod cautions;
+mod conflicts;
+mod derived;
+pub(crate) mod diff;
+mod edits;
+mod makers;
+mod parts;
+mod plan;
+mod replaced;
+mod structures;
+mod verify;
+
+pub use crate::workspace::edits::{UndoError, UnfinishedEdit};
+pub use diff::{Hunk, RenameDiff};
+pub use plan::{
+    Applied, CautionKind, Conflict, ConflictKind, Derived, Doubt, FileEdits, RenameCaution, RenameEdit,
+    RenameError, RenamePlan, RenamePolicy, Scope, Undone,
+};
+
+pub(crate) use verify::{
+    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, GoneSymbol, LoadRecord, NamePlaces,
+    PlacesRequest, Tested, TracesRequest, compare,
+};
+pub use verify::{Difference, DifferenceKind, Verified};
+
+use crate::answer::Caution;
+use crate::answer::LispKind;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use edits::Editor;
+pub use makers::ProjectSymbols;
+
+use crate::actions::symbols::find_definition::{
+    ImageDefinition, ImageDefinitions, ImageSource, Resolved, find_definition,
+};
+use crate::actions::uses::code_find_references;
+use crate::actions::uses::code_find_references::{code_find_references, found};
+use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::actions::uses::unseen::{Likelihood, SoughtSymbol, TokenResolver};
+use crate::actions::uses::via::{ExpansionOrigin, Origins};
+use crate::answer::Location;
+use crate::answer::counted;
+use crate::answer::designator::{Designator, DesignatorError, FunctionName};
+use crate::answer::lookup::Lookup;
+use crate::engine::control::Control;
+use crate::handle::Error;
+use crate::handle::context::QueryContext;
+use crate::handle::question::Question;
+use crate::source::positions::Evidence;
+use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
+use crate::source::tap::roles::SyntaxRole;
+use crate::workspace::{FileVersion, Look, Project, TextContext, TextState, in_seen_file};
+use steelbank_xref::{Index, Symbol};
+
+/// A request to rename a symbol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenameRequest {
+    /// The name, as [`crate::answer::designator`] reads it.
+    pub name: String,
+    /// The package in which it is looked up; without one CL-USER, or else the only one of the user's that has it.
+    pub package: Option<String>,
+    /// The new name, without a package: upcased unless it is written between bars.
+    pub new_name: String,
+    /// Which places to take.
+    pub scope: Scope,
+    /// Whether to edit words of comments that spell the name.
+    pub comments: bool,
+    /// Whether to edit words of strings that name it with its package, or that code reads.
+    pub strings: bool,
+    /// Whether to edit names that macros make from it. Those of structures are always renamed along.
+    pub derived: bool,
+}
+
+impl RenameRequest {
+    /// Makes a request to rename `name` to `new_name`.
+    pub fn new(name: impl Into<String>, new_name: impl Into<String>) -> RenameRequest {
+        RenameRequest {
+            name: name.into(),
+            package: None,
+            new_name: new_name.into(),
+            scope: Scope::Auto,
+            comments: false,
+            strings: false,
+            derived: false,
+        }
+    }
+}
+
+impl Question for RenameRequest {
+    type Answer = RenamePlan;
+
+    /// Plans a rename: all edits, with conflicts and cautions. Writes nothing.
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RenamePlan, Error> {
+        let context = &*context.knowing(&self.name, self.package.as_deref());
+        let (index, project) = (&context.index, context.project);
+        let lookup = Lookup::resolved(index, &self.name, self.package.as_deref())?;
+        project.own_root()?;
+        let symbol = found(index, project, &lookup)?;
+        let new = new_name(&self.new_name)?;
+        let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+        let plan = RenamePlan {
+            looked_up_in: lookup.looked_up_in,
+            symbol: uses.text(),
+            new_name: new.clone(),
+            ..RenamePlan::default()
+        };
+        let names = project_symbols(context);
+        let mut planner = Planner { context, control, names: &names, request: self, symbol, uses, new, plan };
+        planner.conflicts();
+        planner.plan()?;
+        Ok(planner.plan)
+    }
+}
+
+/// Returns the names of the project's symbols: those of the last plan, unless the index has changed.
+fn project_symbols(context: &QueryContext<'_>) -> Arc<ProjectSymbols> {
+    type Known = (Index, Arc<ProjectSymbols>);
+    let known = |(index, names): &Known| index.is(&context.index).then(|| Arc::clone(names));
+    context.memo.get(known).unwrap_or_else(|| {
+        let names = Arc::new(ProjectSymbols::new(&context.index));
+        context.memo.put::<Known>((context.index.clone(), Arc::clone(&names)));
+        names
+    })
+}
+
+/// Reads the name of the new symbol from `text`.
+fn new_name(text: &str) -> Result<String, DesignatorError> {
+    let designator = Designator::parse(text)?;
+    match (designator.package, designator.function_name) {
+        (None, FunctionName::Plain) => Ok(designator.name),
+        _ => Err(DesignatorError::Colons(text.to_owned())),
+    }
+}
+
+struct Planner<'a> {
+    context: &'a QueryContext<'a>,
+    control: &'a Control,
+    names: &'a ProjectSymbols,
+    request: &'a RenameRequest,
+    symbol: Symbol,
+    uses: SymbolUses<'a>,
+    new: String,
+    plan: RenamePlan,
+}
+
+/// A file's tokens that read as the symbol.
+struct TokensOfFile {
+    path: PathBuf,
+    file: Arc<PositionedFile>,
+    tokens: Vec<SymbolToken>,
+}
+
+impl<'a> Planner<'a> {
+    /// Asks the image for a symbol's definitions, by name and home package.
+    fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
+        let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
+        ImageDefinitions::ask(self.context, &sought, self.control)
+    }
+
+    fn plan(&mut self) -> Result<(), Error> {
+        let project = self.context.project;
+        let sought = self.uses.sought().clone();
+        let mut files: Vec<TokensOfFile> = Vec::new();
+        for FileVersion { path, write_date } in project.naming(&sought.name) {
+            let Ok(file) = project.positions(&path, write_date) else { continue };
+            let tokens = file.tokens(&sought, &|package| self.uses.means(package));
+            if tokens.is_empty() {
+                continue;
+            }
+            if !project.contains(&path) {
+                let message = format!("{} names it, and is not of this project.", path.display());
+                self.caution(CautionKind::UsedOutside, message, Vec::new());
+            } else if file.is_fresh() {
+                files.push(TokensOfFile { path, file, tokens });
+            }
+        }
+        let image = self.definitions(&sought.name, &sought.package)?;
+        self.defined_elsewhere(&image);
+        let text = self.text_tokens(&self.uses);
+        let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();
+        let parts = self.made(&image, &files, &text)?;
+        let asked = code_find_references::CodeFindReferencesRequest {
+            limit: usize::MAX,
+            ..code_find_references::CodeFindReferencesRequest::new(self.plan.symbol.as_str())
+        };
+        let found = code_find_references(self.context, &asked)?;
+        let narrow = match self.request.scope {
+            Scope::Symbol => Err("The symbol's set was asked for.".to_owned()),
+            Scope::Auto | Scope::Narrow => self.narrow(&found, &files, &image, &text, parts.is_some()),
+        };
+        match narrow {
+            Ok(exact) => {
+                self.plan.scope = Scope::Narrow;
+                self.plan.reason = match &parts {
+                    Some(_) if places == 0 => {
+                        "It stands nowhere: a form makes it, and will make the new name.".to_owned()
+                    }
+                    _ => "Every place is exact.".to_owned(),
+                };
+                for TokensOfFile { path, file, tokens } in &mut files {
+                    let shown = project.shown(path);
+                    tokens
+                        .retain(|token| exact.contains(&Location::placed(&shown, file, token.range).start()));
+                }
+            }
+            Err(reason) => {
+                if self.request.scope == Scope::Narrow {
+                    self.conflict(ConflictKind::NotNarrow, reason.clone());
+                }
+                self.plan.scope = Scope::Symbol;
+                self.plan.reason = reason;
+                self.symbol_cautions(&files, &text);
+            }
+        }
+        self.clause_words(&files);
+        self.uses_made(&found);
+        self.uses_without_name(&found, &files);
+        if parts.is_none() && self.plan.conflicts.iter().all(|conflict| conflict.kind != ConflictKind::Made) {
+            self.definitions_made(&image, &files);
+        }
+        self.initargs(&files);
+        self.symbol_names(&files);
+        let mut editor = Editor::new(project, &sought.name, &self.new);
+        for file in &files {
+            editor.tapped(file.path.as_path(), &file.tokens);
+        }
+        editor.text(&text.certain);
+        match &parts {
+            Some(parts) => self.edit_parts(parts, &mut editor)?,
+            None => self.plan.derived = self.derived(&files, &mut editor)?,
+        }
+        self.doubts(&text, &mut editor);
+        self.plan.places = places;
+        let (edited, unreadable) = editor.finish();
+        self.plan.edits = edited.iter().map(|file| file.edits.len()).sum();
+        self.plan.files = edited;
+        self.plan.doubtful.extend(unreadable);
+        self.plan.cautions.sort_by_key(|caution| caution.kind);
+        if places == 0 && parts.is_none() {
+            let message = format!("{} stands nowhere in the project's files.", self.plan.symbol);
+            self.plan.conflicts.insert(0, Conflict { kind: ConflictKind::NoPlace, message });
+        }
+        Ok(())
+    }
+
+    fn caution(&mut self, kind: CautionKind, message: String, mut names: Vec<String>) {
+        if let Some(more) = names.len().checked_sub(MOST_NAMES).filter(|more| *more > 0) {
+            names.truncate(MOST_NAMES);
+            names.push(format!("and {more} more"));
+        }
+        if !self.plan.cautions.iter().any(|caution| caution.kind == kind && caution.message == message) {
+            self.plan.cautions.push(RenameCaution { kind, message, names });
+        }
+    }
+
+    /// Adds a conflict for a symbol that another project defines. Methods may be added to anybody's generic
+    /// function.
+    fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
+        let project = self.context.project;
+        let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
+        let methods = all.clone().all(|definition| definition.kind == LispKind::Method);
+        let mut sources = all
+            .filter(|definition| methods || definition.kind != LispKind::Method)
+            .flat_map(|definition| &definition.sources)
+            .peekable();
+        if sources.peek().is_some() && !sources.any(|source| project.contains(&PathBuf::from(&source.file))) {
+            let message = format!("{} is defined outside of this project.", self.plan.symbol);
+            self.conflict(ConflictKind::Outside, message);
+        }
+    }
+
+    /// Finds the symbol of `uses` in text that the compiler did not see as symbols.
+    fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
+        let (index, project) = (&self.context.index, self.context.project);
+        let target = SoughtSymbol::of(uses);
+        let all = self.request.comments || self.request.strings;
+        let look = if all { Look::All } else { Look::Unseen };
+        let now = project.now();
+        let found = project.texts_naming_at(&now, &target.name, look, true);
+        let resolver = TokenResolver::new(index, project, &now, &target);
+        let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
+        for file in found.files {
+            let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
+            for token in file.tokens.named(&target.name) {
+                let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };
+                let seen = file.standing == TextState::LeftOut;
+                match (&token.context, resolver.meaning(token, is_system)) {
+                    (TextContext::Comment, _) if self.request.comments => {
+                        if resolver.of_comment(token) {
+                            tokens.prose.push(entry());
+                        }
+                    }
+                    (TextContext::Prose, Some(_)) if self.request.strings => tokens.prose.push(entry()),
+                    (TextContext::Comment | TextContext::Prose, _) | (_, None) => {}
+                    (TextContext::Read, Some(_)) => tokens.strings.push(entry()),
+                    _ if seen && in_seen_file(token).is_none() => {}
+                    (_, Some(Likelihood::Certain)) => tokens.certain.push(entry()),
+                    (_, Some(Likelihood::Possible)) => tokens.possible.push(entry()),
+                }
+            }
+        }
+        tokens
+    }
+
+    /// Returns where the exact places start, or why the narrow set cannot be taken.
+    fn narrow(
+        &self,
+        found: &code_find_references::CodeFindReferencesAnswer,
+        files: &[TokensOfFile],
+        image: &ImageDefinitions,
+        text: &TextTokens,
+        remade: bool,
+    ) -> Result<BTreeSet<Location>, String> {
+        let context = self.context;
+        let definitions =
+            find_definition(context.project, context.sbcl, &Resolved::of(&self.uses), image).definitions;
+        let warned = |of: fn(&Caution) -> bool| found.cautions.iter().any(of);
+        let unsure = found
+            .refs
+            .iter()
+            .filter(|found| found.evidence == Evidence::Approximate || !found.approximate.is_empty())
+            .count();
+        let kept = image
+            .definitions
+            .iter()
+            .filter(|found| found.kind == LispKind::Method)
+            .flat_map(|found| &found.sources)
+            .all(|source| self.stands_in_maker(source, files));
+        let made = definitions
+            .iter()
+            .filter(|found| found.evidence != Evidence::Exact && found.kind != LispKind::Declaration)
+            // A method in the definition of its generic function has no name of its own.
+            .filter(|found| found.kind != LispKind::Method || !kept)
+            .count();
+        let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
+        // A symbol that is spelt as a global variable, and defined only as one, is never a local variable.
+        let special = |found: &ImageDefinition| matches!(found.kind, LispKind::Variable | LispKind::Constant);
+        let global = is_global_variable(&self.uses.sought().name)
+            && image.definitions.iter().filter(|found| found.kind != LispKind::Declaration).all(special);
+        let unsure_text = text
+            .certain
+            .iter()
+            .filter(|place| {
+                let token = &place.token;
+                !token.calls && !token.defines && !token.names && token.context == TextContext::Code
+            })
+            .count();
+        let keys =
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter && !token.local);
+        let reason = if exact_definitions == 0 && !remade {
+            "No definition has an exact place.".to_owned()
+        } else if made > 0 && !remade {
+            format!(
+                "{} made by forms in which the name does not stand alone.",
+                counted(made, "definition is", "definitions are")
+            )
+        } else if unsure > 0 {
+            match unsure {
+                1 => "What 1 line with the symbol means is not certain.".to_owned(),
+                unsure => format!("What {unsure} lines with the symbol mean is not certain."),
+            }
+        } else if warned(|caution| matches!(caution, Caution::UsesFromParts { .. })) {
+            "Macros make some of its uses from parts of names.".to_owned()
+        } else if warned(|caution| {
+            matches!(caution, Caution::NamesStructure | Caution::NamesStructureSlot(_))
+        }) {
+            "It names a structure or its slot.".to_owned()
+        } else if warned(|caution| matches!(caution, Caution::Designators(_))) {
+            "Names of other packages, or names that code makes, may mean it.".to_owned()
+        } else if (unsure_text > 0 && !global) || !text.possible.is_empty() {
+            "It stands in text that is not loaded.".to_owned()
+        } else if keys.count() > 0 {
+            "It is a keyword parameter.".to_owned()
+        } else {
+            let defined = definitions.iter().filter(|found| found.evidence == Evidence::Exact);
+            let places = found.refs.iter().flat_map(|found| &found.tokens);
+            let places = places.chain(defined.map(|found| &found.place));
+            let exact: BTreeSet<Location> = places.map(|place| place.clone().start()).collect();
+            match tokens_of_unknown_meaning(context.project, files, &exact) {
+                0 => return Ok(exact),
+                count => format!("What {count} of its tokens mean is not known."),
+            }
+        };
+        Err(reason)
+    }
+
+    /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it
+    /// there: then the name is not made from parts of names.
+    fn stands_in_maker(&self, source: &ImageSource, files: &[TokensOfFile]) -> bool {
+        let Some(&form) = source.form_path.first() else { return false };
+        let path = Path::new(&source.file);
+        let mut tokens = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
+        tokens.any(|token| token.form == form) || self.stands_in_template(source, form)
+    }
+
+    /// Whether the symbol stands in the macro that makes a definition in top-level form `form`.
+    fn stands_in_template(&self, source: &ImageSource, form: u32) -> bool {
+        let (project, path) = (self.context.project, Path::new(&source.file));
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let expander = file.and_then(|file| file.expander_at(form, source.form_number.unwrap_or(0)));
+        expander.is_some_and(|expander| {
+            let means = |package: &str| self.uses.means(package);
+            let origin = Origins::new(project).of(self.uses.sought(), &means, &expander, Vec::new());
+            matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
+        })
+    }
+
+    /// Looks for forms that make the name from others without containing it: it changes only with those.
+    /// Returns the edits of such a form that make it make the new name.
+    fn made(
+        &mut self,
+        image: &ImageDefinitions,
+        files: &[TokensOfFile],
+        text: &TextTokens,
+    ) -> Result<Option<parts::DefiningFormEdits>, Error> {
+        let project = self.context.project;
+        let own: Vec<(&str, Option<u32>)> = image
+            .definitions
+            .iter()
+            .filter(|found| found.kind != LispKind::Declaration)
+            .flat_map(|definition| &definition.sources)
+            .filter(|source| project.contains(&PathBuf::from(&source.file)))
+            .map(|source| (source.file.as_str(), source.form_path.first().copied()))
+            .collect();
+        let defines =
+            |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
+        // For some definitions, the image knows the file but no form.
+        let stands = |(file, form): &(&str, Option<u32>)| {
+            files.iter().filter(|tapped| tapped.path.as_os_str() == *file).any(|tapped| {
+                tapped.tokens.iter().any(|token| match form {
+                    Some(form) => token.form == *form && self.may_define(&tapped.path, token),
+                    None => defines(token),
+                })
+            })
+        };
+        // An edited file may define the name by now; text that a feature expression leaves out does not.
+        let edited = |place: &edits::TextPlace| {
+            let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
+            place.token.defines && place.file.standing != TextState::LeftOut && own.iter().any(same)
+        };
+        // A type or generic function may have the name of an accessor, also in the same form.
+        let again = |at: usize| own[..at].contains(&own[at]);
+        let made: Vec<(PathBuf, u32)> = own
+            .iter()
+            .enumerate()
+            .filter(|(at, source)| !stands(source) || again(*at))
+            .filter_map(|(_, (file, form))| Some((PathBuf::from(file), (*form)?)))
+            .collect();
+        if !made.is_empty() && own.iter().any(stands) {
+            let structures = structures::Structures::of(project);
+            let SearchTarget { package, name } = self.uses.sought().clone();
+            for (file, form) in made {
+                // Without a prefix, the accessor's symbol is the slot's.
+                let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
+                let origin = structures.origin(&file, form, &name);
+                let bare =
+                    matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if own(slot));
+                if origin.is_some() && !bare {
+                    let parts = self.parts(&file, form)?;
+                    if parts.is_none() {
+                        let message = format!("{} is also made by a structure.", self.plan.symbol);
+                        self.conflict(ConflictKind::Made, message);
+                    }
+                    return Ok(parts);
+                }
+            }
+        }
+        if own.is_empty() || own.iter().any(stands) || text.certain.iter().any(edited) {
+            return Ok(None);
+        }
+        let (file, form) = own.first().copied().unwrap_or_default();
+        if let Some(form) = form
+            && let Some(parts) = self.parts(Path::new(file), form)?
+        {
+            return Ok(Some(parts));
+        }
+        if self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made) {
+            return Ok(None);
+        }
+        let message = self.what_makes_it(Path::new(file), form);
+        self.conflict(ConflictKind::Made, message);
+        Ok(None)
+    }
+
+    fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
+        let project = self.context.project;
+        // Syntax that only the file's own readtable knows is a string or a bar to the structural reader.
+        let doubts = |places: &[edits::TextPlace], why, editor: &Editor<'_>| {
+            let mut doubts = edits::doubts(project, places, why);
+            doubts.retain(|doubt| !editor.edits_at(doubt));
+            doubts
+        };
+        let unknown = doubts(&text.possible, "the package is not known there", editor);
+        if !unknown.is_empty() {
+            let message =
+                "It stands in text whose package is not known: another symbol may be meant.".to_owned();
+            self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
+        }
+        self.plan.doubtful.extend(unknown);
+        let read = doubts(&text.strings, "a string that is read when the code runs", editor);
+        if self.request.strings {
+            editor.text(&text.strings);
+        } else if !read.is_empty() {
+            let message = "Strings that are read when the code runs name it.".to_owned();
+            self.caution(CautionKind::InString, message, place_names(&read));
+            self.plan.doubtful.extend(read);
+        }
+        editor.text(&text.prose);
+    }
+}
+
+fn place_names(doubts: &[Doubt]) -> Vec<String> {
+    doubts.iter().map(|doubt| doubt.place.to_string()).collect()
+}
+
+/// The most names that a caution lists.
+const MOST_NAMES: usize = 20;
+
+/// Counts the tokens that are neither among the `exact` places nor surely local: a macro may bind its
+/// arguments.
+fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
+    let mut count = 0;
+    for TokensOfFile { path, file, tokens } in files {
+        let shown = project.shown(path);
+        let is_exact =
+            |token: &SymbolToken| exact.contains(&Location::placed(&shown, file, token.range).start());
+        let left: Vec<&SymbolToken> = tokens.iter().filter(|token| !is_exact(token)).collect();
+        let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
+        let explained = |token: &SymbolToken| {
+            matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block) || bound.contains(&token.form)
+        };
+        count += left.iter().filter(|token| !explained(token)).count();
+    }
+    // What a template names may be a variable that code around it binds.
+    let tokens = || files.iter().flat_map(|file| &file.tokens);
+    let templates = tokens().filter(|token| token.role == SyntaxRole::Template).count();
+    if tokens().any(|token| token.binds) {
+        count += templates;
+    }
+    count
+}
+
+/// Whether a name is spelt as those of special variables and constants are.
+fn is_global_variable(name: &str) -> bool {
+    let within = |mark: char| name.len() > 2 && name.starts_with(mark) && name.ends_with(mark);
+    within('*') || within('+')
+}
+
+/// The places of the name in text, by what is known about them.
+#[derive(Default)]
+struct TextTokens {
+    certain: Vec<edits::TextPlace>,
+    possible: Vec<edits::TextPlace>,
+    /// Strings that are read when the code runs.
+    strings: Vec<edits::TextPlace>,
+    /// Comments and words of prose, if they were asked for.
+    prose: Vec<edits::TextPlace>,
+    unreadable: Vec<PathBuf>,
+}

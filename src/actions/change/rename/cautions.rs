@@ -1,0 +1,261 @@
+//! Cautions about what may break although every edit is right: names that code makes from parts, looks up, or
+//! compares.
+
+use crate::answer::location::{Range, columns};
+use crate::answer::{LispKind, Location};
+use std::collections::BTreeSet;
+use std::path::Path;
+use steelbank_reader::{Dialect, Features, LispText};
+
+use super::makers::NameAsDatum;
+use super::plan::CautionKind;
+use super::{Planner, TextTokens, TokensOfFile, edits, makers};
+use crate::actions::symbols::find_definition::ImageDefinitions;
+use crate::actions::uses::code_find_references;
+use crate::source::positions::{Clauses, Evidence, SearchTarget, SymbolToken};
+use crate::source::tap::operators::ClauseWords;
+use crate::source::tap::roles::SyntaxRole;
+use crate::source::tap::sidecar::Name;
+use crate::workspace::{FileVersion, Look, Project, TextContext};
+
+impl Planner<'_> {
+    pub(super) fn symbol_cautions(&mut self, files: &[TokensOfFile], text: &TextTokens) {
+        let keys: usize =
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter).count();
+        self.plan.key_parameters = keys;
+        self.designators(text);
+        let iterate_word = ClauseWords::Iterate.have(&self.uses.sought().name);
+        let words =
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == SyntaxRole::LoopKeyword);
+        if words.count() > 0 && iterate_word {
+            let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
+            self.caution(CautionKind::LoopWord, message, Vec::new());
+        }
+        if !text.unreadable.is_empty() {
+            let names = text.unreadable.iter().map(|path| self.context.project.shown(path)).collect();
+            self.caution(CautionKind::Unread, "Some files could not be searched.".to_owned(), names);
+        }
+    }
+
+    /// Warns if the name is also a keyword in clauses of a macro.
+    pub(super) fn clause_words(&mut self, files: &[TokensOfFile]) {
+        let project = self.context.project;
+        let name = &self.uses.sought().name;
+        let mut clauses = Clauses::default();
+        for FileVersion { path, write_date } in project.naming(name) {
+            let Ok(file) = project.positions(&path, write_date) else { continue };
+            let here = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
+            let starts = here.map(|token| token.range.start).collect();
+            file.add_clauses(name, &starts, &mut clauses);
+        }
+        let both = clauses.of_symbol.intersection(&clauses.of_keyword);
+        let names: Vec<String> = both.map(|(_, name)| name.to_lowercase()).collect();
+        if !names.is_empty() {
+            let message = "Clauses that begin with these have it as a symbol and as a keyword: it may be known by its name.";
+            self.caution(CautionKind::LoopWord, message.to_owned(), names);
+        }
+    }
+
+    /// Warns of uses by macros whose definitions do not contain the name either: they make it from parts.
+    pub(super) fn uses_made(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
+        let names = makers_of_uses(found);
+        if !names.is_empty() {
+            let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
+            self.caution(CautionKind::UseMade, message.to_owned(), names.into_iter().collect());
+        }
+    }
+
+    /// Warns of uses in code that is made while the file is read: the name does not stand there.
+    pub(super) fn uses_without_name(
+        &mut self,
+        found: &code_find_references::CodeFindReferencesAnswer,
+        files: &[TokensOfFile],
+    ) {
+        let project = self.context.project;
+        let places: BTreeSet<String> = found
+            .refs
+            .iter()
+            .filter(|found| found.evidence == Evidence::Approximate && found.via.is_none() && !found.stale)
+            .filter_map(|found| {
+                let place = &found.place;
+                let (line, columns) = (place.line?, columns(&found.approximate));
+                let mut here = files.iter().filter(|file| project.shown(&file.path) == place.file);
+                let stands = here.any(|TokensOfFile { file, tokens, .. }| {
+                    let mut places = tokens.iter().map(|token| file.position(token.range.start));
+                    places.any(|at| at.line == line && columns.contains(&at.column))
+                });
+                (!stands).then(|| place.clone().whole_line().to_string())
+            })
+            .collect();
+        if !places.is_empty() {
+            let message = "Code that is made while the file is read uses it, and the name does not stand there: it may be made from parts.";
+            self.caution(CautionKind::UseMade, message.to_owned(), places.into_iter().collect());
+        }
+    }
+
+    /// Warns of uninterned names, and of keywords where names are looked up, that no package definition
+    /// explains and no edit changes.
+    fn designators(&mut self, text: &TextTokens) {
+        let project = self.context.project;
+        let sought = self.uses.sought().clone();
+        let exists = |package: &str| self.uses.exists(package);
+        let mut places = Vec::new();
+        for FileVersion { path, write_date } in project.naming(&sought.name) {
+            let Ok(file) = project.positions(&path, write_date) else { continue };
+            let here = file.unexplained_designators(&sought, &exists);
+            let is_lookup = |place: &&edits::TextPlace| {
+                place.file.path == path && matches!(place.token.context, TextContext::Lookup(_))
+            };
+            let taken = text.certain.iter().filter(is_lookup).count();
+            if here > taken && project.contains(&path) {
+                places.push(project.shown(&path));
+            }
+        }
+        if !places.is_empty() {
+            let message = "An uninterned symbol or keyword of this name stands where names are made or looked up: code may mean it.";
+            self.caution(CautionKind::UseMade, message.to_owned(), places);
+        }
+    }
+
+    /// Warns of definitions by forms in which the name means something else or does not stand: such a form
+    /// makes it from parts, and will go on making the old one.
+    pub(super) fn definitions_made(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
+        let project = self.context.project;
+        let mut places = BTreeSet::new();
+        for source in image
+            .definitions
+            .iter()
+            .filter(|found| found.kind != LispKind::Declaration)
+            .flat_map(|found| &found.sources)
+        {
+            let path = Path::new(&source.file);
+            let Some(&form) = source.form_path.first() else { continue };
+            let stands = files.iter().filter(|file| file.path == path).any(|file| {
+                file.tokens.iter().any(|token| token.form == form && self.may_define(path, token))
+            });
+            if project.contains(path) && !stands && !self.stands_in_template(source, form) {
+                let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+                let Some(file) = file.filter(|file| file.is_tapped() && file.is_fresh()) else { continue };
+                let form = file.form_range(form, 0).unwrap_or(Range::new(0, 0));
+                places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
+            }
+        }
+        if !places.is_empty() {
+            let message = "These forms define it too, from parts of names: they will make the old name.";
+            self.caution(CautionKind::UseMade, message.to_owned(), places.into_iter().collect());
+        }
+    }
+
+    /// Warns if the symbol is a slot, or the class of a component, whose keyword is written somewhere.
+    pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
+        let project = self.context.project;
+        let name = self.uses.sought().name.clone();
+        // A structure's constructor takes each slot as a keyword.
+        let is_slot = |operator: &Name, token: &SymbolToken| {
+            (matches!(operator.name(), "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == SyntaxRole::Slot)
+                || (token.role != SyntaxRole::Binding && makers::makes_class(project, operator))
+        };
+        let slots = files.iter().any(|file| {
+            let Some(date) = project.loaded_date(&file.path) else { return false };
+            let Ok(positioned) = project.positions(&file.path, date) else { return false };
+            let of = |token: &SymbolToken| positioned.form_operator(token.form);
+            file.tokens.iter().any(|token| of(token).is_some_and(|operator| is_slot(operator, token)))
+        });
+        // ASDF finds the classes of components by keywords.
+        let is_system = |path: &Path| path.extension().is_some_and(|ending| ending == "asd");
+        let of_system = files.iter().any(|file| is_system(&file.path));
+        if !slots && !of_system {
+            return;
+        }
+        let written = project.texts_naming(&name, Look::All, true).files.iter().any(|file| {
+            (slots || is_system(&file.path))
+                && file.tokens.named(&name).iter().any(|token| {
+                    token.marker == steelbank_reader::Marker::Keyword && token.context == TextContext::Code
+                })
+        });
+        if written {
+            let message = format!(
+                "The keyword :{} is written, and may be made from it: an initarg, or a component's class in a system definition.",
+                name.to_lowercase()
+            );
+            self.caution(CautionKind::Initarg, message, Vec::new());
+        }
+    }
+
+    /// Warns of functions that are given the symbol, and look up or make another one by its name.
+    fn given_by_name(&mut self, files: &[TokensOfFile]) {
+        let project = self.context.project;
+        let sought = self.uses.sought();
+        let means = |package: &str| self.uses.means(package);
+        let mut given = BTreeSet::new();
+        for file in
+            files.iter().filter(|file| file.tokens.iter().any(|token| token.role == SyntaxRole::Quoted))
+        {
+            let date = project.loaded_date(&file.path);
+            let Some(file) = date.and_then(|date| project.positions(&file.path, date).ok()) else { continue };
+            given.extend(file.given_quoted(sought, &means));
+        }
+        let names: Vec<String> = given
+            .into_iter()
+            .filter(|(package, name)| looks_up_by_name(project, package, name))
+            .map(|(_, name)| name.to_lowercase())
+            .collect();
+        if !names.is_empty() {
+            let message = "These functions are given it, and look up or make symbols by the name of what they are given.";
+            self.caution(CautionKind::UseMade, message.to_owned(), names);
+        }
+    }
+
+    /// Warns of code that turns the quoted name into a string, or gets it while the file is read.
+    pub(super) fn symbol_names(&mut self, files: &[TokensOfFile]) {
+        self.given_by_name(files);
+        let project = self.context.project;
+        for file in files {
+            let quoted = || {
+                file.tokens
+                    .iter()
+                    .filter(|token| matches!(token.role, SyntaxRole::Quoted | SyntaxRole::ReadTime))
+            };
+            if quoted().next().is_none() {
+                continue;
+            }
+            let bytes = file.file.text().as_bytes();
+            let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+            for token in quoted() {
+                let how = NameAsDatum::read(&read, bytes, token.range.start);
+                let at = || Location::placed(project.shown(&file.path), &file.file, token.range).whole_line();
+                if token.role == SyntaxRole::ReadTime && how != NameAsDatum::Other {
+                    let message =
+                        "Code that runs while the file is read is given the name: it may look another symbol up by it.".to_owned();
+                    self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
+                } else if how == NameAsDatum::String {
+                    let message =
+                        "Code makes a string of the name: other names may be made from it.".to_owned();
+                    self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a function's definition takes a name as a string, and finds or makes a symbol by it.
+fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
+    let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
+    project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
+        let Ok(file) = project.positions(&path, write_date) else { return false };
+        let definitions = file.occurrences(&sought, &|_| false);
+        definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
+            let symbols = file.symbols_in(found.form);
+            let has = |any: &[&str]| {
+                symbols.iter().any(|(package, name)| *package == "COMMON-LISP" && any.contains(name))
+            };
+            has(&["INTERN", "FIND-SYMBOL", "MAKE-SYMBOL"]) && has(&["STRING", "SYMBOL-NAME", "FORMAT"])
+        })
+    })
+}
+
+/// Lists the operators that make uses of the name from parts.
+pub(super) fn makers_of_uses(found: &code_find_references::CodeFindReferencesAnswer) -> BTreeSet<String> {
+    let made = found.refs.iter().filter(|found| found.via_made_from.is_some());
+    made.filter_map(|found| found.via.clone()).collect()
+}

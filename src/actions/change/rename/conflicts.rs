@@ -1,0 +1,76 @@
+//! Conflicts of a rename: names that are taken, or that must not change.
+
+use steelbank_xref::{Access, Symbol};
+
+use super::Planner;
+use super::plan::{Conflict, ConflictKind};
+use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::answer::designator::FunctionName;
+use crate::answer::package_owner::PackageOwner;
+use crate::workspace::FileVersion;
+
+impl Planner<'_> {
+    pub(super) fn conflict(&mut self, kind: ConflictKind, message: String) {
+        self.plan.conflicts.push(Conflict { kind, message });
+    }
+
+    /// Adds the conflicts that make the new name impossible, as far as packages tell.
+    pub(super) fn conflicts(&mut self) {
+        let index = &self.context.index;
+        let name = self.uses.sought().name.clone();
+        let Some(home) = index.symbol_package(self.symbol) else { return };
+        let home_name = index.package_name(home).into_owned();
+        if PackageOwner::of(&home_name).is_locked() {
+            let message = format!("{} is SBCL's own: its package is locked.", self.plan.symbol);
+            return self.conflict(ConflictKind::Locked, message);
+        }
+        if self.new == name {
+            return self.conflict(ConflictKind::Same, format!("{name} is its name already."));
+        }
+        let new = self.new.clone();
+        for package in
+            index.packages().filter(|package| Some(*package) != index.find_package("KEYWORD", None))
+        {
+            // Where the bare name means the symbol, the bare new name must be free.
+            if index.find_symbol(&name, package).is_none_or(|(found, _)| found != self.symbol) {
+                continue;
+            }
+            let Some((taken, access)) = index.find_symbol(&new, package) else { continue };
+            let text = index.symbol_text(taken);
+            let package_name = index.package_name(package).into_owned();
+            let kind = match access {
+                Access::Inherited if text.starts_with("COMMON-LISP::") => ConflictKind::Standard,
+                Access::Inherited => ConflictKind::Inherited,
+                Access::Internal | Access::External => ConflictKind::Exists,
+            };
+            if kind == ConflictKind::Exists && !self.is_used(taken) {
+                continue;
+            }
+            let message = match kind {
+                ConflictKind::Standard => {
+                    format!("{new} is a symbol of the standard in package {package_name}: {text}.")
+                }
+                ConflictKind::Inherited => format!("In package {package_name}, {new} is inherited: {text}."),
+                _ => format!("{text} exists."),
+            };
+            self.conflict(kind, message);
+        }
+        self.plan.conflicts.dedup();
+    }
+
+    /// Whether a symbol is used, named or defined anywhere, and was not merely interned.
+    pub(super) fn is_used(&self, symbol: Symbol) -> bool {
+        let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
+        let recorded = uses.recorded(|_, _| true);
+        let project = self.context.project;
+        let names = || project.naming(&uses.sought().name);
+        !recorded.kinds.is_empty()
+            || names().into_iter().any(|FileVersion { path, write_date }| {
+                let file = project.positions(&path, write_date);
+                file.is_ok_and(|file| !file.tokens(uses.sought(), &|package| uses.means(package)).is_empty())
+            })
+            || self
+                .definitions(&uses.sought().name, &uses.sought().package)
+                .is_ok_and(|found| !found.definitions.is_empty())
+    }
+}

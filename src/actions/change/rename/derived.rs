@@ -1,0 +1,327 @@
+//! Names that forms make from the renamed one.
+
+use crate::answer::{LispKind, Location};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::cautions::makers_of_uses;
+use super::edits::Editor;
+use super::plan::{CautionKind, ConflictKind, Derived};
+use super::structures::Structures;
+use super::{Planner, TextTokens, TokensOfFile, makers};
+use crate::actions::symbols::find_definition::ImageDefinition;
+use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
+use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::answer::designator::FunctionName;
+use crate::handle::Error;
+use crate::source::positions::{Prefix, StructureDefinition, SymbolToken};
+use crate::source::tap::roles::SyntaxRole;
+use crate::source::tap::sidecar::Name;
+use crate::workspace::FileVersion;
+use steelbank_xref::Symbol;
+
+/// A top-level form.
+type FormInFile = (PathBuf, u32);
+
+/// A derived name, and where it stands.
+struct DerivedSymbol<'a> {
+    uses: SymbolUses<'a>,
+    name: String,
+    tapped: Vec<TokensOfFile>,
+    text: TextTokens,
+}
+
+impl DerivedSymbol<'_> {
+    fn places(&self) -> usize {
+        self.tapped.iter().map(|file| file.tokens.len()).sum::<usize>() + self.text.certain.len()
+    }
+
+    fn is_written(&self) -> bool {
+        !self.tapped.is_empty() || !self.text.certain.is_empty() || !self.text.possible.is_empty()
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// Finds the names that forms make from the renamed one. Renames those that structures make.
+    pub(super) fn derived(
+        &mut self,
+        files: &[TokensOfFile],
+        editor: &mut Editor<'a>,
+    ) -> Result<Vec<Derived>, Error> {
+        let mut derived = Vec::new();
+        let mut explained = HashSet::new();
+        let unchanged = self.of_structures(files, editor, &mut derived, &mut explained)?;
+        self.of_forms(files, editor, &mut derived, &explained, &unchanged)?;
+        Ok(derived)
+    }
+
+    /// Renames the names that change with the parts of a structure.
+    pub(super) fn with_parts(
+        &mut self,
+        along: &[(Symbol, String)],
+        editor: &mut Editor<'a>,
+    ) -> Result<Vec<Derived>, Error> {
+        let mut derived = Vec::new();
+        for (symbol, new) in along {
+            self.uses_made_of(*symbol)?;
+            let name = self.context.index.symbol_name(*symbol).into_owned();
+            let other = self.other(*symbol, &name);
+            if other.is_written() {
+                derived.push(self.rename_derived(&other, new.clone(), editor));
+                self.check_collision(&other, new);
+            }
+        }
+        Ok(derived)
+    }
+
+    fn other(&self, symbol: Symbol, name: &str) -> DerivedSymbol<'a> {
+        let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
+        let tapped = self.tapped(&uses);
+        let text = self.text_tokens(&uses);
+        DerivedSymbol { name: name.to_owned(), uses, tapped, text }
+    }
+
+    /// Lists the project's loaded files with tokens of a symbol.
+    pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
+        let project = self.context.project;
+        project
+            .naming(&uses.sought().name)
+            .into_iter()
+            .filter(|version| project.contains(&version.path))
+            .filter_map(|FileVersion { path, write_date }| {
+                let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
+                let tokens = file.tokens(uses.sought(), &|package| uses.means(package));
+                (!tokens.is_empty()).then_some(TokensOfFile { path, file, tokens })
+            })
+            .collect()
+    }
+
+    /// Renames what structures make from the renamed name. Returns the names that they go on making, by form.
+    fn of_structures(
+        &mut self,
+        files: &[TokensOfFile],
+        editor: &mut Editor<'a>,
+        derived: &mut Vec<Derived>,
+        explained: &mut HashSet<Symbol>,
+    ) -> Result<HashSet<(FormInFile, String)>, Error> {
+        let roles = [SyntaxRole::Structure, SyntaxRole::Slot, SyntaxRole::Quoted];
+        let mut unchanged = HashSet::new();
+        if !files.iter().flat_map(|file| &file.tokens).any(|token| roles.contains(&token.role)) {
+            return Ok(unchanged);
+        }
+        let sought = self.uses.sought().clone();
+        let structures = Structures::of(self.context.project);
+        // For each old name, the forms that make it and the names that they will make.
+        let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
+        for made in structures.made(&(sought.package.clone(), sought.name.clone()), &self.new) {
+            let form = (made.path, made.form);
+            if made.old == made.new {
+                unchanged.insert((form, made.old));
+            } else {
+                changed.entry(made.old).or_default().insert(form, made.new);
+            }
+        }
+        let stays = |old: &String| unchanged.iter().any(|(_, name)| name == old);
+        let split: Vec<String> = changed.keys().filter(|old| stays(old)).cloned().collect();
+        if !split.is_empty() {
+            let message = "Several structures make these names, and not all of them will make the new ones: a prefix of theirs names the renamed one.";
+            self.caution(CautionKind::Maker, message.to_owned(), split);
+        }
+        for (old, forms) in changed {
+            for symbol in self.names.named(&self.context.index, &old) {
+                if symbol == self.symbol {
+                    continue;
+                }
+                let home = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain)
+                    .sought()
+                    .package
+                    .clone();
+                let image = self.definitions(&old, &home)?;
+                // A file that was compiled and not loaded has defined nothing in the image.
+                let compiled = || {
+                    let mut all = forms.values();
+                    let new =
+                        all.next().filter(|_| image.definitions.is_empty() && home == sought.package)?;
+                    all.all(|other| other == new).then_some(new)
+                };
+                let found = sources(&image.definitions).find_map(|form| forms.get(&form));
+                let Some(new) = found.or_else(compiled) else { continue };
+                explained.insert(symbol);
+                self.uses_made_of(symbol)?;
+                let other = self.other(symbol, &old);
+                if other.is_written() {
+                    derived.push(self.rename_derived(&other, new.clone(), editor));
+                    self.check_collision(&other, new);
+                }
+            }
+        }
+        Ok(unchanged)
+    }
+
+    /// Warns if macros make uses of `symbol`, which is renamed along, from other parts than the renamed name.
+    fn uses_made_of(&mut self, symbol: Symbol) -> Result<(), Error> {
+        let name = self.context.index.symbol_text(symbol);
+        let asked = CodeFindReferencesRequest {
+            limit: usize::MAX,
+            project_only: true,
+            ..CodeFindReferencesRequest::new(name.as_str())
+        };
+        let found = code_find_references(self.context, &asked)?;
+        let makers = makers_of_uses(&found);
+        if !makers.is_empty() {
+            let message =
+                format!("It makes {name}, of which these operators make uses, perhaps from other parts.");
+            self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
+        }
+        Ok(())
+    }
+
+    /// Adds a conflict if a name that is renamed along would become another symbol's.
+    fn check_collision(&mut self, other: &DerivedSymbol<'_>, new: &str) {
+        let index = &self.context.index;
+        let found = index.symbol_named(&other.uses.sought().package, new).map(|(found, _)| found);
+        if let Some(found) = found.filter(|&found| self.is_used(found)) {
+            let message =
+                format!("{} becomes {new}, and {} exists.", other.uses.text(), index.symbol_text(found));
+            self.conflict(ConflictKind::Exists, message);
+        }
+    }
+
+    /// Renames a derived name.
+    fn rename_derived(&mut self, other: &DerivedSymbol<'a>, new: String, editor: &mut Editor<'a>) -> Derived {
+        let project = self.context.project;
+        let mut along = Editor::new(project, &other.name, &new);
+        for file in &other.tapped {
+            along.tapped(&file.path, &file.tokens);
+        }
+        along.text(&other.text.certain);
+        self.doubts(&other.text, &mut along);
+        editor.absorb(along);
+        Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: true }
+    }
+
+    /// Finds what forms other than structures make from the renamed name.
+    fn of_forms(
+        &mut self,
+        files: &[TokensOfFile],
+        editor: &mut Editor<'a>,
+        derived: &mut Vec<Derived>,
+        explained: &HashSet<Symbol>,
+        unchanged: &HashSet<(FormInFile, String)>,
+    ) -> Result<(), Error> {
+        let sought = self.uses.sought().clone();
+        let forms: HashSet<FormInFile> = files
+            .iter()
+            .flat_map(|file| file.tokens.iter().map(|token| (file.path.clone(), token.form)))
+            .collect();
+        let mut unsure = Vec::new();
+        // A form may make a symbol of the same name in another package.
+        let own = self.symbol;
+        let same = self.names.named(&self.context.index, &sought.name).into_iter();
+        let same = same.filter(|symbol| *symbol != own).map(|symbol| (symbol, sought.name.clone()));
+        let longer = self.names.containing(&self.context.index, &sought.name);
+        for (symbol, name) in same.chain(longer) {
+            if explained.contains(&symbol) {
+                continue;
+            }
+            let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
+            let tapped = self.tapped(&uses);
+            // A name that stands in a definition of its own is not derived.
+            let defined =
+                |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
+            if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
+                continue;
+            }
+            let image = self.definitions(&name, &uses.sought().package)?;
+            let Some(form) = sources(&image.definitions).find(|form| forms.contains(form)) else { continue };
+            let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
+                file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))
+            });
+            if stands || unchanged.contains(&(form, name.clone())) {
+                continue;
+            }
+            let other = DerivedSymbol { text: self.text_tokens(&uses), uses, name: name.clone(), tapped };
+            if !other.is_written() {
+                continue;
+            }
+            let new = makers::replaced(&name, &sought.name, &self.new);
+            derived.push(if self.request.derived {
+                self.rename_derived(&other, new, editor)
+            } else {
+                unsure.push(if name == sought.name { other.uses.text() } else { name });
+                Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: false }
+            });
+        }
+        if !unsure.is_empty() {
+            let message = "These names are made from it by the forms in which it stands, and are written elsewhere: rename them too, with `derived`.";
+            self.caution(CautionKind::Maker, message.to_owned(), unsure);
+        }
+        Ok(())
+    }
+
+    /// Says which form makes the symbol, from which names as it seems, and what they would have to become.
+    pub(super) fn what_makes_it(&self, path: &Path, form: Option<u32>) -> String {
+        let project = self.context.project;
+        let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
+        let date = project.loaded_date(path);
+        let file = date.and_then(|date| project.positions(path, date).ok());
+        let (mut place, mut parts) = (Location::new(project.shown(path)), Vec::new());
+        if let (Some(form), Some(file)) = (form, file) {
+            if let Some(range) = file.form_range(form, 0) {
+                place = Location::placed(place.file, &file, range).whole_line();
+            }
+            parts = file.parts_in(form, 0, name);
+        }
+        let makes = format!("{symbol} is made by a form in {place} in which it does not stand");
+        let fitting = parts.iter().find_map(|part| Some((part, makers::part_of_new(name, part, &self.new)?)));
+        match fitting {
+            Some((part, new)) => format!("{makes}, as it seems from {part}: rename that to {new}."),
+            None if parts.is_empty() => format!("{makes}: rename what it is made from."),
+            None => format!(
+                "{makes}, as it seems from {}: rename that; it cannot become {} by it.",
+                parts.join(" and "),
+                self.new
+            ),
+        }
+    }
+
+    /// Whether the form in which a token stands may define the symbol: not if it only calls it, and contains
+    /// other definitions.
+    pub(super) fn may_define(&self, path: &Path, token: &SymbolToken) -> bool {
+        let project = self.context.project;
+        if matches!(
+            token.role,
+            SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named | SyntaxRole::Template
+        ) {
+            return true;
+        }
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        // Without a prefix, an accessor has the name of its slot.
+        let is_accessor = |structure: &StructureDefinition| {
+            structure.prefix == Prefix::Text(String::new())
+                && structure.slot_places.iter().any(|(_, place)| *place == token.range)
+        };
+        if token.role == SyntaxRole::Slot
+            && file.as_ref().is_some_and(|file| file.structures().iter().any(is_accessor))
+        {
+            return true;
+        }
+        let operator = file.as_ref().and_then(|file| file.form_operator(token.form)).map(Name::name);
+        match operator {
+            Some("DEFSTRUCT") => false,
+            Some("PROGN" | "EVAL-WHEN" | "LOCALLY" | "MACROLET" | "LET" | "FLET" | "LABELS") => {
+                token.definable
+                    && !matches!(token.role, SyntaxRole::Operator | SyntaxRole::Function | SyntaxRole::Block)
+            }
+            _ => token.definable,
+        }
+    }
+}
+
+/// Lists the top-level forms that `definitions` come from.
+pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = FormInFile> {
+    let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
+    definitions
+        .flat_map(|definition| &definition.sources)
+        .filter_map(|source| Some((PathBuf::from(&source.file), *source.form_path.first()?)))
+}

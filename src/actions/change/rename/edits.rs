@@ -1,0 +1,490 @@
+//! Turns tokens into edits: finds the name in the file's bytes, and spells the new one there.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use steelbank_reader::lines::{self, LineIndex, Undecodable};
+use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
+
+use super::parts;
+use super::plan::{Doubt, FileEdits, RenameEdit};
+use crate::answer::Location;
+use crate::source::positions::{Notation, PositionedFile, SymbolToken};
+use crate::source::tap::roles::SyntaxRole;
+use crate::source::tap::sidecar::fnv_1a;
+use crate::workspace::{Project, TextContext, TextToken, UnseenText};
+
+/// A place of the name in text.
+#[derive(Clone)]
+pub(super) struct TextPlace {
+    pub(super) file: UnseenText,
+    pub(super) token: TextToken,
+}
+
+impl TextPlace {
+    fn doubt(&self, project: &Project, lines: &LineIndex, reason: &str) -> Doubt {
+        let bytes = self.file.text.as_bytes();
+        let place = Location::in_text(project.shown(&self.file.path), lines, bytes, self.token.span);
+        let context = lines.bytes(bytes, place.line.unwrap_or_default());
+        let context = String::from_utf8_lossy(context).trim().to_owned();
+        Doubt { place, context, reason: reason.to_owned() }
+    }
+}
+
+/// Makes a doubt for `reason` of each of `places`, which are grouped by file.
+pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
+    let mut of: Option<(&Path, LineIndex)> = None;
+    let mut found = Vec::with_capacity(places.len());
+    for place in places {
+        let path = place.file.path.as_path();
+        let lines = match of.take() {
+            Some((known, lines)) if known == path => lines,
+            _ => LineIndex::new(place.file.text.as_bytes()),
+        };
+        found.push(place.doubt(project, &lines, reason));
+        of = Some((path, lines));
+    }
+    found
+}
+
+/// A file as it is on disk, read once for all of its places.
+struct Opened {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Whether the file still has the text in which the places were found.
+    is_same: bool,
+    /// Whether the text's byte offsets are the file's, as in UTF-8.
+    is_utf8: bool,
+    lines: LineIndex,
+    hash: u64,
+    read: OnceCell<LispText>,
+}
+
+impl Opened {
+    fn new(project: &Project, place: &TextPlace) -> Option<Self> {
+        let path = place.file.path.clone();
+        let bytes = project.read(&path).ok()?;
+        let is_same = lines::decode(&bytes) == *place.file.text;
+        let is_utf8 = std::str::from_utf8(&bytes).is_ok();
+        let (lines, hash) = (LineIndex::new(&bytes), fnv_1a(&bytes));
+        Some(Self { path, bytes, is_same, is_utf8, lines, hash, read: OnceCell::new() })
+    }
+
+    /// Finds the bytes of the file that are at `range` of the text.
+    fn span(&self, range: std::ops::Range<usize>) -> Option<std::ops::Range<usize>> {
+        if self.is_utf8 {
+            return Some(range);
+        }
+        let at = |offset| lines::undecoded(&self.bytes, offset, Undecodable::Latin1);
+        Some(at(range.start)?..at(range.end)?)
+    }
+
+    fn read(&self) -> &LispText {
+        self.read.get_or_init(|| LispText::read(&self.bytes, Dialect::CommonLisp, &Features::sbcl()))
+    }
+}
+
+/// Gathers the edits by file.
+pub(super) struct Editor<'a> {
+    project: &'a Project,
+    name: String,
+    new: String,
+    files: BTreeMap<PathBuf, BTreeSet<RenameEdit>>,
+    hashes: BTreeMap<PathBuf, u64>,
+    doubtful: Vec<Doubt>,
+}
+
+impl<'a> Editor<'a> {
+    pub(super) fn new(project: &'a Project, name: &str, new: &str) -> Self {
+        Editor {
+            project,
+            name: name.to_owned(),
+            new: new.to_owned(),
+            files: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+            doubtful: Vec::new(),
+        }
+    }
+
+    /// Whether the place of `doubt` is edited.
+    pub(super) fn edits_at(&self, doubt: &Doubt) -> bool {
+        let at = doubt.place.clone().start();
+        let mut edits = self.files.values().flatten();
+        edits.any(|edit| edit.place.file == at.file && edit.place.clone().start() == at)
+    }
+
+    /// Adds the edits of another name's editor.
+    pub(super) fn absorb(&mut self, other: Editor<'a>) {
+        for (path, edits) in other.files {
+            self.files.entry(path).or_default().extend(edits);
+        }
+        self.hashes.extend(other.hashes);
+        self.doubtful.extend(other.doubtful);
+    }
+
+    /// Adds the tokens that SBCL's reader reported in a file.
+    pub(super) fn tapped(&mut self, path: &Path, tokens: &[SymbolToken]) {
+        let Some(date) = self.project.loaded_date(path) else { return };
+        let (Ok(bytes), Ok(file)) = (self.project.read(path), self.project.positions(path, date)) else {
+            return;
+        };
+        let Some(encoding) = Encoding::of(&bytes, file.external_format()) else {
+            for token in tokens {
+                self.doubt(path, &file, token.range, "the file's encoding is not known");
+            }
+            return;
+        };
+        self.hashes.insert(path.to_path_buf(), fnv_1a(&bytes));
+        for token in tokens {
+            // LOOP compares its keywords by name, whatever their symbols.
+            if token.role == SyntaxRole::LoopKeyword {
+                continue;
+            }
+            let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, token.range) else {
+                continue;
+            };
+            let written = bytes.get(start..end).unwrap_or_default();
+            let kind = match token.written {
+                Notation::Text => EditKind::Text,
+                _ => EditKind::Symbol,
+            };
+            let key = token.key_parameter.then(|| key_form(&bytes[..start]));
+            match self.edit(written, kind, key) {
+                Some((from, to, new)) => {
+                    let old = encoding.decoded(&written[from..to]);
+                    let (Some(encoded), Some(old)) = (encoding.can_encode(&new).then_some(new), old) else {
+                        let why = "the new name cannot be written in the file's encoding";
+                        self.doubt(path, &file, token.range, why);
+                        continue;
+                    };
+                    self.files.entry(path.to_path_buf()).or_default().insert(RenameEdit {
+                        range: Range::of(start + from..start + to),
+                        place: Location::placed(self.project.shown(path), &file, token.range),
+                        old,
+                        new: encoded,
+                    });
+                }
+                None => {
+                    let why = "the text there does not read as the name";
+                    self.doubt(path, &file, token.range, why);
+                }
+            }
+        }
+    }
+
+    /// Adds the edits of a structure's parts.
+    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range, parts::FormEdit)]) {
+        for (path, range, written) in edits {
+            let Some(date) = self.project.loaded_date(path) else { continue };
+            let (Ok(bytes), Ok(file)) =
+                (steelbank_tree::read_source(path), self.project.positions(path, date))
+            else {
+                continue;
+            };
+            let Some(encoding) = Encoding::of(&bytes, file.external_format()) else { continue };
+            let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, *range) else { continue };
+            let Some(old) = bytes.get(start..end).and_then(|old| encoding.decoded(old)) else { continue };
+            let new = match written {
+                parts::FormEdit::Pair(name) => format!("({old} {})", spelled(name, b"x")),
+                parts::FormEdit::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
+                parts::FormEdit::Option { keyword, name, bare } => {
+                    let (open, close) = if *bare { ("(", ")") } else { ("", "") };
+                    format!("{open}{old} ({keyword} {}){close}", spelled(name, old.as_bytes()))
+                }
+            };
+            if !encoding.can_encode(&new) {
+                self.doubt(path, &file, *range, "the new name cannot be written in the file's encoding");
+                continue;
+            }
+            self.hashes.insert(path.clone(), fnv_1a(&bytes));
+            self.files.entry(path.clone()).or_default().insert(RenameEdit {
+                range: Range::of(start..end),
+                place: Location::placed(self.project.shown(path), &file, *range),
+                old,
+                new,
+            });
+        }
+    }
+
+    fn doubt(&mut self, path: &Path, file: &PositionedFile, at: Range, reason: &str) {
+        let place = Location::placed(self.project.shown(path), file, at);
+        self.doubtful.push(Doubt { place, context: file.line_at(at), reason: reason.to_owned() });
+    }
+
+    /// Adds places in text.
+    pub(super) fn text(&mut self, places: &[TextPlace]) {
+        let mut opened: Option<Opened> = None;
+        for place in places {
+            let path = &place.file.path;
+            if opened.as_ref().is_none_or(|opened| opened.path != *path) {
+                opened = Opened::new(self.project, place);
+            }
+            let Some(opened) = &opened else { continue };
+            let (bytes, lines) = (opened.bytes.as_slice(), &opened.lines);
+            if !opened.is_same {
+                let why = "the file has just changed";
+                self.doubtful.push(place.doubt(
+                    self.project,
+                    &LineIndex::new(place.file.text.as_bytes()),
+                    why,
+                ));
+                continue;
+            }
+            let Some(span) = opened.span(place.token.span.indices()) else { continue };
+            let Some(written) = bytes.get(span.clone()) else { continue };
+            let start = u32::try_from(span.start).unwrap_or(u32::MAX);
+            let kind = match place.token.context {
+                TextContext::Package { .. } | TextContext::Lookup(_) if written.starts_with(b"\"") => {
+                    EditKind::Text
+                }
+                TextContext::Prose | TextContext::Read | TextContext::Comment => EditKind::Word,
+                _ => EditKind::Symbol,
+            };
+            let key =
+                is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
+            let key = key.filter(|_| kind == EditKind::Symbol && place.token.context == TextContext::Code);
+            let edit = self.edit(written, kind, key);
+            let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
+            match edit {
+                Some((from, to, new)) => {
+                    self.hashes.insert(path.clone(), opened.hash);
+                    self.files.entry(path.clone()).or_default().insert(RenameEdit {
+                        range: Range::of(span.start + from..span.start + to),
+                        place: Location {
+                            range: Some(place.token.span),
+                            ..Location::new(self.project.shown(path)).at(lines.position(bytes, start))
+                        },
+                        old: lines::decode(&written[from..to]).into_owned(),
+                        new,
+                    });
+                }
+                None => {
+                    let why = match opened.is_utf8 {
+                        true => "the text there does not read as the name",
+                        false => "the new name cannot be written in the file's encoding",
+                    };
+                    self.doubtful.push(place.doubt(self.project, lines, why));
+                }
+            }
+        }
+    }
+
+    /// Finds the part of a token that is replaced, and its replacement. None if the token does not read as
+    /// the name.
+    fn edit(&self, written: &[u8], kind: EditKind, key: Option<KeyForm>) -> Option<(usize, usize, String)> {
+        if kind == EditKind::Text {
+            let inside = written.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            let same = String::from_utf8_lossy(inside).replace('\\', "") == self.name;
+            let new = self.new.replace('\\', "\\\\").replace('"', "\\\"");
+            return same.then_some((1, written.len() - 1, new));
+        }
+        let read = LispText::read(written, Dialect::CommonLisp, &Features::sbcl());
+        let [token] = read.tokens() else { return None };
+        if !token.is_named(written, &self.name) {
+            return None;
+        }
+        let (from, to) = (token.name_start as usize, token.span.end as usize);
+        let old = &written[from..to];
+        let new = spelled(&self.new, old);
+        match key {
+            None => Some((from, to, new)),
+            // Keeps the parameter's keyword, spelt as before.
+            Some(form) => {
+                let keyword = String::from_utf8_lossy(old);
+                let whole = match form {
+                    KeyForm::Bare => format!("((:{keyword} {new}))"),
+                    KeyForm::InList => format!("(:{keyword} {new})"),
+                };
+                Some((0, written.len(), whole))
+            }
+        }
+    }
+
+    /// Returns the files with their edits, in order, and what could not be edited.
+    pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
+        let mut files = Vec::new();
+        for (path, edits) in self.files {
+            let mut kept: Vec<RenameEdit> = Vec::with_capacity(edits.len());
+            for edit in edits {
+                if kept.last().is_none_or(|last| last.range.end <= edit.range.start) {
+                    kept.push(edit);
+                }
+            }
+            let hash = self.hashes.get(&path).copied().unwrap_or_default();
+            files.push(FileEdits {
+                path: self.project.shown(&path),
+                hash: format!("{hash:016x}"),
+                edits: kept,
+            });
+        }
+        (files, self.doubtful)
+    }
+}
+
+/// Writes `name` as it stands in place of `old`: in the case of `old`, or with bars.
+fn spelled(name: &str, old: &[u8]) -> String {
+    let plain = !name.is_empty()
+        && name.chars().all(|char| upcase(char) == char)
+        && !name.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
+        && name.chars().any(char::is_alphabetic);
+    if !plain {
+        return format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
+    }
+    let upper = old.iter().any(u8::is_ascii_uppercase) && !old.iter().any(u8::is_ascii_lowercase);
+    if upper { name.to_owned() } else { name.to_lowercase() }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EditKind {
+    /// A symbol, with or without its package.
+    Symbol,
+    /// A string, quotes included.
+    Text,
+    /// A word in a string or comment.
+    Word,
+}
+
+/// How a `&key` parameter is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyForm {
+    /// `name`
+    Bare,
+    /// `(name default)`
+    InList,
+}
+
+fn key_form(before: &[u8]) -> KeyForm {
+    match before.trim_ascii_end().last() {
+        Some(b'(') => KeyForm::InList,
+        _ => KeyForm::Bare,
+    }
+}
+
+/// Whether the token at `offset` is a parameter after `&key`, without a keyword of its own.
+fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a LispText) -> bool {
+    let before = &text[..offset as usize];
+    // Reads the text as Lisp only if `&key` stands before the token.
+    let mut ampersands = memchr::memrchr_iter(b'&', before);
+    if !ampersands.any(|at| before[at..].get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"&key"))) {
+        return false;
+    }
+    let read = read();
+    let Some(token) = read.token_at(offset) else { return false };
+    let Some(inner) = token.form else { return false };
+    let after_key = |list, at: u32| {
+        let mut key = false;
+        for datum in read.elements(list) {
+            let span = read.span(datum);
+            if span.start >= at {
+                break;
+            }
+            if let steelbank_reader::Datum::Token(index) = datum {
+                let element = &read.tokens()[index];
+                if element.is_named(text, "&KEY") {
+                    key = true;
+                } else if ["&AUX", "&BODY", "&OPTIONAL", "&ENVIRONMENT", "&REST"]
+                    .iter()
+                    .any(|name| element.is_named(text, name))
+                {
+                    key = false;
+                }
+            }
+        }
+        key
+    };
+    if after_key(inner, offset) {
+        return true;
+    }
+    let Some(form) = read.form(inner) else { return false };
+    let first = read.head(form).is_some_and(|head| head.span == token.span);
+    first && form.parent.is_some_and(|parent| after_key(parent, form.span.start))
+}
+
+/// How a file's bytes are read and written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Ascii,
+    Utf8,
+    /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
+    Damaged,
+    /// Every byte is a character.
+    Latin,
+}
+
+impl Encoding {
+    /// Detects the encoding of `bytes`; None if `format` is not known here.
+    fn of(bytes: &[u8], format: &str) -> Option<Encoding> {
+        match format {
+            _ if bytes.is_ascii() => Some(Encoding::Ascii),
+            "UTF-8" | "UTF8" if std::str::from_utf8(bytes).is_err() => Some(Encoding::Damaged),
+            "UTF-8" | "UTF8" => Some(Encoding::Utf8),
+            "LATIN-1" | "ISO-8859-1" | "LATIN1" | "ISO8859-1" => Some(Encoding::Latin),
+            _ => None,
+        }
+    }
+
+    fn decoded(self, bytes: &[u8]) -> Option<String> {
+        match self {
+            Encoding::Latin => Some(bytes.iter().map(|&byte| char::from(byte)).collect()),
+            Encoding::Ascii | Encoding::Utf8 | Encoding::Damaged => String::from_utf8(bytes.to_vec()).ok(),
+        }
+    }
+
+    fn can_encode(self, text: &str) -> bool {
+        match self {
+            // Allows ASCII only: other programs may read the file in another encoding.
+            Encoding::Latin | Encoding::Damaged => text.is_ascii(),
+            Encoding::Ascii | Encoding::Utf8 => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoding_that_is_not_known_is_not_written() {
+        assert!(Encoding::of("ä".as_bytes(), "UTF-8") == Some(Encoding::Utf8));
+        assert!(Encoding::of(b"\xe4(x)", "LATIN-1") == Some(Encoding::Latin));
+        assert!(Encoding::of(b"\xe4", "UTF-8") == Some(Encoding::Damaged));
+        assert!(Encoding::of(b"\xe4", "EUC-JP").is_none());
+    }
+
+    #[test]
+    fn keyword_parameters_are_seen() {
+        let text = b"(defun f (a &key b (c 1) ((:d e) 2) &aux (g 1)) (list b c))";
+        let at = |needle: &[u8]| memchr::memmem::find(text, needle).unwrap() as u32;
+        let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+        let is_key_parameter = |text, at| is_key_parameter(text, at, || &read);
+        assert!(is_key_parameter(text, at(b"b (c")));
+        assert!(is_key_parameter(text, at(b"c 1")));
+        for needle in [&b"a &key"[..], b"e) 2", b"g 1", b"b c))"] {
+            assert!(!is_key_parameter(text, at(needle)), "{}", String::from_utf8_lossy(needle));
+        }
+        assert_eq!(key_form(b"(&key "), KeyForm::Bare);
+        assert_eq!(key_form(b"(&key ("), KeyForm::InList);
+    }
+
+    #[test]
+    fn names_are_spelt_as_the_old_one_was() {
+        let project = Project::new(None);
+        let editor = Editor::new(&project, "OLD", "NEW-NAME");
+        let check = |written: &str, kind, key, expected: &str| {
+            let (from, to, new) = editor.edit(written.as_bytes(), kind, key).unwrap();
+            assert_eq!(format!("{}{new}{}", &written[..from], &written[to..]), expected);
+        };
+        check("old", EditKind::Symbol, None, "new-name");
+        check("OLD", EditKind::Symbol, None, "NEW-NAME");
+        check("p::Old", EditKind::Symbol, None, "p::new-name");
+        check("#:old", EditKind::Symbol, None, "#:new-name");
+        check("|OLD|", EditKind::Symbol, None, "NEW-NAME");
+        check("\"OLD\"", EditKind::Text, None, "\"NEW-NAME\"");
+        check("old", EditKind::Symbol, Some(KeyForm::Bare), "((:old new-name))");
+        check("old", EditKind::Symbol, Some(KeyForm::InList), "(:old new-name)");
+        assert!(editor.edit(b"older", EditKind::Symbol, None).is_none());
+        let editor = Editor::new(&project, "OLD", "Mixed");
+        assert_eq!(spelled(&editor.new, b"old"), "|Mixed|");
+    }
+}

@@ -1,0 +1,350 @@
+//! Edits of a form that make it make another name: an option of a structure, another name of its slot, or a
+//! name beside the string of a foreign function.
+
+use std::path::{Path, PathBuf};
+
+use super::edits::Editor;
+use super::plan::{CautionKind, ConflictKind, Doubt};
+use super::structures::{AccessorOrigin, Structures, prefix};
+use super::{Planner, TokensOfFile};
+use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::answer::Location;
+use crate::answer::designator::FunctionName;
+use crate::handle::Error;
+use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
+use crate::source::tap::roles::SyntaxRole;
+use crate::source::tap::sidecar::Name;
+use crate::workspace::{FileVersion, Look, TextContext};
+use steelbank_reader::{Marker, Range};
+use steelbank_xref::Symbol;
+
+/// Edits beside those of the name's own tokens.
+#[derive(Default)]
+pub(super) struct DefiningFormEdits {
+    /// File, range of its text, and what is written there.
+    pub(super) edits: Vec<(PathBuf, Range, FormEdit)>,
+    /// The slot's name, and its new one.
+    slot: (String, String),
+    /// The slot's tokens in the structures that have it.
+    tokens: Vec<TokensOfFile>,
+    /// The accessors that change with the slot, and their new names.
+    along: Vec<(Symbol, String)>,
+}
+
+/// The text that an edit of a form writes.
+pub(super) enum FormEdit {
+    /// A keyword.
+    Keyword(String),
+    /// An option of this keyword with the symbol, after the structure's name.
+    Option { keyword: &'static str, name: String, bare: bool },
+    /// A list of the string that stands there and the symbol.
+    Pair(String),
+}
+
+const OPTIONS: [&str; 3] = [":constructor", ":copier", ":predicate"];
+
+impl<'a> Planner<'a> {
+    /// Finds the edits that make the top-level form `form` of the file at `path` make the new name. None if
+    /// that is neither a structure, nor a foreign definition, nor a form of a macro that is written like a
+    /// structure, or if no edit does it.
+    pub(super) fn parts(&mut self, path: &Path, form: u32) -> Result<Option<DefiningFormEdits>, Error> {
+        let project = self.context.project;
+        let structures = Structures::of(project);
+        let made = self.uses.sought().name.clone();
+        if let Some(origin) = structures.origin(path, form, &made) {
+            return self.of_origin(path, &structures, origin);
+        }
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let Some(file) = file else { return Ok(None) };
+        if let Some((operator, string)) = file.foreign_name(form, &made) {
+            return Ok(self.foreign(path, &operator, string));
+        }
+        let Some(operator) = file.own_operator(form) else { return Ok(None) };
+        let structures = structures.and_like(project, &operator);
+        let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
+        let operator = operator.1.to_lowercase();
+        let message = match &origin {
+            AccessorOrigin::Slot { slot, prefix, .. } => format!(
+                "{operator} makes it from {} and {}, as DEFSTRUCT does; that it does no more with the slot's name is not known.",
+                prefix.to_lowercase(),
+                slot.1.to_lowercase()
+            ),
+            AccessorOrigin::Standard { which, .. } => {
+                let option = OPTIONS[*which];
+                // Accepts only an option that other forms of the macro have.
+                if !structures.have_option(&option[1..].to_uppercase()) {
+                    return Ok(None);
+                }
+                format!("{operator} makes it; other forms of it have the option {option}, as DEFSTRUCT's.")
+            }
+        };
+        let parts = self.of_origin(path, &structures, origin)?;
+        if let Some(parts) = &parts {
+            let names = self.made_of_slot(parts)?;
+            self.caution(CautionKind::Maker, message, names);
+        }
+        Ok(parts)
+    }
+
+    /// Makes `(defcfun ("get_it" new-name) …)` of `(defcfun "get_it" …)`.
+    fn foreign(
+        &mut self,
+        path: &Path,
+        operator: &PackageAndName,
+        string: Range,
+    ) -> Option<DefiningFormEdits> {
+        let project = self.context.project;
+        let (package, name) = operator;
+        if package != "CFFI" || !matches!(name.as_str(), "DEFCFUN" | "DEFCVAR") {
+            let known = project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
+                project.positions(&path, write_date).is_ok_and(|file| file.has_foreign_pair(operator))
+            });
+            if !known {
+                return None;
+            }
+            let message = format!(
+                "{} makes it from a string; other forms of it have a string and a name there, and so will this one.",
+                name.to_lowercase()
+            );
+            self.caution(CautionKind::Maker, message, Vec::new());
+        }
+        let edit = (path.to_path_buf(), string, FormEdit::Pair(self.new.clone()));
+        Some(DefiningFormEdits { edits: vec![edit], ..DefiningFormEdits::default() })
+    }
+
+    fn of_origin(
+        &mut self,
+        path: &Path,
+        structures: &Structures,
+        origin: AccessorOrigin<'_>,
+    ) -> Result<Option<DefiningFormEdits>, Error> {
+        Ok(match origin {
+            AccessorOrigin::Standard { structure, which } if !structure.says[which] => {
+                let (keyword, name, bare) = (OPTIONS[which], self.new.clone(), structure.is_bare);
+                let option = FormEdit::Option { keyword, name, bare };
+                let edit = (path.to_path_buf(), structure.name_range, option);
+                Some(DefiningFormEdits { edits: vec![edit], ..DefiningFormEdits::default() })
+            }
+            AccessorOrigin::Slot { structure, slot, prefix } => {
+                let new = self.new.strip_prefix(&prefix).filter(|new| !new.is_empty()).map(str::to_owned);
+                match new {
+                    Some(new) => self.slot(structures, structure, slot, &new)?,
+                    None => {
+                        let message = format!(
+                            "{} is made from {prefix} and the slot {}: only names that begin with {prefix} can be given to it.",
+                            self.plan.symbol, slot.1
+                        );
+                        self.conflict(ConflictKind::Made, message);
+                        None
+                    }
+                }
+            }
+            AccessorOrigin::Standard { .. } => None,
+        })
+    }
+
+    /// Finds the edits that give a slot of `structure` another name, if it can be told which places mean it.
+    fn slot(
+        &mut self,
+        structures: &Structures,
+        structure: &StructureDefinition,
+        slot: &PackageAndName,
+        new: &str,
+    ) -> Result<Option<DefiningFormEdits>, Error> {
+        let (index, project) = (&self.context.index, self.context.project);
+        let family = structures.family(structure, slot);
+        let found = index.symbol_named(&slot.0, &slot.1);
+        // All structures with a slot of this name share the slot's symbol.
+        let Some((symbol, _)) = found.filter(|(symbol, _)| *symbol != self.symbol) else { return Ok(None) };
+        let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+        let mut parts =
+            DefiningFormEdits { slot: (slot.1.clone(), new.to_owned()), ..DefiningFormEdits::default() };
+        // Places that take the slot by its name, as SLOT-VALUE does; and whether other classes have such a
+        // slot.
+        let (mut asked, mut others) = (Vec::new(), false);
+        for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
+            let own: Vec<&StructureDefinition> =
+                family.iter().filter(|(other, _)| *other == path).map(|(_, structure)| structure).collect();
+            let is_named = |token: &SymbolToken| {
+                let mut places = own.iter().flat_map(|structure| &structure.slot_places);
+                places.any(|(_, place)| *place == token.range)
+            };
+            let is_parameter = |token: &SymbolToken| {
+                let called = matches!(
+                    token.role,
+                    SyntaxRole::Operator | SyntaxRole::Function | SyntaxRole::Type | SyntaxRole::Quoted
+                );
+                let mut lists = own.iter().flat_map(|structure| &structure.lambda_lists);
+                !called && lists.any(|list| list.encloses(token.range))
+            };
+            let mut kept = Vec::new();
+            for token in tokens {
+                if is_named(&token) || is_parameter(&token) {
+                    kept.push(token);
+                } else if structures.have_slot_at(&path, token.range)
+                    || (token.role == SyntaxRole::Slot
+                        && matches!(
+                            file.form_operator(token.form).map(Name::name),
+                            Some("DEFCLASS" | "DEFINE-CONDITION")
+                        ))
+                {
+                    others = true;
+                } else if token.role == SyntaxRole::Slot {
+                    asked.push(Doubt {
+                        place: Location::placed(project.shown(&path), &file, token.range),
+                        context: file.line_at(token.range),
+                        reason: "a slot of this name is meant, of which object is not known".to_owned(),
+                    });
+                }
+            }
+            if !kept.is_empty() {
+                parts.tokens.push(TokensOfFile { path, file, tokens: kept });
+            }
+        }
+        if parts.tokens.is_empty() {
+            return Ok(None);
+        }
+        if !asked.is_empty() {
+            let places = crate::actions::change::rename::place_names(&asked);
+            if !others {
+                let message = format!(
+                    "{} is made from the slot {}, which is asked for by its name at {}: rename the slot there as well.",
+                    self.plan.symbol,
+                    slot.1,
+                    places.join(", ")
+                );
+                self.conflict(ConflictKind::Made, message);
+                return Ok(None);
+            }
+            let message = format!(
+                "The slot {} changes its name with it. Other objects have a slot of that name, too: at these places it may be the slot of either.",
+                slot.1
+            );
+            self.caution(CautionKind::Slot, message, places);
+            self.plan.doubtful.extend(asked);
+        }
+        for (path, structure) in &family {
+            let Some(prefix) = prefix(structure) else { return Ok(None) };
+            let (old, new) = (format!("{prefix}{}", slot.1), format!("{prefix}{new}"));
+            for symbol in self.names.named(index, &old) {
+                let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
+                let image = self.definitions(&old, &home)?;
+                let here = |(file, form): (PathBuf, u32)| file == *path && form == structure.form;
+                let known = parts.along.iter().any(|(known, _)| *known == symbol);
+                if symbol != self.symbol
+                    && !known
+                    && crate::actions::change::rename::derived::sources(&image.definitions).any(here)
+                {
+                    parts.along.push((symbol, new.clone()));
+                }
+            }
+            self.keywords(structure, slot, new_slot(&new, &prefix), &mut parts);
+        }
+        Ok(Some(parts))
+    }
+
+    /// Adds the edits of `parts`, and of the accessors that change with them.
+    pub(super) fn edit_parts(
+        &mut self,
+        parts: &DefiningFormEdits,
+        editor: &mut Editor<'a>,
+    ) -> Result<(), Error> {
+        editor.parts(&parts.edits);
+        let (old, new) = &parts.slot;
+        let mut slot = Editor::new(self.context.project, old, new);
+        for file in &parts.tokens {
+            slot.tapped(&file.path, &file.tokens);
+        }
+        editor.absorb(slot);
+        self.plan.derived = self.with_parts(&parts.along, editor)?;
+        Ok(())
+    }
+
+    /// Lists the names that the forms with the slot make from it, that stand somewhere, and that no edit
+    /// changes.
+    fn made_of_slot(&self, parts: &DefiningFormEdits) -> Result<Vec<String>, Error> {
+        let index = &self.context.index;
+        let forms: Vec<(&Path, u32)> = parts
+            .tokens
+            .iter()
+            .flat_map(|file| file.tokens.iter().map(|token| (file.path.as_path(), token.form)))
+            .collect();
+        let mut found = Vec::new();
+        for (symbol, name) in self.names.containing(index, &parts.slot.0) {
+            if symbol == self.symbol || parts.along.iter().any(|(along, _)| *along == symbol) {
+                continue;
+            }
+            let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
+            let image = self.definitions(&name, &home)?;
+            let made = crate::actions::change::rename::derived::sources(&image.definitions)
+                .any(|(path, form)| forms.contains(&(path.as_path(), form)));
+            if made {
+                found.push(name);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds the keywords in calls of a structure's constructors.
+    fn keywords(
+        &mut self,
+        structure: &StructureDefinition,
+        slot: &PackageAndName,
+        new: &str,
+        parts: &mut DefiningFormEdits,
+    ) {
+        let (index, project) = (&self.context.index, self.context.project);
+        let mut constructors: Vec<Symbol> = Vec::new();
+        if structure.makes[0] {
+            constructors.extend(self.names.named(index, &format!("MAKE-{}", structure.name.1)));
+        }
+        for (package, name) in &structure.constructors {
+            constructors.extend(index.symbol_named(package, name).map(|found| found.0));
+        }
+        let mut unclear = false;
+        for symbol in constructors {
+            let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+            let text = self.text_tokens(&uses);
+            unclear |= !text.certain.is_empty() || !text.possible.is_empty();
+            for TokensOfFile { path, tokens, .. } in self.tapped(&uses) {
+                // Calls whose keywords cannot be seen: `(apply #'make-x …)`, or a macro that is given them.
+                let passed =
+                    [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
+                unclear |= tokens.iter().any(|token| passed.contains(&token.role));
+                let Some(date) = project.loaded_date(&path) else { continue };
+                let Ok(file) = project.positions(&path, date) else { continue };
+                let means = |package: &str| uses.means(package);
+                for range in file.keyword_arguments(uses.sought(), &means, &slot.1) {
+                    parts.edits.push((path.clone(), range, FormEdit::Keyword(new.to_owned())));
+                }
+            }
+        }
+        // Whether code has the keyword at all, in a call or after `#S`.
+        let written = || {
+            project.texts_naming(&slot.1, Look::All, true).files.iter().any(|file| {
+                let tokens = file.tokens.named(&slot.1);
+                tokens
+                    .iter()
+                    .any(|token| token.marker == Marker::Keyword && token.context == TextContext::Code)
+            })
+        };
+        let literal = || {
+            project
+                .texts_naming(&structure.name.1, Look::All, true)
+                .files
+                .iter()
+                .any(|file| file.text.contains("#S(") || file.text.contains("#s("))
+        };
+        if (unclear || literal()) && written() {
+            let message = format!(
+                "The keyword :{} of the constructor is written, and not every call of it can be told.",
+                slot.1.to_lowercase()
+            );
+            self.caution(CautionKind::Initarg, message, Vec::new());
+        }
+    }
+}
+
+fn new_slot<'a>(made: &'a str, prefix: &str) -> &'a str {
+    made.strip_prefix(prefix).unwrap_or(made)
+}

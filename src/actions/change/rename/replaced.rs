@@ -1,0 +1,227 @@
+//! Replaces the names of a rename in texts that are compared before and after it.
+
+use std::collections::BTreeMap;
+
+use steelbank_reader::{Dialect, Features, LispText};
+
+use super::makers;
+use super::plan::{RenameEdit, RenamePlan};
+use super::verify::{ComparedDiagnostic, Tested};
+use crate::actions::run::run_tests::{AssertionStatus, TestResult};
+
+/// The names of a rename, and texts with them replaced.
+pub(super) struct Renamed {
+    /// Whole names, printed without bars, and what they become.
+    whole: BTreeMap<String, String>,
+    old: String,
+    new: String,
+}
+
+impl Renamed {
+    pub(super) fn new(plan: &RenamePlan) -> Self {
+        let mut whole = BTreeMap::new();
+        let mut add = |symbol: &str, new: &str| {
+            let (package, _) = parts(symbol);
+            whole.insert(plain(symbol), format!("{package}{new}"));
+        };
+        add(&plan.symbol, &plan.new_name);
+        for derived in plan.derived.iter().filter(|derived| derived.renamed) {
+            add(&derived.name, &derived.new_name);
+        }
+        let symbol = plain(&plan.symbol);
+        let (_, old) = parts(&symbol);
+        Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
+    }
+
+    /// Whether a printed symbol is the renamed one, before or after.
+    pub(super) fn is_own(&self, symbol: &str) -> bool {
+        self.whole.iter().any(|(old, new)| old == symbol || new == symbol)
+    }
+
+    /// Whether `written`, an edit's old text, reads as one of the renamed names.
+    pub(super) fn has(&self, written: &str) -> bool {
+        let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        self.whole.keys().any(|symbol| {
+            let (_, name) = parts(symbol);
+            // A string has the name without bars.
+            written.replace('\\', "") == name
+                || matches!(read.tokens(), [token] if token.is_named(written.as_bytes(), name))
+        })
+    }
+
+    /// Whether an edit changes a part of which a structure makes the name: the slot at its end, or an option
+    /// that says it.
+    pub(super) fn is_part(&self, edit: &RenameEdit) -> bool {
+        let plain = |text: &str| plain(text.trim_start_matches(':')).to_uppercase();
+        let (old, new) = (plain(&edit.old), plain(&edit.new));
+        let prefix = |name: &str, part: &str| name.to_uppercase().strip_suffix(part).map(str::to_owned);
+        let slot = prefix(&self.old, &old).filter(|prefix| !prefix.is_empty());
+        let option = new.contains("(:") && new.contains(&old) && new.contains(&self.new.to_uppercase());
+        option || (slot.is_some() && slot == prefix(&self.new, &new))
+    }
+
+    /// Returns the printed name `text` of the old program as it must be in the new one.
+    pub(super) fn replaced_text(&self, text: &str) -> String {
+        tokens(text, |token| self.whole.get(token).cloned())
+    }
+
+    /// Returns what a printed name that contains the renamed one may have become.
+    pub(super) fn made(&self, text: &str) -> Option<String> {
+        let new = tokens(text, |token| {
+            let (package, name) = parts(token);
+            (!self.whole.values().any(|whole| whole == token))
+                .then(|| format!("{package}{}", makers::replaced(name, &self.old, &self.new)))
+        });
+        (new != text).then_some(new)
+    }
+
+    /// Returns `text` with the old name, the new one, and names that contain them made the same.
+    pub(super) fn neutral_text(&self, text: &str) -> String {
+        let mut names = [&self.old, &self.new];
+        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        let neutral = tokens(text, |token| {
+            let (package, name) = parts(token);
+            let upper = name.to_uppercase();
+            names
+                .iter()
+                .map(|part| makers::replaced(&upper, &part.to_uppercase(), "·"))
+                .find(|replaced| *replaced != upper)
+                .map(|replaced| format!("{package}{replaced}"))
+        });
+        without_addresses(&neutral.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    pub(super) fn diagnostic(&self, said: &ComparedDiagnostic) -> String {
+        said.text(&self.neutral_text(&said.message))
+    }
+
+    /// Lists how the tests of a system ended otherwise.
+    pub(super) fn tests(&self, before: &Tested, after: &Tested) -> Vec<String> {
+        let mut found = Vec::new();
+        if before.not_loaded.is_some() != after.not_loaded.is_some() {
+            let why = before.not_loaded.as_ref().or(after.not_loaded.as_ref());
+            found.extend(why.map(|why| format!("The tests of {}: {why}", before.system)));
+        }
+        let mut left: Vec<&TestResult> = after.tests.iter().collect();
+        for test in &before.tests {
+            let name = self.neutral_text(&test.name);
+            match left.iter().position(|other| self.neutral_text(&other.name) == name) {
+                Some(at) => found.extend(self.test(test, left.swap_remove(at))),
+                None => found.push(format!("The test {} is gone.", test.name)),
+            }
+        }
+        found.extend(left.into_iter().map(|test| format!("The test {} is new.", test.name)));
+        found
+    }
+
+    /// Says how a test ended otherwise, if it did.
+    fn test(&self, before: &TestResult, after: &TestResult) -> Option<String> {
+        // Times and counts of random checks differ from run to run.
+        let words = |text: &str| -> Vec<String> {
+            let text = self.neutral_text(text);
+            let words = text.split(' ').filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
+            words.map(str::to_owned).collect()
+        };
+        let report = |test: &TestResult| test.failure.as_ref().map(|failure| failure.report.clone());
+        let same_report = report(before).as_deref().map(words) == report(after).as_deref().map(words);
+        if before.status != after.status || !same_report {
+            let end = |test: &TestResult| match report(test) {
+                Some(why) => format!("{} ({why})", test.status),
+                None => test.status.to_string(),
+            };
+            return Some(format!("{} ended {} before, and {} after.", before.name, end(before), end(after)));
+        }
+        let failed = |test: &TestResult| -> Vec<(AssertionStatus, Vec<String>)> {
+            let assertions = test.assertions.iter();
+            let told = assertions.map(|assertion| {
+                let form = assertion.form.as_deref().or(assertion.message.as_deref()).unwrap_or_default();
+                (assertion.status, words(form))
+            });
+            told.collect()
+        };
+        if failed(before) != failed(after) {
+            return Some(format!("Other assertions of {} fail after the rename.", before.name));
+        }
+        if !before.is_operation() {
+            return None;
+        }
+        // Compares the output of a test-op: no framework reports its assertions.
+        let (first, second) = (words(&before.output), words(&after.output));
+        let at = first.iter().zip(&second).take_while(|(first, second)| first == second).count();
+        (first != second).then(|| {
+            let part = |words: &[String]| words[at..(at + 12).min(words.len())].join(" ");
+            format!(
+                "The {} wrote \u{201c}{}\u{201d} before, and \u{201c}{}\u{201d} after.",
+                before.name,
+                part(&first),
+                part(&second)
+            )
+        })
+    }
+}
+
+/// Splits a printed symbol into its package with the colons, and its name.
+pub(super) fn parts(symbol: &str) -> (&str, &str) {
+    match symbol.rfind(':') {
+        Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
+        _ => ("", symbol),
+    }
+}
+
+/// Removes bars and escapes from a printed symbol.
+fn plain(symbol: &str) -> String {
+    symbol.replace(['|', '\\'], "")
+}
+
+/// Removes the bars from a printed name, and the numbers from generated symbols.
+pub(super) fn plain_text(text: &str) -> String {
+    tokens(text, |_| None)
+}
+
+/// Replaces each token of `text`, without its bars, by what `replace` makes of it. Symbols without a package
+/// lose the number at their end.
+fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut token = String::new();
+    let mut barred = false;
+    let finish = |token: &mut String, made: &mut String| {
+        if token.is_empty() {
+            return;
+        }
+        match replace(token) {
+            Some(new) => made.push_str(&new),
+            None if token.starts_with("#:") => {
+                made.push_str(token.trim_end_matches(|char: char| char.is_ascii_digit()));
+            }
+            None => made.push_str(token),
+        }
+        token.clear();
+    };
+    for char in text.chars() {
+        match char {
+            '|' => barred = !barred,
+            '\\' => {}
+            _ if !barred && (char.is_whitespace() || "()'\"`,;".contains(char)) => {
+                finish(&mut token, &mut made);
+                made.push(char);
+            }
+            _ => token.push(char),
+        }
+    }
+    finish(&mut token, &mut made);
+    made
+}
+
+/// Removes the addresses of unreadable objects from `text`, as in `#<FD-STREAM {1001B08B93}>`: they differ in
+/// each image.
+fn without_addresses(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        plain.push_str(before);
+        plain.push('{');
+        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        rest = if digits >= 6 && after[digits..].starts_with("}>") { &after[digits..] } else { after };
+    }
+    plain + rest
+}

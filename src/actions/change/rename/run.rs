@@ -1,0 +1,166 @@
+//! Renames: plans them, writes the files, and undoes what was written.
+
+use std::path::Path;
+
+use crate::Steelbank;
+use crate::actions::change::rename::{
+    Applied, RenameDiff, RenameError, RenamePlan, UndoError, Undone, UnfinishedEdit, diff,
+};
+use crate::engine::control::Control;
+use crate::handle::Error;
+use crate::handle::context::QueryContext;
+use crate::handle::question::{Action, Question};
+use crate::source::tap::sidecar::fnv_1a;
+use crate::workspace::journal::EditPurpose;
+use crate::workspace::replacement::Replacement;
+use crate::workspace::write;
+
+/// A request for a plan's edits as a unified diff.
+#[derive(Debug, Clone, Copy)]
+pub struct RenameDiffRequest<'a>(&'a RenamePlan);
+
+impl<'a> RenameDiffRequest<'a> {
+    /// Makes the request.
+    pub fn new(plan: &'a RenamePlan) -> Self {
+        Self(plan)
+    }
+}
+
+impl Question for RenameDiffRequest<'_> {
+    type Answer = RenameDiff;
+
+    /// Fails if a file has changed since the rename was planned.
+    fn answer(&self, context: &QueryContext<'_>, _: &Control) -> Result<RenameDiff, Error> {
+        let files = context.bank.replacements(self.0)?;
+        let hunks = self.0.files.iter().zip(&files).map(|(planned, file)| {
+            diff::hunks(&planned.path, &file.old, &planned.edits, |text| write::encoded(text, &file.old))
+        });
+        let hunks = hunks.collect::<Result<Vec<_>, _>>().map_err(RenameError)?;
+        Ok(RenameDiff { hunks: hunks.concat() })
+    }
+}
+
+/// A request to write a plan's edits: in all files or in none, and only where each file still has the bytes that the
+/// plan saw. The old texts stay in the cache for [`UndoRequest`]. Files keep their modes, line ends and encodings. The
+/// image does not change: [`crate::ReloadRequest`] brings it up to date.
+#[derive(Debug, Clone, Copy)]
+pub struct RenameApplyRequest<'a>(&'a RenamePlan);
+
+impl<'a> RenameApplyRequest<'a> {
+    /// Makes the request.
+    pub fn new(plan: &'a RenamePlan) -> Self {
+        Self(plan)
+    }
+}
+
+impl Action for RenameApplyRequest<'_> {
+    type Answer = Applied;
+
+    /// Fails, and changes nothing, if the plan has conflicts or no edits, a file has changed, or one cannot be written.
+    fn run(&self, bank: &Steelbank, _: &Control) -> Result<Applied, Error> {
+        let Self(plan) = self;
+        if let Some(conflict) = plan.conflicts.first() {
+            return Err(RenameError(format!("{} Nothing was changed.", conflict.message)).into());
+        }
+        let edits = bank.project().edits().map_err(RenameError)?;
+        let files = bank.replacements(plan)?;
+        if files.is_empty() {
+            return Err(RenameError("The plan has no edits.".to_owned()).into());
+        }
+        let what = format!("{} became {}", plan.symbol, plan.new_name);
+        let id = edits.replace_all(&what, EditPurpose::Undoable, &files).map_err(RenameError)?;
+        Ok(Applied { undo: id, files: plan.files.iter().map(|file| file.path.clone()).collect() })
+    }
+}
+
+/// A request to restore the files from before an applied rename: all of them or none, and only where they hold what
+/// it wrote.
+#[derive(Debug, Clone)]
+pub struct UndoRequest(String);
+
+impl UndoRequest {
+    /// Makes a request to undo the edit called `id`; `last` is the last one.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self(id.into())
+    }
+}
+
+impl Action for UndoRequest {
+    type Answer = Undone;
+
+    /// Fails, and changes nothing, if there is no such edit, or a file was changed after it: [`Error::request`] has the
+    /// [`UndoError`].
+    fn run(&self, bank: &Steelbank, _: &Control) -> Result<Undone, Error> {
+        bank.project().own_root()?;
+        let undone = bank.project().edits().map_err(UndoError::from)?.undo(&self.0)?;
+        let files = undone.files.iter().map(|path| bank.project().shown(path)).collect();
+        Ok(Undone { undo: undone.id, what: undone.what, files })
+    }
+}
+
+/// A request to take back the edits of the project's files that were cut because their program ended, in each file that
+/// nobody has changed since. Each edit does this first by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecoverEditsRequest;
+
+impl RecoverEditsRequest {
+    /// Makes the request.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Action for RecoverEditsRequest {
+    type Answer = Vec<UnfinishedEdit>;
+
+    /// Lists the edits that were cut, those that this process took back earlier included. Fails if there is no project,
+    /// or another process has been editing it for long.
+    fn run(&self, bank: &Steelbank, _: &Control) -> Result<Vec<UnfinishedEdit>, Error> {
+        bank.project().take_back_cut_edits().map_err(RenameError)?;
+        Ok(bank.project().unfinished_edits())
+    }
+}
+
+impl From<RenameError> for Error {
+    fn from(error: RenameError) -> Self {
+        Self::of_request(error, None)
+    }
+}
+
+impl From<UndoError> for Error {
+    fn from(error: UndoError) -> Self {
+        match error {
+            UndoError::NoProject(error) => error.into(),
+            error => Self::of_request(error, None),
+        }
+    }
+}
+
+impl Steelbank {
+    /// Tells of the edits that were cut, and that this did not tell of yet, a sentence each.
+    pub(crate) fn untold_edits(&self) -> Vec<String> {
+        self.project().untold_edits().iter().map(UnfinishedEdit::to_string).collect()
+    }
+
+    /// Reads the files of a plan, and makes their new texts.
+    pub(crate) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
+        let root = self.project().own_root().map_err(|error| RenameError(error.into()))?;
+        plan.files
+            .iter()
+            .map(|file| {
+                let path = write::own_file(root, Path::new(&file.path))?;
+                let shown = &file.path;
+                let old = steelbank_tree::read_source(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+                if format!("{:016x}", fnv_1a(&old)) != file.hash {
+                    return Err(format!(
+                        "{shown} has changed since the rename was planned. Nothing was changed; plan it again."
+                    ));
+                }
+                let new = diff::edited(&old, &file.edits, |text| write::encoded(text, &old))
+                    .map_err(|why| format!("{shown}: {why} Nothing was changed."))?;
+                Ok(Replacement { path, old, new })
+            })
+            .collect::<Result<_, String>>()
+            .map_err(RenameError)
+    }
+}

@@ -1,0 +1,177 @@
+//! The names that structures make: what each of them becomes when the structure, a slot or a prefix gets
+//! another name.
+
+use std::path::{Path, PathBuf};
+
+use crate::source::positions::{PackageAndName, Prefix, StructureDefinition};
+use crate::workspace::{FileVersion, Project};
+use steelbank_reader::Range;
+
+/// The structures that the project's loaded files define.
+pub(super) struct Structures {
+    all: Vec<(PathBuf, StructureDefinition)>,
+}
+
+/// A name that a structure makes.
+pub(super) struct MadeName {
+    pub(super) path: PathBuf,
+    /// The number of the structure's top-level form.
+    pub(super) form: u32,
+    pub(super) old: String,
+    /// What it becomes; the same where the renamed symbol is no part of it.
+    pub(super) new: String,
+}
+
+/// The origin of a name that a structure makes.
+pub(super) enum AccessorOrigin<'a> {
+    /// The structure's name, in MAKE-, COPY- or -P; `which` is 0, 1 or 2.
+    Standard { structure: &'a StructureDefinition, which: usize },
+    /// The name of a slot after a prefix.
+    Slot { structure: &'a StructureDefinition, slot: &'a PackageAndName, prefix: String },
+}
+
+/// How deep `:include` is followed.
+const DEEPEST: usize = 50;
+
+impl Structures {
+    pub(super) fn of(project: &Project) -> Structures {
+        let mut all = Vec::new();
+        for FileVersion { path, write_date } in project.naming("DEFSTRUCT") {
+            if let Ok(file) = project.positions(&path, write_date)
+                && project.contains(&path)
+                && file.is_fresh()
+            {
+                all.extend(file.structures().into_iter().map(|found| (path.clone(), found)));
+            }
+        }
+        Structures { all }
+    }
+
+    /// Adds what forms of `operator`, a macro of the project's own, define, if they are written as for
+    /// DEFSTRUCT.
+    pub(super) fn and_like(mut self, project: &Project, operator: &PackageAndName) -> Structures {
+        for FileVersion { path, write_date } in project.naming(&operator.1) {
+            if let Ok(file) = project.positions(&path, write_date)
+                && project.contains(&path)
+                && file.is_fresh()
+            {
+                self.all
+                    .extend(file.structures_like(operator).into_iter().map(|found| (path.clone(), found)));
+            }
+        }
+        self
+    }
+
+    /// Whether any of the structures has the option `keyword`.
+    pub(super) fn have_option(&self, keyword: &str) -> bool {
+        self.all.iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
+    }
+
+    /// Lists all names that structures make, as they are and as they will be when `symbol` is called `new`.
+    pub(super) fn made(&self, symbol: &PackageAndName, new: &str) -> Vec<MadeName> {
+        let named = |named: &PackageAndName| if named == symbol { new.to_owned() } else { named.1.clone() };
+        let mut made = Vec::new();
+        for (path, structure) in &self.all {
+            let mut add = |old: String, new: String| {
+                made.push(MadeName { path: path.clone(), form: structure.form, old, new });
+            };
+            let (old_name, new_name) = (structure.name.1.clone(), named(&structure.name));
+            if structure.makes[0] {
+                add(format!("MAKE-{old_name}"), format!("MAKE-{new_name}"));
+            }
+            if structure.makes[1] {
+                add(format!("COPY-{old_name}"), format!("COPY-{new_name}"));
+            }
+            if structure.makes[2] {
+                add(format!("{old_name}-P"), format!("{new_name}-P"));
+            }
+            let Some(old_prefix) = prefix(structure) else { continue };
+            let new_prefix = match &structure.prefix {
+                Prefix::OfName => format!("{new_name}-"),
+                Prefix::Symbol(prefix) => named(prefix),
+                Prefix::Text(_) | Prefix::Unknown => old_prefix.clone(),
+            };
+            for slot in self.slots(structure, 0) {
+                add(format!("{old_prefix}{}", slot.1), format!("{new_prefix}{}", named(slot)));
+            }
+        }
+        made
+    }
+
+    /// Finds what the structures of the top-level form `form` in the file at `path` make the name `made`
+    /// from.
+    pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<AccessorOrigin<'_>> {
+        let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
+        of_form.into_iter().find_map(|(_, structure)| {
+            let name = &structure.name.1;
+            let standard = [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}-P")];
+            if let Some(which) = (0..3).find(|&which| structure.makes[which] && standard[which] == made) {
+                return Some(AccessorOrigin::Standard { structure, which });
+            }
+            let prefix = prefix(structure)?;
+            let slot = made.strip_prefix(&prefix)?;
+            let slot = self.slots(structure, 0).into_iter().find(|(_, name)| name == slot)?;
+            Some(AccessorOrigin::Slot { structure, slot, prefix })
+        })
+    }
+
+    /// Finds the structure that gives `of` its slot, and those that include it.
+    pub(super) fn family(
+        &self,
+        of: &StructureDefinition,
+        slot: &PackageAndName,
+    ) -> Vec<&(PathBuf, StructureDefinition)> {
+        let named = |name: &PackageAndName| self.all.iter().find(|(_, other)| other.name == *name);
+        let mut root = of;
+        for _ in 0..DEEPEST {
+            let included = root.included.as_ref().and_then(named);
+            match included.filter(|_| !root.slots.contains(slot)) {
+                Some((_, included)) => root = included,
+                None => break,
+            }
+        }
+        let descends = |found: &StructureDefinition| {
+            let mut found = found;
+            for _ in 0..DEEPEST {
+                match found.included.as_ref().and_then(named) {
+                    _ if found.name == root.name => return true,
+                    Some((_, included)) => found = included,
+                    None => return false,
+                }
+            }
+            false
+        };
+        self.all.iter().filter(|(_, found)| descends(found)).collect()
+    }
+
+    /// Whether `range` of the file at `path` is a slot's name in the definition of a structure.
+    pub(super) fn have_slot_at(&self, path: &Path, range: Range) -> bool {
+        let mut here = self.all.iter().filter(|(other, _)| other == path);
+        here.any(|(_, found)| found.slot_places.iter().any(|(_, place)| *place == range))
+    }
+
+    /// Lists the slots of a structure, with those of the structures that it includes.
+    fn slots<'a>(&'a self, structure: &'a StructureDefinition, depth: usize) -> Vec<&'a PackageAndName> {
+        let mut slots: Vec<&PackageAndName> = structure.slots.iter().collect();
+        let included = structure
+            .included
+            .as_ref()
+            .and_then(|name| self.all.iter().find(|(_, other)| other.name == *name));
+        if let Some((_, included)) = included
+            && depth < DEEPEST
+        {
+            slots.extend(self.slots(included, depth + 1));
+        }
+        slots
+    }
+}
+
+/// Returns the prefix of the names of a structure's accessors, if it can be told.
+pub(super) fn prefix(structure: &StructureDefinition) -> Option<String> {
+    match &structure.prefix {
+        Prefix::OfName => Some(format!("{}-", structure.name.1)),
+        Prefix::Symbol(prefix) => Some(prefix.1.clone()),
+        Prefix::Text(prefix) => Some(prefix.clone()),
+        Prefix::Unknown => None,
+    }
+}

@@ -1,0 +1,275 @@
+//! The tool rename: renames a symbol in every file of the project, or in none.
+
+mod text;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::actions::change::rename::{
+    Hunk, RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, RenamePlan, RenamePolicy,
+    RenameRequest, RenameVerifyRequest, Scope, UndoError, UndoRequest, Verified,
+};
+use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
+use crate::answer::Advice;
+use crate::answer::lookup::DEFAULT_PACKAGE;
+use crate::engine::control::{ALLOWED, Control};
+use crate::tools::arguments::Timeout;
+use crate::tools::page::{Paging, Part, Sequence, ToolReply};
+use crate::tools::{
+    About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The symbol: my-func, pkg:name, pkg::name, |Mixed Case|.
+    #[serde(default)]
+    name: Option<String>,
+    /// Its new name, without a package.
+    #[serde(default)]
+    new_name: Option<String>,
+    /// The package to look the name up in if it has no prefix.
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    package: Option<String>,
+    /// narrow: where it means what is renamed, if all that is exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
+    #[serde(default)]
+    scope: Scope,
+    /// Also words of comments, strings that code reads, names that macros make from it.
+    #[serde(default)]
+    include: Vec<Include>,
+    /// Write the files. Without it, nothing is written.
+    #[serde(default)]
+    apply: bool,
+    /// Load the project before and after in copies, and compare: nothing is applied if more than the name differs. Holds
+    /// with apply unless false.
+    #[serde(default)]
+    verify: Option<bool>,
+    /// Verify the outcome of the systems' tests, too.
+    #[serde(default)]
+    tests: bool,
+    #[serde(flatten)]
+    timeout: Timeout,
+    /// Alone: take back a rename, by the `undo` that its answer gave, or last.
+    #[serde(default)]
+    undo: Option<String>,
+    /// Continues a cut plan: the `cursor` that it gave.
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+/// What is renamed besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Include {
+    Comments,
+    Strings,
+    Derived,
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "rename",
+        title: "Rename a symbol",
+        description: "Renames any symbol of the loaded project everywhere: exports, .asd files, quoted names, names that \
+            defstruct makes from it, files that are not loaded. Without apply it only plans: edits as file:line:column \
+            and diff, doubtful places, what may break, conflicts. With apply it writes all files or none, after \
+            verifying in a copy of the image. Then call reload.",
+        effect: Effect::Runs,
+    };
+    Tool::paged::<Arguments, LookupReply<ListedRename>>(about, rename)
+        .may_need(&[Permission::Edits])
+        .starts(Starts::Copy)
+        .of_image()
+}
+
+/// The outcome of a rename.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct ListedRename {
+    #[serde(flatten)]
+    plan: RenamePlan,
+    applied: bool,
+    /// What takes it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Verified>,
+    /// What is to be done now.
+    next: String,
+    #[serde(skip)]
+    file_count: usize,
+    /// The edits, those near to each other together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hunks: Vec<Hunk>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+impl Sequence for ListedRename {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.plan.files);
+        part.keep(&mut self.plan.derived);
+        part.keep(&mut self.hunks);
+        part.keep(&mut self.plan.doubtful);
+    }
+}
+
+fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    if let Some(id) = &given.undo {
+        if given.name.is_some() || given.new_name.is_some() || given.apply {
+            return Err(Failure::arguments("Give rename either a name and a new_name, or undo."));
+        }
+        return undo(session, id, call).map(ToolReply::from);
+    }
+    let needed = |argument: &Option<String>, name: &str| {
+        argument.clone().ok_or_else(|| {
+            Failure::arguments(format!("rename needs the argument \"{name}\" (a string), which is missing."))
+        })
+    };
+    let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
+    Paging::at(given.cursor.clone()).offset()?;
+    let bank = session.bank()?;
+    if session.permit(Permission::Edits).is_ok() {
+        // Plan on whole edits. What cannot be taken back is told of by the answer's notes.
+        let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
+    }
+    let includes = |what| given.include.contains(&what);
+    let request = RenameRequest {
+        package: given.package,
+        scope: given.scope,
+        comments: includes(Include::Comments),
+        strings: includes(Include::Strings),
+        derived: includes(Include::Derived),
+        ..RenameRequest::new(name, new_name)
+    };
+    let plan = match bank.ask(&request, &call.control(ALLOWED)) {
+        Ok(plan) => plan,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+    };
+    let possible = plan.is_possible();
+    let allowed = session.permit(Permission::Edits);
+    let policy = RenamePolicy {
+        apply: given.apply,
+        allowed: allowed.is_ok(),
+        verify: given.verify,
+        tests: given.tests,
+    };
+    if given.tests && given.verify == Some(false) {
+        return Err(Failure::arguments("The tests are run to verify: leave verify out, or tests."));
+    }
+    let mut hunks = bank.ask(&RenameDiffRequest::new(&plan), &call.control(ALLOWED))?.hunks;
+    let mut verified = None;
+    if policy.verifies(&plan) {
+        let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+        let outcome = bank.run(&RenameVerifyRequest::new(&request, &plan).tests(given.tests), &control);
+        verified = Some(outcome.map_err(|error| {
+            let why = Failure::from(error);
+            Failure::engine(format!("{why} Nothing was written.")).advised(Some(Advice::SkipVerifying))
+        })?);
+    }
+    let differs = verified.as_ref().is_some_and(|verified| !verified.same);
+    if differs {
+        // Leave the plan out of the answer, which is about the difference.
+        hunks.clear();
+    }
+    let applied = match policy.writes(&plan, verified.as_ref()) {
+        true => {
+            call.begin_writing()?;
+            let applied = bank.run(&RenameApplyRequest::new(&plan), &Control::default())?;
+            if let Some(seat) = session.seat() {
+                seat.note_edit(&applied.undo);
+            }
+            Some(applied)
+        }
+        false => None,
+    };
+    let next = match &applied {
+        _ if !possible => "It cannot be renamed so. Nothing was written.".to_owned(),
+        _ if differs => {
+            let makers =
+                verified.as_ref().map(|verified| plan.makers_that_differ(verified)).unwrap_or_default();
+            match makers.as_slice() {
+                [] => "Nothing was written. Look at what differs; another scope may do, or load-system what has \
+                    the places that were not seen."
+                    .to_owned(),
+                makers => format!(
+                    "Nothing was written. Code at {} makes the old name from parts, and goes on to: edit by hand what it is made \
+                    from, together with these places.",
+                    makers.join(", ")
+                ),
+            }
+        }
+        Some(applied) => {
+            let anew = verified.as_ref().is_some_and(|verified| verified.anew);
+            let load = if anew { Advice::LoadAnew } else { Advice::Reload };
+            let undo = Advice::UndoRename(applied.undo.clone());
+            format!("{} {}", load.worded(call.wording()), undo.worded(call.wording()))
+        }
+        None => match allowed {
+            Ok(()) => Advice::Apply.worded(call.wording()),
+            Err(why) => format!("Nothing was written. {why}"),
+        },
+    };
+    let outcome = match possible && !differs && (applied.is_some() || !given.apply) {
+        true => CallOutcome::Answered,
+        false => CallOutcome::Failed,
+    };
+    let looked_up_in = plan.looked_up_in.clone();
+    let paging = Paging::at(given.cursor.filter(|_| applied.is_none()));
+    let listed = ListedRename {
+        file_count: plan.files.len(),
+        plan,
+        applied: applied.is_some(),
+        undo: applied.map(|applied| applied.undo),
+        verified,
+        next,
+        hunks,
+        cursor: None,
+    };
+    paging.cut(listed, call.budget(), |listed, range| {
+        // Give no cursor for an applied rename: it cannot be planned again.
+        listed.cursor = range.cursor().filter(|_| !listed.applied);
+        let answer = ToolAnswer::new(text::rename(listed), &LookupReply::yes(&*listed), outcome)?;
+        Ok(answer.looked_up_in(looked_up_in.clone()))
+    })
+}
+
+/// The outcome of an undo.
+#[derive(Debug, Serialize)]
+struct UndoneRename {
+    undo: String,
+    what: String,
+    restored: Vec<String>,
+}
+
+fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure> {
+    session.permit(Permission::Edits)?;
+    let bank = session.bank()?;
+    call.begin_writing()?;
+    let undone = loop {
+        // Of several clients, each has a last edit of its own.
+        let own = session.seat().filter(|_| id == "last").map(|seat| (seat, seat.edits().pop()));
+        let number = match &own {
+            None => id,
+            Some((_, Some(number))) => number,
+            Some((_, None)) => return NotFoundReply::own_edit().answer(CallOutcome::NotFound),
+        };
+        match bank.run(&UndoRequest::new(number), &Control::default()) {
+            Ok(undone) => break undone,
+            Err(error) => match (error.request(), &own) {
+                // Others may have undone it by its number.
+                (Some(UndoError::Missing { .. }), Some((seat, _))) => seat.forget_edit(number),
+                (Some(UndoError::Missing { edit, kept }), None) => {
+                    return NotFoundReply::edit(edit, kept.clone()).answer(CallOutcome::NotFound);
+                }
+                _ => return Err(error.into()),
+            },
+        }
+    };
+    if let Some(seat) = session.seat() {
+        seat.forget_edit(&undone.undo);
+    }
+    let restored = UndoneRename { undo: undone.undo, what: undone.what, restored: undone.files };
+    ToolAnswer::new(text::undone(&restored), &LookupReply::yes(restored), CallOutcome::Answered)
+}

@@ -1,0 +1,281 @@
+//! Answers for names that do not exist, the same for all tools: the sentence, suggestions, and remedies.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::actions::symbols::apropos::{NoMatch, Widening};
+use crate::answer::lookup::{Asked, LookupStatus, find_package, missing};
+use crate::answer::{NotFound, counted, nearest};
+use crate::engine::{ALLOWED, Control};
+use crate::handle::{Error, Steelbank};
+use crate::tools::call::{CallOutcome, Failure, ToolAnswer};
+use crate::tools::words::quoted;
+use crate::workspace::write::FileError;
+use steelbank_xref::Index;
+
+/// The answer about something that may not be there.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LookupReply<T> {
+    /// Whether it is there.
+    pub(crate) found: bool,
+    #[serde(flatten)]
+    pub(crate) answer: Option<T>,
+    /// Not in the schema of every tool that may say so: it would be the longest part of many.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub(crate) missing: Option<NotFoundReply>,
+}
+
+impl<T> LookupReply<T> {
+    pub(crate) fn yes(answer: T) -> Self {
+        Self { found: true, answer: Some(answer), missing: None }
+    }
+}
+
+/// A missing thing, as every tool reports it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct NotFoundReply {
+    /// The sentence that says what is missing.
+    message: String,
+    /// Symbols of that name in other packages, similar names, or similar packages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suggestions: Vec<String>,
+    /// Where the name stands in text that is not loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
+    remedies: Vec<String>,
+    /// Whether the text says what to do, too.
+    #[serde(skip)]
+    advises: bool,
+}
+
+impl NotFoundReply {
+    /// Makes the answer for the symbol or package `asked`, which does not exist.
+    pub(crate) fn new(index: &Index, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
+        let uninterned = status == LookupStatus::Uninterned;
+        let bare = asked.name.strip_prefix("#:").filter(|_| uninterned).unwrap_or(&asked.name);
+        let mut suggestions = nearest::elsewhere(index, bare);
+        if suggestions.is_empty() {
+            suggestions = match status {
+                LookupStatus::NoPackage => nearest::packages(index, &asked.package),
+                _ => nearest::names(index, bare, find_package(index, &asked.package)),
+            };
+        }
+        let load = "Load the system that defines it (load-system), or correct the name.";
+        let mut remedies =
+            if suggestions.is_empty() || note.is_some() { vec![load.to_owned()] } else { Vec::new() };
+        let package = find_package(index, &asked.name).filter(|_| status == LookupStatus::NoSymbol);
+        if let Some(package) = package {
+            let name = index.package_name(package);
+            remedies = vec![format!("{name} is a package: ask package-info.")];
+        }
+        if uninterned {
+            let what =
+                "An uninterned symbol cannot be looked up, as no package has it: name one that is interned.";
+            remedies = vec![what.to_owned()];
+        }
+        Self {
+            message: missing(&shortened(asked), status),
+            suggestions,
+            note,
+            remedies,
+            advises: package.is_some() || uninterned,
+        }
+    }
+
+    /// Makes the answer for a package `name` that does not exist.
+    pub(crate) fn package(index: &Index, name: &str, note: Option<String>) -> Self {
+        let asked = Asked { name: String::new(), package: name.to_uppercase() };
+        Self::new(index, &asked, LookupStatus::NoPackage, note)
+    }
+
+    /// Makes the answer for a system `name` that does not exist; the project has `systems`.
+    pub(crate) fn system(systems: &[String], name: &str) -> Self {
+        Self {
+            message: format!("System {} not found", cut(name)),
+            suggestions: nearest::systems(name, systems.iter().map(String::as_str)),
+            note: None,
+            remedies: vec![
+                "list-systems shows what the project defines. Add the folder of one that is not below the project to \
+                 CL_SOURCE_REGISTRY."
+                    .to_owned(),
+            ],
+            advises: true,
+        }
+    }
+
+    /// The client has made no edit that can be undone; others may have.
+    pub(crate) fn own_edit() -> Self {
+        let remedy = "Others share this Lisp, and `last` is the last rename of yours: there is none. An edit of theirs has a number.";
+        Self { remedies: vec![remedy.to_owned()], ..Self::edit("last", Vec::new()) }
+    }
+
+    /// No edit called `id` can be undone; those called `kept` can, the newest first.
+    pub(crate) fn edit(id: &str, kept: Vec<String>) -> Self {
+        let remedy = "No edit of this project is kept: there is nothing to undo.";
+        let remedies = if kept.is_empty() { vec![remedy.to_owned()] } else { Vec::new() };
+        Self {
+            message: format!("Edit {} not found", cut(id)),
+            suggestions: kept,
+            note: None,
+            remedies,
+            advises: true,
+        }
+    }
+
+    /// Makes the answer from `message`, which says what is missing, and similar names in `suggestions`.
+    pub(crate) fn other(message: String, suggestions: Vec<String>, note: Option<String>) -> Self {
+        Self { message, suggestions, note, remedies: Vec::new(), advises: false }
+    }
+
+    /// Makes the answer for a file or folder `path`, relative to the project, that does not exist.
+    pub(crate) fn path(bank: &Steelbank, path: &str) -> Self {
+        let suggestions = nearest::paths_in(bank.project(), path);
+        let remedies = if suggestions.is_empty() { vec![bank.project().path_advice()] } else { Vec::new() };
+        Self {
+            message: format!("Path {} not found", cut(path)),
+            suggestions,
+            note: None,
+            remedies,
+            advises: true,
+        }
+    }
+
+    /// Makes the answer for a `pattern` that no symbol matches.
+    pub(crate) fn pattern(pattern: &str, nothing: NoMatch) -> Self {
+        let wider = nothing.wider.iter().map(|wider| {
+            let found = counted(wider.matches, "symbol matches", "symbols match");
+            let how = match &wider.change {
+                Widening::Without(filters) => format!("Without {}", filters.join(" and ")),
+                Widening::Words => "With matching words".to_owned(),
+            };
+            format!("{how}, {found}: {}{}", wider.first, if wider.matches > 1 { ", …" } else { "" })
+        });
+        let mut remedies: Vec<String> = wider.collect();
+        if remedies.is_empty() && nothing.near.is_empty() {
+            let what = "Give a shorter part of the name, or load the system that defines it. The name of a slot, a local \
+                        variable or a keyword is found by find_references.";
+            remedies.push(what.to_owned());
+        }
+        Self {
+            message: format!("No symbol matches {}", quoted(&cut(pattern))),
+            suggestions: nothing.near,
+            note: Some(nothing.unseen).filter(|note| !note.is_empty()),
+            remedies,
+            advises: true,
+        }
+    }
+
+    /// Renders the contract's sentence, and our suggestions below it.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.message.clone();
+        if !self.suggestions.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n\nPerhaps: {}", self.suggestions.join(", "));
+        }
+        if let Some(note) = &self.note {
+            let _ = write!(text, "\n\nNote: {note}");
+        }
+        if self.advises && !self.remedies.is_empty() {
+            let _ = write!(text, "\n\n{}", self.remedies.join("\n"));
+        }
+        text
+    }
+
+    /// Makes the tool's answer, with `found` false.
+    pub(crate) fn answer(self, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
+        let text = self.text();
+        let answer: LookupReply<()> = LookupReply { found: false, answer: None, missing: Some(self) };
+        ToolAnswer::new(text, &answer, outcome)
+    }
+
+    /// Makes the tool's answer, with `found` false beside the fields of `answer`.
+    pub(crate) fn with_partial<T: Serialize>(self, answer: T) -> Result<ToolAnswer, Failure> {
+        let text = self.text();
+        let answer = LookupReply { found: false, answer: Some(answer), missing: Some(self) };
+        ToolAnswer::new(text, &answer, CallOutcome::NotFound)
+    }
+}
+
+/// Makes an answer of an error that says that the subject does not exist; other errors stay errors.
+pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
+    let index = bank.index();
+    let missing = match &error {
+        Error::NotFound(NotFound::Symbol { asked, status, unseen }) => NotFoundReply::new(
+            &index,
+            asked,
+            *status,
+            Some(unseen.clone()).filter(|unseen| !unseen.is_empty()),
+        ),
+        Error::NotFound(NotFound::Package(package)) => NotFoundReply::package(&index, package, None),
+        Error::NotFound(NotFound::Path(path)) => NotFoundReply::path(bank, path),
+        Error::NotFound(NotFound::System(system)) => {
+            let systems = systems(bank);
+            match systems.iter().any(|known| known.eq_ignore_ascii_case(system)) {
+                true => return Err(error.into()),
+                false => NotFoundReply::system(&systems, system),
+            }
+        }
+        _ => return Err(error.into()),
+    };
+    missing.answer(outcome)
+}
+
+/// Makes an answer of an error in reading a file of the project.
+pub(crate) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
+    match error {
+        FileError::Missing(path) => NotFoundReply::path(bank, &path).answer(CallOutcome::NotFound),
+        FileError::NoProject(error) => Err(error.into()),
+        FileError::Refused(why) => Err(Failure::arguments(why)),
+    }
+}
+
+/// Finds the first of `paths`, relative to the project, that `is_known` rejects.
+pub(crate) fn missing_path(
+    bank: &Steelbank,
+    paths: &[String],
+    is_known: impl Fn(&Path) -> bool,
+) -> Option<NotFoundReply> {
+    let missing = paths.iter().find(|path| !is_known(&bank.project().real(path)));
+    missing.map(|path| NotFoundReply::path(bank, path))
+}
+
+/// Lists the names of the project's systems, and of those that ASDF knows.
+pub(crate) fn systems(bank: &Steelbank) -> Vec<String> {
+    let own = bank.list_systems(&Control::new(ALLOWED)).map(|known| known.systems).unwrap_or_default();
+    let own = own.into_iter().map(|system| system.name);
+    own.chain(bank.project().image_systems().into_keys()).collect()
+}
+
+/// The longest name that an answer repeats, in characters.
+const LONGEST_NAME: usize = 1_000;
+
+/// Shortens an overlong name.
+fn shortened(asked: &Asked) -> Asked {
+    Asked { name: cut(&asked.name), package: cut(&asked.package) }
+}
+
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((at, _)) => format!("{}... ({} more characters)", &name[..at], name[at..].chars().count()),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_nobody_would_read_are_cut() {
+        let mut asked = Asked { name: "Ä".repeat(LONGEST_NAME), package: "CL-USER".into() };
+        assert_eq!(shortened(&asked), asked);
+        asked.name.push('X');
+        assert!(shortened(&asked).name.ends_with("Ä... (1 more characters)"));
+    }
+}

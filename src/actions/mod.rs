@@ -1,0 +1,248 @@
+//! The actions: everything that steelbank does for a user. Each is one place: the request, the answer, how it is
+//! found or done, its text, and the tool that agents call.
+
+pub mod change;
+pub(crate) mod missing;
+pub mod run;
+pub mod symbols;
+pub mod text;
+pub mod uses;
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::Control;
+use crate::handle::scratch::{self, ScratchAnswer, ScratchOutcome};
+use crate::tools::{
+    Call, CallOutcome,
+    Offer::{self, All, Core, Daily},
+    Session, Tool, Tools,
+};
+
+/// Makes a tool.
+type Make = fn() -> Tool;
+
+/// All tools, one a line, and who is offered each.
+const LIST: &[(Offer, Make)] = &[
+    (Daily, change::check::tool::tool),
+    (Core, symbols::apropos::tool::tool),
+    (Daily, uses::call_graph::tool::tool),
+    (Daily, text::check_index_status::tool),
+    (All, change::check_structure::tool::tool),
+    (Core, uses::code_find_references::tool::tool),
+    (All, run::compiler_notes::tool::tool),
+    (Core, symbols::describe_symbol::tool::tool),
+    (All, run::disassemble::tool::tool),
+    (Core, change::edit_definition::tool::tool),
+    (Core, run::evaluate::tool::tool),
+    (Core, symbols::find_definition::tool::tool),
+    (Core, text::find_references::tool::tool),
+    (Daily, uses::impact::tool::tool),
+    (Daily, text::index_project::tool::tool),
+    (All, run::inspect::tool::tool),
+    (Daily, run::list_systems::tool::tool),
+    (All, run::load_file::tool),
+    (Core, run::load_system::tool),
+    (All, run::macroexpand::tool::tool),
+    (Core, uses::outline::tool::tool),
+    (All, symbols::package_info::tool::tool),
+    (Daily, change::reload::tool::tool),
+    (Core, change::rename::tool::tool),
+    (All, run::restart_lisp::tool),
+    (Core, run::run_tests::tool::tool),
+    (All, run::status::tool),
+    (All, uses::who::tool::binds),
+    (Daily, uses::who::tool::calls),
+    (All, uses::who::tool::macroexpands),
+    (Daily, uses::who::tool::references),
+    (All, uses::who::tool::sets),
+    (All, uses::who::tool::specializes),
+];
+
+/// Returns all tools.
+pub fn tools() -> &'static Tools {
+    static LISTED: LazyLock<Vec<Tool>> =
+        LazyLock::new(|| LIST.iter().map(|(offer, tool)| tool().offered(*offer)).collect());
+    static ALL: LazyLock<Tools> = LazyLock::new(|| Tools::of(&LISTED));
+    &ALL
+}
+
+/// Carries out an order that another process's action has sent to this copy, by name.
+pub(crate) fn carry_out(
+    session: &Session,
+    name: &str,
+    arguments: Value,
+    call: &Call,
+    control: &Control,
+) -> Result<Value, String> {
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let bank = session.bank().map_err(|failure| said(&failure))?;
+    let answer = match name {
+        scratch::CALL => {
+            let (tool, arguments): (String, Value) =
+                serde_json::from_value(arguments).map_err(|error| said(&error))?;
+            let tool = tools().get(&tool)?;
+            let arguments = serde_json::from_value(arguments).map_err(|error| said(&error))?;
+            let answer = tool.call(session, arguments, call).map_err(|error| said(&error))?;
+            let outcome = match answer.outcome {
+                CallOutcome::Answered => ScratchOutcome::Answered,
+                CallOutcome::NotFound | CallOutcome::NotFoundAsError => ScratchOutcome::NotFound,
+                CallOutcome::Failed => ScratchOutcome::Failed,
+            };
+            let structured = answer.structured.into_value();
+            serde_json::to_value(ScratchAnswer { text: answer.text, structured, outcome })
+        }
+        change::rename::TRACES => {
+            let request = serde_json::from_value(arguments).map_err(|error| said(&error))?;
+            let traces = bank.traces(&request, control).map_err(|error| said(&error))?;
+            serde_json::to_value(traces)
+        }
+        change::check::alone::OVERLAY => {
+            let overlay = serde_json::from_value(arguments).map_err(|error| said(&error))?;
+            change::check::alone::lay_over(bank, overlay).map_err(|error| said(&error))?;
+            Ok(Value::Null)
+        }
+        "refused-writes" => serde_json::to_value(bank.refused_writes().map_err(|error| said(&error))?),
+        _ => return Err(format!("This copy knows no order {name}: it is of another build.")),
+    };
+    answer.map_err(|error| said(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{Effect, Permission, Permissions, Starts};
+
+    fn names(choice: &str) -> Vec<&'static str> {
+        tools().chosen(choice).unwrap().list().iter().map(|tool| tool.name()).collect()
+    }
+
+    #[test]
+    fn tools_are_chosen_by_kind_and_by_name() {
+        assert_eq!(names("who_calls, status,who-calls"), ["status", "who-calls"]);
+        assert_eq!(names("all").len(), LIST.len());
+        let core = names("core");
+        assert!(core.contains(&"describe-symbol") && core.len() < LIST.len());
+        assert!(names("read").contains(&"who-calls") && !names("read").contains(&"load-system"));
+        assert!(tools().chosen("who-cals").err().unwrap().contains("who-calls"));
+        assert!(tools().chosen(",").is_err());
+    }
+
+    /// What is not listed by default is answered all the same; what would be refused is not listed.
+    #[test]
+    fn the_default_lists_what_is_needed_daily() {
+        let listed = |permissions| {
+            let offered = tools().daily(permissions);
+            assert!(offered.get("macroexpand").is_ok() && offered.get("edit_definition").is_ok());
+            offered.list().iter().map(|tool| tool.name()).collect::<Vec<_>>()
+        };
+        let none = listed(Permissions::default());
+        for name in [
+            "describe-symbol",
+            "who-calls",
+            "who-references",
+            "code-find-references",
+            "find_references",
+            "rename",
+        ] {
+            assert!(none.contains(&name), "{name}");
+        }
+        assert!(
+            ["evaluate", "edit-definition", "inspect", "macroexpand"].iter().all(|name| !none.contains(name))
+        );
+        let all = listed(Permissions::ALL);
+        assert!(all.contains(&"evaluate") && all.contains(&"edit-definition") && !all.contains(&"inspect"));
+        assert!(tools().chosen("status").unwrap().get("outline").is_err());
+    }
+
+    /// The table in SECURITY.md has each tool that runs or writes or starts anything, as the tool declares it.
+    #[test]
+    fn the_table_of_what_tools_run_is_what_they_declare() {
+        let either = |permissions: &[Permission]| {
+            permissions
+                .iter()
+                .map(|permission| format!("`{}`", permission.option()))
+                .collect::<Vec<_>>()
+                .join(" or ")
+        };
+        let declared: Vec<String> = tools()
+            .list()
+            .iter()
+            .filter(|tool| {
+                tool.about().effect != Effect::Reads
+                    || tool.started_program().is_some()
+                    || tool.permission().is_some()
+                    || !tool.permissions_of_some_calls().is_empty()
+            })
+            .map(|tool| {
+                let effect = match tool.about().effect {
+                    Effect::Reads => "reads",
+                    Effect::Runs => "runs",
+                    Effect::Writes => "writes",
+                };
+                let starts = match tool.started_program() {
+                    None => "–",
+                    Some(Starts::Git) => "git",
+                    Some(Starts::Copy) => "copy",
+                };
+                let permission = match (tool.permission(), tool.permissions_of_some_calls()) {
+                    (Some(permission), []) => either(&[permission]),
+                    (None, []) => "–".to_owned(),
+                    (None, some) => format!("some calls: {}", either(some)),
+                    (Some(_), _) => panic!("{} declares two kinds of permission", tool.name()),
+                };
+                format!("| `{}` | {effect} | {starts} | {permission} |", tool.name())
+            })
+            .collect();
+        let written: Vec<&str> = include_str!("../../SECURITY.md")
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| &line[..=line.match_indices('|').nth(4).unwrap().0])
+            .collect();
+        assert_eq!(written, declared);
+    }
+
+    /// Who asks for a permission, or starts a program, declares it.
+    #[test]
+    fn what_tools_do_is_declared() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut starting = Vec::new();
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                let name = path.strip_prefix(&root).unwrap().display().to_string();
+                let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+                if has(&["std::process"]) && has(&[concat!("Command", "::new(")]) {
+                    starting.push(name.clone());
+                }
+                if !name.starts_with("actions/") || name == "actions/mod.rs" {
+                    continue;
+                }
+                let asks = has(&[".permit(Permission", ".allows("]);
+                assert!(
+                    !asks || has(&[".may_need(", ".needs("]),
+                    "{name} asks for a permission that is not declared"
+                );
+                let copies = has(&["in_scratch(session", "= CheckRequest {", "RenameVerifyRequest::new("]);
+                assert!(!copies || has(&["Starts::Copy"]), "{name} starts a copy that is not declared");
+            }
+        }
+        starting.sort();
+        assert_eq!(
+            starting,
+            [
+                "actions/uses/working_tree.rs",
+                "doors/cli/share.rs",
+                "handle/scratch.rs",
+                "handle/snapshot/make.rs"
+            ]
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! disassemble: the machine code of a function, as SBCL writes it.
+
+pub(crate) mod tool;
+
+use crate::answer::lookup::{NamedSymbol, about_symbol};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::actions::symbols::find_definition::Resolved;
+use crate::engine::{Control, Lane};
+use crate::handle::{Error, QueryContext, Question};
+
+/// A request for a function's machine code.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct DisassembleRequest {
+    /// The symbol.
+    #[serde(flatten)]
+    pub symbol: NamedSymbol,
+}
+
+about_symbol!(DisassembleRequest {});
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Disassembly {
+    /// The symbol.
+    pub symbol: String,
+    /// The package in which the name was looked up, if nobody named it.
+    #[serde(skip)]
+    pub looked_up_in: Option<String>,
+    /// The functions whose code follows: one, or the methods of a generic function; none if it names no function.
+    pub functions: Vec<FunctionCode>,
+    /// The code of all of them.
+    pub lines: Vec<String>,
+}
+
+/// A function's machine code in figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FunctionCode {
+    /// Its name.
+    pub name: String,
+    /// How many instructions it has.
+    pub instructions: usize,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct DisassemblyReport {
+    #[serde(default)]
+    symbol: String,
+    #[serde(default)]
+    functions: Vec<ToldFunction>,
+}
+
+#[derive(Deserialize)]
+struct ToldFunction {
+    name: String,
+    #[serde(default)]
+    lines: Vec<String>,
+}
+
+impl Question for DisassembleRequest {
+    type Answer = Disassembly;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Disassembly, Error> {
+        let resolved = Resolved::new(context, &self.symbol)?;
+        let operator = resolved.head().unwrap_or_default().to_owned();
+        let arguments = vec![resolved.sought.name.clone(), resolved.sought.package.clone(), operator];
+        let (told, _): (DisassemblyReport, _) =
+            context.ask_on(Lane::Query, "disassemble", arguments, control)?;
+        let looked_up_in = resolved.looked_up_in;
+        // The image need not have a symbol that only a text has.
+        let symbol = if told.symbol.is_empty() { resolved.text } else { told.symbol };
+        let mut answer = Disassembly { symbol, looked_up_in, ..Disassembly::default() };
+        for function in told.functions {
+            answer.functions.push(FunctionCode {
+                name: function.name,
+                instructions: function.lines.iter().filter(|line| is_instruction(line)).count(),
+                bytes: function.lines.iter().filter_map(|line| size(line)).sum(),
+            });
+            answer.lines.extend(function.lines);
+        }
+        Ok(answer)
+    }
+}
+
+/// Whether a line has an address and an instruction's bytes: `; 3F:  L0: 488BE5  MOV RSP, RBP`.
+fn is_instruction(line: &str) -> bool {
+    let Some((address, rest)) = line.strip_prefix("; ").and_then(|rest| rest.split_once(':')) else {
+        return false;
+    };
+    let is_hex = |word: &str| !word.is_empty() && word.chars().all(|letter| letter.is_ascii_hexdigit());
+    let mut words = rest.split_whitespace().filter(|word| !word.ends_with(':'));
+    is_hex(address)
+        && words.next().is_some_and(is_hex)
+        && words.next().is_some_and(|word| !word.starts_with('.'))
+}
+
+/// Reads the size in bytes from a line such as `; Size: 22 bytes. Origin: #xB800C6D920`.
+fn size(line: &str) -> Option<u64> {
+    line.strip_prefix("; Size: ")?.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_and_sizes_are_read_off_the_text() {
+        assert!(is_instruction("; 30:       8F4508           POP QWORD PTR [RBP+8]"));
+        assert!(is_instruction("; 5D: L0:   48892C24         MOV [RSP], RBP"));
+        assert!(!is_instruction("; 20:       .ENTRY F(X)"));
+        assert!(!is_instruction("; Size: 22 bytes. Origin: #xB800C6D920"));
+        assert_eq!(size("; Size: 22 bytes. Origin: #xB8 (segment 1 of 2)"), Some(22));
+        assert_eq!(size("; disassembly for F"), None);
+    }
+}

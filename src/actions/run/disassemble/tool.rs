@@ -1,0 +1,36 @@
+//! The tool disassemble: the machine code of a function.
+
+use super::{DisassembleRequest, Disassembly};
+use crate::actions::missing::{LookupReply, of_error};
+use crate::engine::ALLOWED;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "disassemble",
+        title: "Disassemble a function",
+        description: "Shows the machine code of a function, macro, setf function, compiler macro, or of the methods of a \
+            generic function, as SBCL disassembles it, with size and number of instructions.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<DisassembleRequest, LookupReply<Disassembly>>(about, disassemble).of_image()
+}
+
+fn disassemble(session: &Session, request: DisassembleRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+    };
+    if answer.functions.is_empty() {
+        let text = format!("{} names no function.", answer.symbol);
+        let nothing = LookupReply { found: false, answer: Some(answer), missing: None };
+        return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
+    }
+    let heading = answer.functions.iter().map(|function| {
+        format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
+    });
+    let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
+    let looked_up_in = answer.looked_up_in.clone();
+    Ok(ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+}

@@ -1,0 +1,34 @@
+//! The tool list-systems: lists the project's systems and whether they are loaded.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::run::list_systems::text;
+use crate::actions::run::list_systems::{ListSystemsRequest, SystemsAnswer};
+use crate::engine::control::ALLOWED;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// Also list the Lisp files of each system.
+    #[serde(default)]
+    files: bool,
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "list-systems",
+        title: "List the project's systems",
+        description: "Lists the systems that the project's .asd files define (read, not run), secondary ones and tests \
+            included, which of them are loaded, and which files have changed on disk since they were loaded. Tells which \
+            other repositories and worktrees in the folder are no part of the project.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, SystemsAnswer>(about, systems).of_image()
+}
+
+fn systems(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+    let request = ListSystemsRequest::new().files(given.files);
+    let answer = session.bank()?.ask(&request, &call.control(ALLOWED))?;
+    ToolAnswer::new(text::systems(&answer), &answer, CallOutcome::Answered)
+}

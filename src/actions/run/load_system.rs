@@ -1,0 +1,218 @@
+//! The tool load-system: loads an ASDF system, and reports the compiler's diagnostics.
+
+use crate::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::diagnostic::{LISTED_FILES, ShownDiagnostic};
+use crate::LoadRequest;
+use crate::Steelbank;
+use crate::actions::missing::{LookupReply, NotFoundReply, systems};
+use crate::answer::{Caution, Location};
+use crate::engine::LispError;
+use crate::handle::loaded::text;
+use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus, SystemOutcome};
+use crate::handle::recovery::LoadedItem;
+use crate::tools::arguments::Timeout;
+use crate::tools::session::Load;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The system's name, as in (asdf:load-system "name"). Left out: all systems of the project, tests included.
+    #[serde(default)]
+    system: Option<String>,
+    /// Compile the system's own files anew, changed or not.
+    #[serde(default)]
+    force: bool,
+    /// Go on behind files that do not compile.
+    #[serde(default)]
+    keep_going: bool,
+    #[serde(flatten)]
+    timeout: Timeout,
+    /// Name every file, with its whole path.
+    #[serde(default)]
+    detail: bool,
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "load-system",
+        title: "Load a system",
+        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image, and reports what \
+            the compiler says, with file, line and column: errors, warnings, read errors. Load the project's system \
+            before asking about its code, and again after editing files: only what changed is compiled. This runs \
+            the system's code. When it fails, what was loaded before stays, and the answer says what to correct.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)
+}
+
+fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+    let order = given.system.clone().map_or(LoadedItem::Project, LoadedItem::System);
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let bank = session.bank()?;
+    session.recovery().note_begun(&order);
+    let request = given.system.map_or_else(LoadRequest::project, LoadRequest::system);
+    let request = if given.force { request.force() } else { request };
+    let request = if given.keep_going { request.keep_going() } else { request };
+    loaded(session, order, bank.run(&request, &control), given.detail)
+}
+
+/// Makes the answer for a load. The session remembers the outcome, which `status` reports.
+pub(crate) fn loaded(
+    session: &Session,
+    what: LoadedItem,
+    outcome: Result<LoadAnswer, Error>,
+    detail: bool,
+) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let shown = |path: &str| bank.project().shown(Path::new(path));
+    let missing = outcome.as_ref().ok().and_then(|answer| missing(bank, &what, answer));
+    let text = match &outcome {
+        Ok(_) if missing.is_some() => missing.as_ref().map(NotFoundReply::text).unwrap_or_default(),
+        Ok(answer) if detail => text::load(answer),
+        Ok(answer) => text::load(&relative(answer.clone(), shown)),
+        Err(error) => error.to_string(),
+    };
+    let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    let name = match &what {
+        LoadedItem::System(name) | LoadedItem::File(name) => name.clone(),
+        LoadedItem::Project => "the project".to_owned(),
+    };
+    session.note_load(Load { name, loaded, outcome: line });
+    if !matches!(&outcome, Err(Error::Lisp(LispError::Dead { .. }))) {
+        session.recovery().note_ended(&what);
+    }
+    if loaded {
+        session.recovery().note_loaded(what);
+    }
+    let mut answer = ListedLoad::new(outcome?, shown, detail);
+    if let Some(missing) = missing {
+        // Drop the failure, which the sentence below repeats; a program that asked for details finds it where
+        // failures are.
+        answer.failure = answer.failure.filter(|_| detail);
+        return missing.with_partial(answer);
+    }
+    let ended = if loaded { CallOutcome::Answered } else { CallOutcome::Failed };
+    ToolAnswer::new(text, &LookupReply::yes(answer), ended)
+}
+
+/// Makes the answer for a load whose system or file does not exist; none for other failures.
+fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<NotFoundReply> {
+    let failure = answer.failure.as_ref()?;
+    match what {
+        LoadedItem::System(name) => {
+            failure.is_of_unknown(name).then(|| NotFoundReply::system(&systems(bank), name))
+        }
+        LoadedItem::File(path) => {
+            let loaded = answer.path.as_deref().is_some_and(|path| failure.is_of_missing(Path::new(path)));
+            loaded.then(|| NotFoundReply::path(bank, path))
+        }
+        LoadedItem::Project => None,
+    }
+}
+
+/// Replaces each path in `answer` by the one that `shown` gives.
+pub(crate) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> LoadAnswer {
+    let all = |paths: Vec<String>| paths.iter().map(|path| shown(path)).collect();
+    let place = |place: Location| Location { file: shown(&place.file), ..place };
+    let diagnostic = |said: Diagnostic| Diagnostic { place: said.place.map(place), ..said };
+    let failure = |failure: Option<LoadFailure>| failure.map(|failure| shorter(failure, &shown, false));
+    LoadAnswer {
+        path: answer.path.as_deref().map(&shown),
+        compiled: all(answer.compiled),
+        cached: all(answer.cached),
+        diagnostics: answer.diagnostics.into_iter().map(diagnostic).collect(),
+        failure: failure(answer.failure),
+        systems: answer
+            .systems
+            .into_iter()
+            .map(|system| SystemOutcome { failure: failure(system.failure), ..system })
+            .collect(),
+        ..answer
+    }
+}
+
+/// The outcome of a load, as it is listed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ListedLoad {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    status: LoadStatus,
+    duration_ms: u64,
+    /// The files that were compiled: the first ones, if there are many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compiled: Vec<String>,
+    /// How many files were compiled.
+    compiled_count: usize,
+    /// The files that were loaded from the cache.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cached: Vec<String>,
+    /// How many files were loaded from the cache.
+    cached_count: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diagnostics: Vec<ShownDiagnostic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<LoadFailure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    systems: Vec<SystemOutcome>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<String>")]
+    cautions: Vec<Caution>,
+}
+
+impl ListedLoad {
+    /// Makes the listed form. With `detail` it has every file and the whole paths: a program can read it as a
+    /// [`LoadAnswer`].
+    pub(crate) fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+        let (most, shown_or_whole) = if detail { (usize::MAX, None) } else { (LISTED_FILES, Some(&shown)) };
+        let file = |path: &String| shown_or_whole.map_or_else(|| path.clone(), |shown| shown(path));
+        Self {
+            system: answer.system,
+            path: answer.path.as_ref().map(file),
+            status: answer.status,
+            duration_ms: answer.duration_ms,
+            compiled_count: answer.compiled.len(),
+            compiled: answer.compiled.iter().take(most).map(file).collect(),
+            cached_count: answer.cached.len(),
+            cached: if detail { answer.cached } else { Vec::new() },
+            diagnostics: answer
+                .diagnostics
+                .into_iter()
+                .map(|said| ShownDiagnostic::new(said, &shown, detail))
+                .collect(),
+            diagnostics_total: answer.diagnostics_total,
+            failure: answer.failure.map(|failure| shorter(failure, &shown, detail)),
+            systems: answer
+                .systems
+                .into_iter()
+                .map(|system| SystemOutcome {
+                    failure: system.failure.map(|failure| shorter(failure, &shown, detail)),
+                    ..system
+                })
+                .collect(),
+            cautions: answer.cautions,
+        }
+    }
+}
+
+/// Shortens the failure's path, also in its sentences, to the one that `shown` gives, unless `detail` asks
+/// for the whole one.
+pub(crate) fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, detail: bool) -> LoadFailure {
+    if let Some(path) = failure.path.clone().filter(|_| !detail) {
+        let short = shown(&path);
+        failure.message = failure.message.replace(&path, &short);
+        failure.remedies.iter_mut().for_each(|remedy| *remedy = remedy.replace(&path, &short));
+        failure.path = Some(short);
+    }
+    failure
+}

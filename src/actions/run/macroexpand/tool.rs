@@ -1,0 +1,136 @@
+//! The tool macroexpand: expands a form as the compiler does.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::missing::{LookupReply, NotFoundReply, of_file};
+use crate::actions::run::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
+use crate::answer::lookup::LookupStatus;
+use crate::answer::{Location, counted};
+use crate::tools::arguments::{Timeout, default_package};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
+use crate::workspace::write::FileError;
+use std::time::Duration;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The form to expand. Or leave it out, and give `path` and `line`.
+    #[serde(default)]
+    form: String,
+    /// The file in which the form stands, relative to the project.
+    #[serde(default)]
+    path: String,
+    /// The line, from 1, on which the form begins.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000_000))]
+    line: u32,
+    /// The column, from 1, of the form or of its operator, or one before it; 0 for the first form of the line.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000_000))]
+    column: u32,
+    /// The package that the form is read in; of a form in a file, that of the file.
+    #[serde(default = "default_package")]
+    package: String,
+    /// `once`: one step. `full`: until the form itself is no macro form. `all`: the forms inside it too.
+    #[serde(default)]
+    #[schemars(extend("type" = "string", "enum" = ["once", "full", "all"]))]
+    depth: Depth,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "macroexpand",
+        title: "Expand a macro form",
+        description: "Shows what the compiler makes of a macro form, given as text or by file and line: the expansion, \
+            and which macro made each step. Use it to see what a macro call defines or evaluates. Expanding runs the \
+            macros' code; local definitions in forms (macrolet) are evaluated by `serve --allow-eval` only, and else \
+            left as they stand.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, LookupReply<MacroexpandAnswer>>(about, expand)
+        .may_need(&[Permission::Eval])
+        .of_image()
+}
+
+fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let mut place = None;
+    let mut request = MacroexpandRequest {
+        form: given.form,
+        package: given.package,
+        depth: given.depth,
+        read_eval: false,
+        local_definitions: session.allows(Permission::Eval),
+    };
+    if request.form.trim().is_empty() {
+        if given.path.is_empty() || given.line == 0 {
+            return Err(Failure::arguments("Give a form, or the path and line of one."));
+        }
+        let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
+        let path = root.join(&given.path);
+        let column = (given.column > 0).then_some(given.column);
+        let found = match form_at(&path, given.line, column) {
+            Ok(found) => found,
+            Err(error) => return of_file(bank, FileError::new(&given.path, &error)),
+        };
+        let Some(found) = found else {
+            return Err(Failure::arguments(format!(
+                "No form begins on line {} of {}, nor is one around it.",
+                given.line, given.path
+            )));
+        };
+        place = Some(Location { file: bank.project().shown(&path), ..found.place });
+        request.form = found.text;
+        if let Some(package) = found.package {
+            request.package = package;
+        }
+        request.read_eval = request.local_definitions;
+    }
+    let mut answer = bank.ask(&request, &control)?;
+    answer.place = place;
+    if answer.status != LookupStatus::Found {
+        return NotFoundReply::package(&bank.index(), &answer.package, None).with_partial(answer);
+    }
+    ToolAnswer::new(text(&answer), &LookupReply::yes(answer), CallOutcome::Answered)
+}
+
+fn text(answer: &MacroexpandAnswer) -> String {
+    let mut text = expansion(answer);
+    for form in &answer.left {
+        let _ = write!(
+            text,
+            "\n\nLeft as it stands, as its local definitions would be evaluated (allowed by `steelbank serve \
+             --allow-eval`): {form}"
+        );
+    }
+    text
+}
+
+fn expansion(answer: &MacroexpandAnswer) -> String {
+    if !answer.expanded {
+        let hint = if answer.compiler_macro { " Its operator has a compiler macro." } else { "" };
+        return format!("This is no macro form.{hint}\n\n{}", answer.expansion);
+    }
+    let mut text = answer.expansion.clone();
+    if answer.cut {
+        text.push_str("\n... cut here");
+    }
+    let _ = write!(
+        text,
+        "\n\n{}:",
+        counted(usize::try_from(answer.step_count).unwrap_or(usize::MAX), "step", "steps")
+    );
+    for step in &answer.steps {
+        let _ = write!(text, "\n  {}", step.macro_name);
+    }
+    let more = answer.step_count.saturating_sub(answer.steps.len() as u64);
+    if more > 0 {
+        let _ = write!(text, "\n  and {more} more");
+    }
+    text
+}

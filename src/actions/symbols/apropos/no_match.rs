@@ -1,0 +1,115 @@
+//! Suggestions for a pattern that nothing matches: similar names, and how many would match in a wider search.
+
+use super::{AproposAnswer, AproposRequest, Matching};
+use crate::actions::uses::code_find_references::unseen;
+use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, find_package};
+use crate::answer::nearest;
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext};
+
+/// Suggestions for a search that found nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct NoMatch {
+    /// Names spelt nearly as the pattern, or whose words are spelt nearly as its words, as one types them.
+    pub near: Vec<String>,
+    /// Wider searches in which something matches.
+    pub wider: Vec<Wider>,
+    /// A sentence that says where text that is not loaded has the name; empty if none has it.
+    pub unseen: String,
+}
+
+/// A wider search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wider {
+    /// How it differs from the search that found nothing.
+    pub change: Widening,
+    /// How many symbols it finds.
+    pub matches: usize,
+    /// The first symbol that it finds, as it is printed.
+    pub first: String,
+}
+
+/// The ways to make a search wider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Widening {
+    /// These arguments are left out, or the prefix of the pattern.
+    Without(Vec<&'static str>),
+    /// The pattern is matched word by word.
+    Words,
+}
+
+/// Makes suggestions for `request`, which matches nothing.
+pub(super) fn no_match(
+    request: &AproposRequest,
+    context: &QueryContext<'_>,
+    control: &Control,
+) -> Result<NoMatch, Error> {
+    let (prefix, pattern) = request.parts();
+    let mut nothing = NoMatch::default();
+    let filters = request.filters();
+    let single = filters.iter().map(|filter| vec![*filter]);
+    let all = (filters.len() > 1).then(|| filters.clone());
+    for without in single.chain(all) {
+        // Leaves out all filters at once only if leaving out one alone finds nothing.
+        if without.len() > 1 && !nothing.wider.is_empty() {
+            break;
+        }
+        nothing.wider.extend(widened(request, Widening::Without(without), context, control)?);
+    }
+    if request.matching == Matching::Substring && pattern.contains(char::is_whitespace) {
+        nothing.wider.extend(widened(request, Widening::Words, context, control)?);
+    }
+    let plain = pattern.trim_start_matches('^').trim_end_matches('$');
+    let nameable =
+        request.matching != Matching::Regex || !plain.contains(|c: char| "\\.[](){}|?".contains(c));
+    if nameable {
+        let words: Vec<String> = plain.split_whitespace().map(str::to_uppercase).collect();
+        if nothing.wider.is_empty() {
+            nothing.near = nearest::names(&context.index, &words.join("-"), None);
+        }
+        if nothing.wider.is_empty() && nothing.near.is_empty() {
+            nothing.near = nearest::names_by_words(&context.index, plain);
+        }
+        // A symbol of that very name names nothing.
+        let is_it = |near: &str| {
+            near.rsplit(':').next().is_some_and(|name| name.eq_ignore_ascii_case(&words.join("-")))
+        };
+        nothing.near.retain(|near| !is_it(near));
+        let package = prefix.or(request.packages.first().map(String::as_str)).unwrap_or(DEFAULT_PACKAGE);
+        let asked = Asked { name: words.join("-"), package: package.to_uppercase() };
+        let package = find_package(&context.index, package);
+        nothing.unseen = unseen(&context.index, context.project, &asked, package);
+    }
+    Ok(nothing)
+}
+
+/// Runs the wider search; none if it finds nothing.
+fn widened(
+    request: &AproposRequest,
+    change: Widening,
+    context: &QueryContext<'_>,
+    control: &Control,
+) -> Result<Option<Wider>, Error> {
+    let mut wider = AproposRequest { offset: 0, limit: 1, ..request.clone() };
+    match &change {
+        Widening::Words => wider.matching = Matching::Words,
+        Widening::Without(filters) => {
+            for filter in filters {
+                match *filter {
+                    "external" => wider.external = false,
+                    "kinds" => wider.kinds.clear(),
+                    _ => {
+                        wider.packages.clear();
+                        wider.pattern = request.parts().1.to_owned();
+                    }
+                }
+            }
+        }
+    }
+    let found: AproposAnswer = wider.search(context, control)?;
+    let first = found.symbols.into_iter().next().map(|symbol| symbol.name);
+    Ok(first.map(|first| Wider { change, matches: found.total, first }))
+}

@@ -1,0 +1,83 @@
+//! The tool apropos: finds symbols by parts of their names.
+
+use crate::tools::words::listed;
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
+use crate::actions::symbols::apropos::{AproposAnswer, AproposRequest, Summary};
+use crate::engine::ALLOWED;
+use crate::tools::page::{Page, PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    #[serde(flatten)]
+    request: AproposRequest,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+impl Sequence for AproposAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.symbols);
+    }
+}
+
+/// How many symbols to describe by default: about as many as fit.
+const DESCRIBED: usize = 200;
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "apropos",
+        title: "Find symbols by a part of their name",
+        description: "Finds the symbols in the running image whose names match: what each is, its lambda list, the \
+            first line of its documentation, and its place. Exact matches come first, the project's and libraries' \
+            before SBCL's own. Use it when you do not know a name exactly, or the package that it is in.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<Arguments, LookupReply<Paged<AproposAnswer>>>(about, apropos).of_image()
+}
+
+fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let offset = given.paging.offset()?;
+    let request = AproposRequest { offset, limit: given.paging.limit_or(DESCRIBED), ..given.request };
+    let bank = session.bank()?;
+    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+    };
+    given.paging.within(answer.total)?;
+    let total = answer.total;
+    if total == 0 {
+        let missing = NotFoundReply::pattern(&request.pattern, answer.nothing.clone().unwrap_or_default());
+        return missing.with_partial(Paged::new(answer, total)).map(ToolReply::from);
+    }
+    Page::longest(Paged::new(answer, total), (offset, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = text(&listed.answer.symbols, range);
+        ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
+    })
+}
+
+fn text(symbols: &[Summary], range: &PageRange) -> String {
+    let mut text = String::new();
+    for symbol in symbols {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{} [{}]", symbol.name, listed(&symbol.kinds));
+        if let Some(arglist) = &symbol.arglist {
+            let _ = write!(text, " {arglist}");
+        }
+        if let Some(place) = &symbol.place {
+            let _ = write!(text, " {place}");
+        }
+        if let Some(line) = &symbol.documentation {
+            let _ = write!(text, "\n    {line}");
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text + &range.rest()
+}

@@ -1,0 +1,524 @@
+//! describe-symbol: everything that the image knows about one symbol.
+
+pub mod text;
+pub(crate) mod tool;
+
+mod kinds;
+
+use crate::answer::SourcePlace;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol, about_symbol};
+use crate::engine::control::Control;
+use crate::engine::read_json;
+use crate::engine::{CallError, Lane, OnLisp};
+use crate::handle::Error;
+use crate::handle::context::DefinitionPlaces;
+use crate::handle::context::QueryContext;
+use crate::handle::question::Question;
+use crate::source::sbcl::SbclSources;
+use crate::workspace::Project;
+pub use kinds::{ClassKind, Classification, Inlining, OperatorKind, VariableKind};
+use steelbank_xref::{Access, Index, Symbol};
+
+/// How long a value may take to print: print-object methods are the user's code.
+const PRINTING: Duration = Duration::from_secs(2);
+/// Stands for a value that cannot be printed; the contract fixes this text.
+const UNPRINTABLE: &str = "<error printing value>";
+
+/// A request for everything that the image knows about a symbol.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct DescribeSymbolRequest {
+    /// The symbol.
+    #[serde(flatten)]
+    pub symbol: NamedSymbol,
+}
+
+about_symbol!(DescribeSymbolRequest {});
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct DescribeSymbolAnswer {
+    /// Whether the symbol was found.
+    pub status: LookupStatus,
+    /// What was looked up.
+    pub asked: Asked,
+    /// The package in which the name was looked up, if nobody named it.
+    #[serde(skip)]
+    pub looked_up_in: Option<String>,
+    /// `SETF`, `CAS` or `COMPILER-MACRO` if the name was a list such as `(setf car)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// The symbol, if it was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<Description>,
+}
+
+/// A symbol, with one field for each thing that it names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Description {
+    /// As it is printed: home package, two colons, name.
+    pub symbol: String,
+    /// Its name, exactly.
+    pub name: String,
+    /// Its home package; null if it has none.
+    pub package: Option<String>,
+    /// `internal`, `external` or `inherited`: how it is accessible where it was looked up.
+    #[schemars(with = "String")]
+    pub accessibility: Access,
+    /// `MACRO`, `GENERIC-FUNCTION`, `FUNCTION`, `CLASS`, `VARIABLE` or `SYMBOL`: the first that fits.
+    #[serde(rename = "type")]
+    pub classification: Classification,
+    /// As an operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionFacet>,
+    /// `(setf NAME)` as a function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setf_function: Option<FunctionFacet>,
+    /// Whether `defsetf` or `define-setf-expander` made it a place.
+    #[serde(default)]
+    pub setf_expander: bool,
+    /// Where that is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setf_expander_sources: Vec<SourcePlace>,
+    /// Its compiler macro.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler_macro: Option<PlainFacet>,
+    /// As a variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable: Option<VariableFacet>,
+    /// As a class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ClassFacet>,
+    /// As a type that `deftype` made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deftype: Option<PlainFacet>,
+    /// As a method combination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method_combination: Option<PlainFacet>,
+    /// The package that has this name or nickname.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_of_that_name: Option<String>,
+    /// The indicators on its property list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<String>,
+}
+
+/// A symbol as an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct FunctionFacet {
+    /// The function's printed name.
+    pub name: String,
+    /// `function`, `generic-function`, `macro` or `special-operator`.
+    pub kind: OperatorKind,
+    /// The lambda list, without package prefixes; none if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arglist: Option<String>,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// The function's type, declared or derived.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub function_type: Option<String>,
+    /// A generic function's method combination, with its options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combination: Option<String>,
+    /// How many methods a generic function has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method_count: Option<u64>,
+    /// A generic function's methods by name; not all of very many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<MethodFacet>,
+    /// Whether it is traced.
+    #[serde(default)]
+    pub traced: bool,
+    /// `inline` or `notinline`, if declaimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<Inlining>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourcePlace>,
+}
+
+/// A method of a generic function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct MethodFacet {
+    /// Its printed name: generic function, qualifiers, specializers.
+    pub name: String,
+    /// The qualifiers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qualifiers: Vec<String>,
+    /// The specializers of the required parameters.
+    #[serde(default, skip_serializing)]
+    pub specializers: Vec<String>,
+    /// The lambda list, without package prefixes.
+    pub arglist: String,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourcePlace>,
+}
+
+/// A symbol as a variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VariableFacet {
+    /// `special`, `constant`, `global`, `symbol-macro`, `alien` or `undeclared`.
+    pub kind: VariableKind,
+    /// Whether it has a value.
+    pub bound: bool,
+    /// The value as it prints with the contract's limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Whether `value` was cut.
+    #[serde(default)]
+    pub value_cut: bool,
+    /// Why the value could not be printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_error: Option<String>,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// The declared type.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub variable_type: Option<String>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourcePlace>,
+}
+
+/// A symbol as a class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ClassFacet {
+    /// `standard-class`, `structure-class`, `condition-class`, `built-in-class`, …
+    pub kind: ClassKind,
+    /// The metaclass's name.
+    pub metaclass: String,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// The direct superclasses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub superclasses: Vec<String>,
+    /// The class precedence list; empty if the class is not finalized.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub precedence: Vec<String>,
+    /// How many direct subclasses there are.
+    pub subclass_count: u64,
+    /// The direct subclasses by name; not all of very many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subclasses: Vec<String>,
+    /// The slots: the class's own, then those that it inherits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotFacet>,
+    /// The class's own default initialization arguments, each with its form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_initargs: Vec<String>,
+    /// What defstruct made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<StructureFacet>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourcePlace>,
+}
+
+/// A slot of a class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SlotFacet {
+    /// Its name.
+    pub name: String,
+    /// The initialization arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initargs: Vec<String>,
+    /// The functions that read it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<String>,
+    /// The functions that write it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<String>,
+    /// The declared type, if it is not T.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub slot_type: Option<String>,
+    /// The beginning of the form that initializes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initform: Option<String>,
+    /// The allocation, if it is not `:INSTANCE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<String>,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// The class that it is inherited from; absent for the class's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+/// The functions that defstruct made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct StructureFacet {
+    /// The constructors, as they are called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constructors: Vec<String>,
+    /// The predicate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicate: Option<String>,
+    /// The copier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copier: Option<String>,
+}
+
+/// A symbol as a compiler macro, a type or a method combination.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PlainFacet {
+    /// The lambda list, without package prefixes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arglist: Option<String>,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourcePlace>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "status", rename_all = "kebab-case")]
+enum Facets {
+    Found(Box<Description>),
+    NoPackage,
+    NoSymbol,
+}
+
+#[derive(Deserialize)]
+struct PrintedText {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    cut: bool,
+}
+
+fn missing(asked: Asked, status: LookupStatus) -> DescribeSymbolAnswer {
+    DescribeSymbolAnswer { status, asked, looked_up_in: None, operator: None, description: None }
+}
+
+impl Question for DescribeSymbolRequest {
+    type Answer = DescribeSymbolAnswer;
+
+    const REPEATABLE: bool = true;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
+        let context = &*context.knowing_symbol(&self.symbol);
+        let index = &context.index;
+        let lookup = self.symbol.lookup(index)?;
+        if let Ok((symbol, accessibility)) = lookup.found
+            && index.is_beside(symbol)
+        {
+            return Ok(DescribeSymbolAnswer {
+                status: LookupStatus::Found,
+                asked: lookup.asked,
+                looked_up_in: lookup.looked_up_in,
+                operator: lookup.function_name.head().map(str::to_owned),
+                description: Some(Description::bare(index, symbol, accessibility)),
+            });
+        }
+        let operator = lookup.function_name.head().map(str::to_owned);
+        let (name, package) = match &lookup.found {
+            // Pass the package that was named, so that accessibility is told from there.
+            Ok(_) => {
+                let package = lookup.package.map(|package| index.package_name(package).into_owned());
+                (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
+            }
+            Err(status @ (LookupStatus::NoPackage | LookupStatus::Uninterned)) => {
+                return Ok(missing(lookup.asked, *status));
+            }
+            // A symbol made since the last export is not in the index, so the image decides.
+            Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
+        };
+        let (asked, looked_up_in) = (lookup.asked, lookup.looked_up_in);
+        let ticket = context
+            .lisp
+            .submit(Lane::Query, control.allowed(), None, move |on_lisp| describe(on_lisp, &name, &package));
+        let (answer, value) = control.wait(ticket)?;
+        Ok(match read_json(&answer)? {
+            Facets::Found(mut description) => {
+                if let (Some(variable), Some(value)) = (&mut description.variable, value) {
+                    value.put(variable)?;
+                }
+                locate(&mut description, context.sbcl, context.project);
+                let description = Some(*description);
+                DescribeSymbolAnswer {
+                    status: LookupStatus::Found,
+                    asked,
+                    looked_up_in,
+                    operator,
+                    description,
+                }
+            }
+            Facets::NoPackage => missing(asked, LookupStatus::NoPackage),
+            Facets::NoSymbol => missing(asked, LookupStatus::NoSymbol),
+        })
+    }
+}
+
+impl Description {
+    /// Describes a symbol that names nothing.
+    fn bare(index: &Index, symbol: Symbol, accessibility: Access) -> Self {
+        Self {
+            symbol: index.symbol_text(symbol),
+            name: index.symbol_name(symbol).into_owned(),
+            package: index.home_name(symbol),
+            accessibility,
+            classification: Classification::Symbol,
+            function: None,
+            setf_function: None,
+            setf_expander: false,
+            setf_expander_sources: Vec::new(),
+            compiler_macro: None,
+            variable: None,
+            class: None,
+            deftype: None,
+            method_combination: None,
+            package_of_that_name: None,
+            properties: Vec::new(),
+        }
+    }
+}
+
+/// The outcome of printing a value.
+enum Value {
+    Printed(Vec<u8>),
+    Failed(String),
+}
+
+impl Value {
+    fn put(self, variable: &mut VariableFacet) -> Result<(), Error> {
+        match self {
+            Self::Printed(bytes) => {
+                let printed: PrintedText = read_json(&bytes)?;
+                variable.value = printed.text;
+                variable.value_cut = printed.cut;
+            }
+            Self::Failed(why) => {
+                variable.value = Some(UNPRINTABLE.to_owned());
+                variable.value_error = Some(why);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>, Option<Value>), CallError> {
+    let facets = on_lisp.call("describe-symbol", &[name, package])?.bytes;
+    // Searches the JSON for the flag of a bound variable; parsing it is left to the caller's thread.
+    let bound = facets.windows(BOUND.len()).any(|window| window == BOUND);
+    let value = bound.then(|| match on_lisp.call_within(PRINTING, "print-value", &[name, package]) {
+        Ok(answer) => Value::Printed(answer.bytes),
+        Err(CallError::Fault(fault)) => Value::Failed(fault.to_string()),
+        Err(CallError::Interrupted) => {
+            Value::Failed(format!("printing took longer than {} s", PRINTING.as_secs()))
+        }
+    });
+    Ok((facets, value))
+}
+
+const BOUND: &[u8] = br#""bound":true"#;
+
+/// Fills in the places of all sources.
+fn locate(description: &mut Description, files: &SbclSources, project: &Project) {
+    let mut places = DefinitionPlaces::new(project, files);
+    let functions = [&mut description.function, &mut description.setf_function].into_iter().flatten();
+    let plain =
+        [&mut description.compiler_macro, &mut description.deftype, &mut description.method_combination];
+    let lists = functions
+        .flat_map(|facet| {
+            facet.methods.iter_mut().map(|method| &mut method.sources).chain([&mut facet.sources])
+        })
+        .chain(plain.into_iter().flatten().map(|facet| &mut facet.sources))
+        .chain(description.variable.iter_mut().map(|facet| &mut facet.sources))
+        .chain(description.class.iter_mut().map(|facet| &mut facet.sources))
+        .chain([&mut description.setf_expander_sources]);
+    lists.flatten().for_each(|source| places.put(source));
+}
+
+impl Description {
+    /// Returns the documentation of the facet that the classification names, or else of any other.
+    pub fn documentation(&self) -> Option<&str> {
+        let function = self.function.as_ref().and_then(|facet| facet.documentation.as_deref());
+        let class = self.class.as_ref().and_then(|facet| facet.documentation.as_deref());
+        let variable = self.variable.as_ref().and_then(|facet| facet.documentation.as_deref());
+        let deftype = self.deftype.as_ref().and_then(|facet| facet.documentation.as_deref());
+        match self.classification {
+            Classification::Class => class.or(variable).or(deftype),
+            Classification::Variable => variable.or(deftype),
+            Classification::Symbol => variable.or(deftype),
+            _ => function.or(class).or(variable).or(deftype),
+        }
+    }
+
+    /// Lists the facets as definitions: what each is, its lambda list, and where it stands.
+    pub fn definitions(&self) -> Vec<(String, Option<&str>, &[SourcePlace])> {
+        let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
+        for facet in self.function.iter().chain(&self.setf_function) {
+            let kind = facet.kind.name().replace('-', " ");
+            let kind = if facet.name.starts_with("(SETF ") { format!("{kind} {}", facet.name) } else { kind };
+            all.push((kind, facet.arglist.as_deref(), &facet.sources));
+        }
+        if let Some(facet) = &self.variable {
+            let kind = match facet.kind {
+                kind @ (VariableKind::Constant | VariableKind::SymbolMacro) => kind.name().replace('-', " "),
+                kind => format!("{} variable", kind.name()),
+            };
+            all.push((kind, None, &facet.sources));
+        }
+        if let Some(facet) = &self.class {
+            let kind = match facet.kind {
+                ClassKind::Structure => "structure",
+                ClassKind::Condition => "condition",
+                ClassKind::BuiltIn => "built-in class",
+                ClassKind::Standard | ClassKind::FuncallableStandard | ClassKind::Other => "class",
+            };
+            all.push((kind.to_owned(), None, &facet.sources));
+        }
+        let plain = [
+            ("compiler macro", &self.compiler_macro),
+            ("type", &self.deftype),
+            ("method combination", &self.method_combination),
+        ];
+        for (kind, facet) in plain {
+            if let Some(facet) = facet {
+                all.push((kind.to_owned(), facet.arglist.as_deref(), &facet.sources));
+            }
+        }
+        all
+    }
+
+    /// Returns the source of the facet that the classification names, if its position is known.
+    pub fn source(&self) -> Option<&SourcePlace> {
+        let sources: &[SourcePlace] = match self.classification {
+            Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),
+            Classification::Variable => self.variable.as_ref().map_or(&[], |facet| &facet.sources),
+            Classification::Symbol => {
+                let variable = self.variable.iter().map(|facet| &facet.sources);
+                let others = [&self.deftype, &self.method_combination, &self.compiler_macro];
+                let others = others.into_iter().flatten().map(|facet| &facet.sources);
+                let all = variable.chain(others).chain([&self.setf_expander_sources]);
+                return all.flatten().find(|source| source.octet_offset.is_some());
+            }
+            _ => self.function.as_ref().map_or(&[], |facet| &facet.sources),
+        };
+        sources.iter().find(|source| source.octet_offset.is_some())
+    }
+}

@@ -1,0 +1,249 @@
+//! describe-symbol's answer as the contract's text.
+
+use std::fmt::Write as _;
+
+use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet};
+use crate::answer::SourcePlace;
+use crate::answer::lookup::missing;
+
+/// Renders describe-symbol: a heading, a line for each item of the contract, and below them every facet with
+/// its place.
+pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
+    let Some(description) = &answer.description else { return missing(&answer.asked, answer.status) };
+    if let Some(operator) = &answer.operator {
+        return describe_operator(operator, description);
+    }
+    let mut text = format!("{} [{}]", description.symbol, description.classification.name());
+    let value = description.variable.as_ref().and_then(|variable| variable.value.as_deref());
+    let arglist = description.function.as_ref().and_then(|facet| facet.arglist.as_deref());
+    contract_lines(&mut text, arglist, value, description.documentation(), description.source());
+    facets(&mut text, description);
+    text
+}
+
+/// Describes a name that is a list, such as `(setf car)`: the function, not the symbol in the list.
+fn describe_operator(operator: &str, description: &Description) -> String {
+    let name = format!("({operator} {})", description.symbol);
+    let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
+    let compiler_macro = description.compiler_macro.as_ref().filter(|_| operator == "COMPILER-MACRO");
+    let kind = match (function, compiler_macro) {
+        (Some(facet), _) => facet.kind.name().to_uppercase(),
+        (None, Some(_)) => "COMPILER-MACRO".to_owned(),
+        (None, None) if operator == "SETF" && description.setf_expander => "SETF-EXPANDER".to_owned(),
+        (None, None) => return format!("{name} is not defined"),
+    };
+    let mut text = format!("{name} [{kind}]");
+    if let Some(facet) = function {
+        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
+        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
+        definition(&mut text, &facet.kind.name().replace('-', " "), None, &facet.sources);
+        methods(&mut text, facet);
+    } else if let Some(facet) = compiler_macro {
+        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
+        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
+        definition(&mut text, "compiler macro", None, &facet.sources);
+    }
+    text
+}
+
+fn contract_lines(
+    text: &mut String,
+    arglist: Option<&str>,
+    value: Option<&str>,
+    documentation: Option<&str>,
+    source: Option<&SourcePlace>,
+) {
+    // Writing to a string cannot fail.
+    if let Some(arglist) = arglist {
+        let _ = write!(text, "\n  Arglist: {arglist}");
+    }
+    if let Some(value) = value {
+        let _ = write!(text, "\n  Value: {value}");
+    }
+    if let Some(documentation) = documentation.filter(|text| !text.is_empty()) {
+        text.push_str("\n  Documentation:");
+        let documentation = documentation.strip_suffix('\n').unwrap_or(documentation);
+        for line in documentation.split('\n') {
+            let indent = if line.trim_end().is_empty() { "" } else { "    " };
+            let _ = write!(text, "\n{indent}{line}");
+        }
+    }
+    if let Some(source) = source
+        && let Some(offset) = source.octet_offset
+    {
+        let _ = write!(text, "\n  Source: {}:{offset}", source.file);
+    }
+}
+
+/// Renders every facet with its place, and the parts of a class or a generic function.
+fn facets(text: &mut String, description: &Description) {
+    for (index, (kind, arglist, sources)) in description.definitions().into_iter().enumerate() {
+        // Skip the operator's lambda list: it is in the contract's line above.
+        let is_above = index == 0 && description.function.is_some();
+        definition(text, &kind, arglist.filter(|_| !is_above), sources);
+    }
+    if description.setf_expander {
+        definition(text, "setf expander", None, &description.setf_expander_sources);
+    }
+    if let Some(package) = &description.package_of_that_name {
+        let _ = write!(text, "\n  Names the package {package}");
+    }
+    for facet in description.function.iter().chain(&description.setf_function) {
+        methods(text, facet);
+    }
+    if let Some(class) = &description.class {
+        class_parts(text, class);
+    }
+}
+
+fn definition(text: &mut String, kind: &str, arglist: Option<&str>, sources: &[SourcePlace]) {
+    let _ = write!(text, "\n  Defined as {kind}");
+    if let Some(arglist) = arglist {
+        let _ = write!(text, " {arglist}");
+    }
+    for (index, source) in sources.iter().enumerate() {
+        let before = if index == 0 { ":" } else { "," };
+        let stale = if source.stale { " (the file has changed since)" } else { "" };
+        let _ = write!(text, "{before} {}{stale}", source.place);
+    }
+}
+
+fn methods(text: &mut String, facet: &FunctionFacet) {
+    let Some(count) = facet.method_count else { return };
+    let combination = facet.combination.as_deref().unwrap_or("STANDARD");
+    let _ = write!(text, "\n  Methods: {count}, combined by {combination}");
+    for method in &facet.methods {
+        let _ = write!(text, "\n    {} {}", method.name, method.arglist);
+        if let Some(source) = method.sources.first() {
+            let _ = write!(text, ": {}", source.place);
+        }
+    }
+    left_out(text, count, facet.methods.len());
+}
+
+fn class_parts(text: &mut String, class: &ClassFacet) {
+    for (heading, names) in [("Superclasses", &class.superclasses), ("Precedence", &class.precedence)] {
+        if !names.is_empty() {
+            let _ = write!(text, "\n  {heading}: {}", names.join(", "));
+        }
+    }
+    if class.subclass_count > 0 {
+        let _ = write!(text, "\n  Subclasses: {}", class.subclasses.join(", "));
+        left_out(text, class.subclass_count, class.subclasses.len());
+    }
+    if !class.slots.is_empty() {
+        text.push_str("\n  Slots:");
+    }
+    for slot in &class.slots {
+        let _ = write!(text, "\n    {}", slot.name);
+        for (what, names) in
+            [("initarg", &slot.initargs), ("reader", &slot.readers), ("writer", &slot.writers)]
+        {
+            for name in names {
+                let _ = write!(text, ", {what} {name}");
+            }
+        }
+        let parts = [
+            ("type", &slot.slot_type),
+            ("initform", &slot.initform),
+            ("allocation", &slot.allocation),
+            ("from", &slot.from),
+        ];
+        for (what, value) in parts {
+            if let Some(value) = value {
+                let _ = write!(text, ", {what} {value}");
+            }
+        }
+        if let Some(line) = slot.documentation.as_deref().and_then(|text| text.lines().next()) {
+            let _ = write!(text, ": {line}");
+        }
+    }
+    if !class.default_initargs.is_empty() {
+        let _ = write!(text, "\n  Default initargs: {}", class.default_initargs.join(", "));
+    }
+    if let Some(structure) = &class.structure {
+        let functions = [&structure.predicate, &structure.copier].into_iter().flatten();
+        let made: Vec<&str> = structure.constructors.iter().chain(functions).map(String::as_str).collect();
+        if !made.is_empty() {
+            let _ = write!(text, "\n  Made by defstruct: {}", made.join(", "));
+        }
+    }
+}
+
+fn left_out(text: &mut String, count: u64, shown: usize) {
+    let more = count.saturating_sub(shown as u64);
+    if more > 0 {
+        let _ = write!(text, "\n    and {more} more");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(description: Value, expected: &str) {
+        let mut whole = json!({
+            "name": "X", "package": "P", "symbol": "P::X", "accessibility": "internal", "setf_expander": false,
+        });
+        for (name, value) in description.as_object().into_iter().flatten() {
+            whole[name] = value.clone();
+        }
+        let answer: DescribeSymbolAnswer = serde_json::from_value(json!({
+            "status": "found", "asked": { "name": "X", "package": "P" }, "description": whole,
+        }))
+        .unwrap();
+        let text = describe_symbol(&answer);
+        assert!(text.starts_with(expected), "{text}");
+        let ours = &text[expected.len()..];
+        assert!(ours.is_empty() || ours.starts_with("\n  Defined as "), "below the contract's lines: {ours}");
+    }
+
+    #[test]
+    fn a_function_with_everything() {
+        check(
+            json!({ "type": "FUNCTION", "function": {
+                "name": "P::X", "kind": "function", "arglist": "(A &OPTIONAL B)", "documentation": "One.\n\nTwo.",
+                "sources": [{ "file": "/a b/c.lisp", "octet_offset": 10 }] } }),
+            "P::X [FUNCTION]\n  Arglist: (A &OPTIONAL B)\n  Documentation:\n    One.\n\n    Two.\n  \
+             Source: /a b/c.lisp:10",
+        );
+    }
+
+    #[test]
+    fn no_parameters_and_unknown_parameters_differ() {
+        let function = |arglist: Value| json!({ "type": "FUNCTION", "function": { "name": "P::X", "kind": "function", "arglist": arglist } });
+        check(function(json!("()")), "P::X [FUNCTION]\n  Arglist: ()");
+        check(function(Value::Null), "P::X [FUNCTION]");
+    }
+
+    #[test]
+    fn values_and_what_cannot_be_printed() {
+        let variable = |value: &str| {
+            json!({ "type": "VARIABLE", "variable": {
+                "kind": "special", "bound": true, "value": value, "documentation": "" } })
+        };
+        check(variable("NIL"), "P::X [VARIABLE]\n  Value: NIL");
+        check(variable("<error printing value>"), "P::X [VARIABLE]\n  Value: <error printing value>");
+    }
+
+    #[test]
+    fn a_source_without_a_position_is_left_out() {
+        check(
+            json!({ "type": "CLASS", "class": {
+                "kind": "standard-class", "metaclass": "COMMON-LISP::STANDARD-CLASS", "subclass_count": 0,
+                "documentation": "A class.", "sources": [{ "file": "x.lisp" }] } }),
+            "P::X [CLASS]\n  Documentation:\n    A class.",
+        );
+    }
+
+    #[test]
+    fn a_types_lambda_list_is_no_operators() {
+        check(
+            json!({ "type": "SYMBOL", "deftype": { "arglist": "(&OPTIONAL SIZE)", "documentation": "A.\r\n\r\nB." } }),
+            "P::X [SYMBOL]\n  Documentation:\n    A.\r\n\r\n    B.\n  Defined as type (&OPTIONAL SIZE)",
+        );
+        check(json!({ "type": "SYMBOL" }), "P::X [SYMBOL]");
+    }
+}

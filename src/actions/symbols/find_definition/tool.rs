@@ -1,0 +1,29 @@
+//! The tool find-definition: finds the definitions of a symbol.
+
+use super::{FindDefinitionAnswer, FindDefinitionRequest, text};
+use crate::actions::missing::{LookupReply, of_error};
+use crate::engine::ALLOWED;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "find-definition",
+        title: "Find where a symbol is defined",
+        description: "Finds every definition of a symbol, as function, method, macro, variable, class, structure, \
+            type and so on, with path, line and column. Evidence via means that the form there makes the definition \
+            without naming it, as defstruct does its accessors.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<FindDefinitionRequest, LookupReply<FindDefinitionAnswer>>(about, definition).of_image()
+}
+
+fn definition(session: &Session, request: FindDefinitionRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+    };
+    let looked_up_in = answer.looked_up_in.clone();
+    let text = text::definitions(&answer);
+    Ok(ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+}

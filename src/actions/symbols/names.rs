@@ -1,0 +1,70 @@
+//! The names that can be written where a package is current: what completion offers.
+
+use crate::engine::control::Control;
+use crate::handle::context::QueryContext;
+use crate::handle::question::Question;
+use steelbank_xref::{Access, Package};
+
+/// A request for names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessibleNamesRequest {
+    /// The current package.
+    pub package: String,
+    /// The package that is written before the name, as its name or a nickname; none if none is.
+    pub prefix: Option<String>,
+    /// Whether it is written with two colons, so that internal symbols are meant, too.
+    pub internal: bool,
+}
+
+/// A symbol that can be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Accessible {
+    /// Its name as a person writes it, in lower case if it reads so, without the prefix.
+    pub written: String,
+    /// Its name.
+    pub name: String,
+    /// Its home package.
+    pub package: String,
+}
+
+impl Question for AccessibleNamesRequest {
+    type Answer = Vec<Accessible>;
+
+    fn answer(
+        &self,
+        context: &QueryContext<'_>,
+        control: &Control,
+    ) -> Result<Vec<Accessible>, crate::handle::Error> {
+        control.check()?;
+        let index = &context.index;
+        let current = index.find_package(&self.package, None);
+        let looked_in: Option<Package> = match &self.prefix {
+            Some(prefix) => index.find_package(prefix, current),
+            None => current,
+        };
+        let Some(looked_in) = looked_in else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for symbol in index.symbols() {
+            let name = index.symbol_name(symbol);
+            let Some((_, access)) = index.find_symbol(&name, looked_in).filter(|(known, _)| *known == symbol)
+            else {
+                continue;
+            };
+            let listed = match &self.prefix {
+                Some(_) => access == Access::External || (self.internal && access == Access::Internal),
+                None => true,
+            };
+            let Some(home) = index.symbol_package(symbol).filter(|_| listed) else { continue };
+            let plain = |char: char| !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
+            let written = match name.chars().all(|char| plain(char) && !char.is_lowercase()) {
+                true => name.to_lowercase(),
+                false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
+            };
+            let package = index.package_name(home).into_owned();
+            found.push(Accessible { written, name: name.into_owned(), package });
+        }
+        found.sort_by(|one, other| one.written.cmp(&other.written));
+        Ok(found)
+    }
+}

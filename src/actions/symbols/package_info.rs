@@ -1,0 +1,191 @@
+//! package-info: what a package exports, uses and shadows, and which of its exports and imports nothing uses.
+
+pub(crate) mod tool;
+
+use crate::answer::location::as_text;
+use crate::answer::{LispKind, Location, SourcePlace};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::actions::uses::use_counts::{Counted, Counter};
+use crate::answer::lookup::{LookupStatus, find_package};
+use crate::answer::package_owner::PackageOwner;
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext, Question};
+
+/// A request for the contents of a package.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct PackageInfoRequest {
+    /// The package's name or nickname, in any case.
+    pub package: String,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PackageInfoAnswer {
+    /// Whether there is such a package.
+    pub status: LookupStatus,
+    /// The package.
+    #[serde(default, skip_serializing_if = "Option::is_none", flatten)]
+    pub package: Option<PackageInfo>,
+}
+
+/// A package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PackageInfo {
+    /// Its name.
+    pub name: String,
+    /// Its documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// Where it is defined: `file:line:column`.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
+    /// Its nicknames.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nicknames: Vec<String>,
+    /// Names that only code in it uses for other packages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local_nicknames: Vec<String>,
+    /// The packages whose exported symbols it inherits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
+    /// The packages that inherit from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_by: Vec<String>,
+    /// The symbols that it keeps against inherited ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shadowing: Vec<String>,
+    /// Other packages whose lock it may break.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub implements: Vec<String>,
+    /// Whether it is locked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locked: bool,
+    /// How many symbols that name something have it as their home.
+    #[serde(default)]
+    pub own_symbols: u64,
+    /// How many of its symbols that name something are internal.
+    #[serde(default)]
+    pub internal_symbols: u64,
+    /// How many symbols it exports.
+    #[serde(default)]
+    pub export_count: usize,
+    /// The exported symbols, with their uses outside of the package.
+    #[serde(default)]
+    pub exports: Vec<Exported>,
+    /// The exported symbols that nothing outside uses, as far as is loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unused_exports: Vec<String>,
+    /// The symbols that are imported one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imports: Vec<Imported>,
+    /// Of them, those that nothing in the package uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unused_imports: Vec<String>,
+    /// Whether uses were counted: they are not for SBCL's own packages.
+    #[serde(default)]
+    pub counted: bool,
+    /// Where it is defined.
+    #[serde(default, skip_serializing)]
+    pub sources: Vec<SourcePlace>,
+}
+
+/// A symbol that a package exports or imports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PackageSymbol {
+    /// As it is printed.
+    pub name: String,
+    /// Its home package.
+    #[serde(skip_serializing, default)]
+    pub package: String,
+    /// Its name alone.
+    #[serde(skip_serializing, default)]
+    pub symbol: String,
+}
+
+/// A symbol that a package exports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Exported {
+    /// The symbol.
+    #[serde(flatten)]
+    pub symbol: PackageSymbol,
+    /// What it names; empty if nothing.
+    #[serde(default)]
+    pub kinds: Vec<LispKind>,
+    /// How many lines outside of the package use it.
+    #[serde(default)]
+    pub uses_elsewhere: usize,
+}
+
+/// A symbol that a package imports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Imported {
+    /// The symbol.
+    #[serde(flatten)]
+    pub symbol: PackageSymbol,
+    /// How many lines in the package use it.
+    #[serde(default)]
+    pub uses_here: usize,
+}
+
+impl PackageInfoRequest {
+    /// Makes a request about `package`.
+    pub fn new(package: impl Into<String>) -> Self {
+        Self { package: package.into() }
+    }
+}
+
+fn is_use(counted: &Counted) -> bool {
+    !counted.is_declaration
+}
+
+impl Question for PackageInfoRequest {
+    type Answer = PackageInfoAnswer;
+
+    const REPEATABLE: bool = true;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<PackageInfoAnswer, Error> {
+        let index = &context.index;
+        let name = match find_package(index, &self.package) {
+            Some(package) => index.package_name(package).into_owned(),
+            None => self.package.trim().trim_start_matches([':', '#']).to_uppercase(),
+        };
+        let mut answer: PackageInfoAnswer = context.ask("package-info", vec![name], control)?;
+        let Some(package) = &mut answer.package else { return Ok(answer) };
+        package.place = context.places().first(&mut package.sources);
+        package.export_count = package.exports.len();
+        package.counted = !PackageOwner::of(&package.name).is_locked();
+        if package.counted {
+            let counter = Counter::new(context);
+            let home = package.name.clone();
+            for exported in &mut package.exports {
+                control.check()?;
+                let symbol = &exported.symbol;
+                let uses = counter.lines(&symbol.symbol, &symbol.package);
+                exported.uses_elsewhere =
+                    uses.iter().filter(|each| is_use(each) && each.package.as_deref() != Some(&home)).count();
+                if exported.uses_elsewhere == 0 {
+                    package.unused_exports.push(exported.symbol.name.clone());
+                }
+            }
+            for imported in &mut package.imports {
+                control.check()?;
+                let symbol = &imported.symbol;
+                let uses = counter.lines(&symbol.symbol, &symbol.package);
+                imported.uses_here =
+                    uses.iter().filter(|each| is_use(each) && each.package.as_deref() == Some(&home)).count();
+                if imported.uses_here == 0 {
+                    package.unused_imports.push(imported.symbol.name.clone());
+                }
+            }
+        }
+        Ok(answer)
+    }
+}

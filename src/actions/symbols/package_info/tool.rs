@@ -1,0 +1,100 @@
+//! The tool package-info: what a package exports, uses and shadows.
+
+use crate::tools::words::listed;
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::missing::{LookupReply, NotFoundReply};
+use crate::actions::symbols::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
+use crate::answer::counted;
+use crate::engine::ALLOWED;
+use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    #[serde(flatten)]
+    request: PackageInfoRequest,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+impl Sequence for PackageInfoAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        let Some(package) = &mut self.package else { return };
+        part.keep(&mut package.exports);
+        part.keep(&mut package.unused_exports);
+        part.keep(&mut package.imports);
+        part.keep(&mut package.unused_imports);
+        part.keep(&mut package.shadowing);
+        part.keep(&mut package.used_by);
+    }
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "package-info",
+        title: "Describe a package",
+        description: "Tells what a Common Lisp package exports (each export with its number of uses outside of the \
+            package), uses, shadows and imports, its nicknames, and which exports and imports nothing uses in what is \
+            loaded. Use it to learn a library's interface, or before changing one.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<Arguments, LookupReply<Paged<PackageInfoAnswer>>>(about, info).of_image()
+}
+
+fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let bank = session.bank()?;
+    let answer = bank.ask(&given.request, &call.control(ALLOWED))?;
+    let Some(package) = &answer.package else {
+        let missing = NotFoundReply::package(&bank.index(), &given.request.package, None);
+        return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
+    };
+    let total = package.exports.len();
+    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = listed.answer.package.as_ref().map_or_else(String::new, |package| text(package, range));
+        ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
+    })
+}
+
+fn text(package: &PackageInfo, range: &PageRange) -> String {
+    let mut text = format!("Package {}", package.name);
+    if let Some(place) = &package.place {
+        let _ = write!(text, " {place}");
+    }
+    if let Some(documentation) = &package.documentation {
+        let _ = write!(text, "\n  {}", documentation.replace('\n', "\n  "));
+    }
+    let lists = [
+        ("Nicknames", &package.nicknames),
+        ("Local nicknames", &package.local_nicknames),
+        ("Uses", &package.uses),
+        ("Used by", &package.used_by),
+        ("Shadows", &package.shadowing),
+        ("Unused imports", &package.unused_imports),
+        ("Exports that nothing else uses", &package.unused_exports),
+    ];
+    for (heading, names) in lists {
+        if !names.is_empty() {
+            let _ = write!(text, "\n  {heading}: {}", names.join(", "));
+        }
+    }
+    let _ = write!(
+        text,
+        "\n  {} of its own with a definition, {} internal; {} exported:",
+        counted(package.own_symbols, "symbol", "symbols"),
+        package.internal_symbols,
+        package.export_count
+    );
+    for exported in &package.exports {
+        let kinds = if exported.kinds.is_empty() { "nothing".to_owned() } else { listed(&exported.kinds) };
+        let _ = write!(text, "\n    {} [{kinds}]", exported.symbol.name);
+        if package.counted {
+            let _ = write!(text, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"));
+        }
+    }
+    text + &range.rest()
+}

@@ -1,0 +1,30 @@
+//! The tool check_index_status: tells how old the index of the project's text is.
+
+use super::find_references::tool::controlled;
+use crate::actions::text::index_project::{IndexState, IndexStatus, check_index_status};
+use crate::handle::Error;
+use crate::tools::arguments::NoArguments;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "check_index_status",
+        title: "Tell how old the text index is",
+        description: "Tells whether the index of the project's text is fresh, stale or missing, and how many files \
+            changed since it was made. It changes nothing.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<NoArguments, IndexStatus>(about, status)
+}
+
+fn status(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, Failure> {
+    let index = session.text()?;
+    let status = controlled(call, |control| check_index_status(index, control)).map_err(Error::from)?;
+    let name = match status.status {
+        IndexState::Fresh => "fresh",
+        IndexState::Stale => "stale",
+        IndexState::Missing => "missing",
+    };
+    let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    ToolAnswer::json(&status, format!("{name}{reason}"), CallOutcome::Answered)
+}

@@ -1,0 +1,169 @@
+//! The tool find_references: finds a name's definitions and every occurrence of it as text, in any source
+//! tree.
+
+use crate::engine::{Progress, Step};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::actions::text::find_references::{
+    FindReferencesRequest, References, SymbolResolver, TextDefinition, find_references,
+};
+use crate::answer::counted;
+use crate::handle::Error;
+use crate::tools::page::{Page, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use steelbank_text::IndexControl;
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "find_references",
+        title: "Find a name in any source tree",
+        description: "Find a symbol's definition AND all usage sites in a single call, in any \
+            language: Common Lisp, Emacs Lisp, Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, \
+            Java, Ruby, PHP, C#, Zig, Kotlin, Swift, and other text. Nothing need be loaded and nothing is run. Use \
+            it to rename, to see what a change touches, or to find dead code. An identifier matches whole identifiers \
+            of its language (*earmuffs*, set!, json!, $x, pkg:name), anything else is literal text. Each reference \
+            has path, line, column, role (definition, call, reference, comment, string, keyword) and the line. Turn \
+            pages with limit and offset while pagination.has_more. For what the compiler resolved in a loaded Lisp \
+            system, ask code-find-references.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<FindReferencesRequest, References>(about, references)
+}
+
+/// Runs `work` with the call's cancellation, and reports its progress as the call's.
+pub(crate) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) -> T) -> T {
+    let cancellation = call.cancellation();
+    // Count indexed files on from the listed ones, so that progress only goes up.
+    let (listed, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let progress = |progress: steelbank_text::IndexProgress| {
+        let (what, at, end) = match progress {
+            steelbank_text::IndexProgress::Listing { found } => {
+                listed.fetch_max(found, Ordering::Relaxed);
+                (Step::List, found, None)
+            }
+            steelbank_text::IndexProgress::Indexing { done, total } => {
+                let before = listed.load(Ordering::Relaxed);
+                (Step::Index, before + done, Some(before + total))
+            }
+            _ => return,
+        };
+        if last.fetch_max(at, Ordering::Relaxed) < at {
+            call.report(Progress {
+                what,
+                path: None,
+                done: at as u64,
+                total: end.map(|end| end as u64).filter(|&end| end >= at as u64),
+            });
+        }
+    };
+    work(&IndexControl { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
+}
+
+fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolReply, Failure> {
+    let index = session.text()?;
+    let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
+    let resolver = resolver.as_ref().map(|resolver| resolver as SymbolResolver<'_>);
+    let found = controlled(call, |control| find_references(index, &request, resolver, control));
+    let found = found.map_err(Error::from)?;
+    let nothing = found.total_references == 0 && found.definition.is_none();
+    let outcome = if nothing { CallOutcome::NotFound } else { CallOutcome::Answered };
+    let total = usize::try_from(found.total_references).unwrap_or(usize::MAX);
+    let offset = usize::try_from(found.pagination.offset).unwrap_or(usize::MAX);
+    Page::longest(found, (offset, total), call.budget(), |found, range| {
+        found.pagination.count = range.count as u64;
+        found.pagination.has_more = range.end() < range.total;
+        ToolAnswer::json(found, text(found), outcome)
+    })
+}
+
+impl Sequence for References {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.references);
+    }
+}
+
+/// Removes control characters, which a terminal would obey.
+fn clean(text: &str) -> String {
+    text.chars().map(|each| if each.is_control() && each != '\t' { '\u{fffd}' } else { each }).collect()
+}
+
+/// Renders a line for each place, as grep does.
+fn text(found: &References) -> String {
+    let mut text = String::new();
+    let mut define = |definition: &TextDefinition| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{}: {} {}{}: {}",
+            clean(&definition.place.to_string()),
+            definition.kind,
+            clean(&definition.symbol),
+            if definition.declaration { " (declared)" } else { "" },
+            clean(&definition.preview)
+        );
+    };
+    found.definition.iter().chain(&found.definitions).for_each(&mut define);
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    for reference in &found.references {
+        let _ = writeln!(text, "{}", clean(&format!("{}: {}", reference.place, reference.preview)));
+    }
+    let page = &found.pagination;
+    let _ = match (page.count == page.total, page.count) {
+        (true, count) => write!(text, "{}", counted(count, "reference", "references")),
+        (false, 0) => {
+            let total = counted(page.total, "reference", "references");
+            write!(text, "{total}, none after the first {}", page.offset)
+        }
+        (false, count) => write!(
+            text,
+            "references {} to {} of {}; the next page has --offset {}",
+            page.offset + 1,
+            page.offset + count,
+            page.total,
+            page.offset + count
+        ),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actions::text::find_references::{IndexAge, Pagination, Span, TextReference};
+    use crate::answer::Location;
+    use steelbank_reader::lines::LineColumn;
+
+    #[test]
+    fn answers_are_lines_that_editors_understand() {
+        let span = Span { start_line: 1, start_column: 1, end_line: 1, end_column: 9 };
+        let found = References {
+            definition: Some(TextDefinition {
+                place: Location::new("a.lisp").at(LineColumn { line: 1, column: 8 }),
+                kind: steelbank_text::DefinitionKind::Function,
+                symbol: "f".to_owned(),
+                span,
+                preview: "(defun f ())".to_owned(),
+                declaration: false,
+            }),
+            definitions: Vec::new(),
+            total_definitions: 1,
+            references: vec![TextReference {
+                place: Location::new("b\u{1b}[31m.lisp").at(LineColumn { line: 2, column: 3 }),
+                role: None,
+                preview: "(f)".to_owned(),
+                symbol: None,
+            }],
+            total_references: 2,
+            pagination: Pagination { total: 2, count: 1, offset: 0, limit: 1, has_more: true },
+            status: IndexAge::Fresh,
+        };
+        assert_eq!(
+            text(&found),
+            "a.lisp:1:8: function f: (defun f ())\n\nb\u{fffd}[31m.lisp:2:3: (f)\n\
+             references 1 to 1 of 2; the next page has --offset 1"
+        );
+    }
+}

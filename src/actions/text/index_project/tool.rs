@@ -1,0 +1,48 @@
+//! The tool index_project: builds the index of the project's text, or brings it up to date.
+
+use std::fmt::Write as _;
+
+use crate::actions::text::find_references::tool::controlled;
+use crate::actions::text::index_project::{IndexProjectRequest, Indexed, index_project};
+use crate::answer::counted;
+use crate::handle::Error;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "index_project",
+        title: "Index the project's text",
+        description: "Builds the index that find_references uses, or brings it up to date. It is rarely needed: \
+            questions keep the index fresh by themselves. Call it when an error says \"Index not found\" or \"stale\", \
+            with force to build it from nothing, or with languages to index only some. The index is kept in the \
+            user's cache, not in the project.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<IndexProjectRequest, Indexed>(about, index)
+}
+
+fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+    let index = session.text()?;
+    let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
+    ToolAnswer::json(&indexed, text(&indexed), CallOutcome::Answered)
+}
+
+fn text(indexed: &Indexed) -> String {
+    let mut text = format!(
+        "{} indexed, {} of them read now, {} left out, in {} ms; index of {:.1} MB for {:.1} MB of text",
+        counted(indexed.files_indexed, "file", "files"),
+        indexed.files_updated,
+        indexed.files_skipped,
+        indexed.duration_ms,
+        indexed.index_bytes as f64 / 1e6,
+        indexed.text_bytes as f64 / 1e6,
+    );
+    for file in &indexed.skipped_files {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  left out: {} ({})", file.path, file.reason.name());
+    }
+    for failure in &indexed.failures {
+        let _ = write!(text, "\n  not listed: {failure}");
+    }
+    text
+}

@@ -1,0 +1,97 @@
+//! Questions about the project's text, loaded or not. Where the text is loaded, answers name the image's
+//! symbols.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use steelbank_reader::lines::LineColumn;
+use steelbank_text::{IndexControl, Pattern, TextIndex};
+
+use crate::actions::text::find_references::{FindReferencesRequest, References, find_references};
+use crate::actions::text::index_project::{
+    IndexProjectRequest, IndexStatus, IndexStatusRequest, Indexed, check_index_status, index_project,
+};
+use crate::engine::control::Control;
+use crate::handle::context::QueryContext;
+use crate::handle::question::{Action, Question};
+use crate::handle::{Error, Steelbank};
+
+impl Question for FindReferencesRequest {
+    type Answer = References;
+
+    /// Finds the definitions and uses of a name in the project's text, in any language. In loaded Lisp files
+    /// the answer says which symbol each name is.
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<References, Error> {
+        context.bank.on_text(control, |index, control| {
+            let resolver = context.bank.symbol_resolver(index, &self.pattern);
+            find_references(index, self, Some(&resolver), control)
+        })
+    }
+}
+
+impl Action for IndexProjectRequest {
+    type Answer = Indexed;
+
+    /// Builds the index of the project's text, or brings it up to date.
+    fn run(&self, bank: &Steelbank, control: &Control) -> Result<Indexed, Error> {
+        bank.on_text(control, |index, control| index_project(index, self, control))
+    }
+}
+
+impl Question for IndexStatusRequest {
+    type Answer = IndexStatus;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<IndexStatus, Error> {
+        context.bank.on_text(control, check_index_status)
+    }
+}
+
+impl Steelbank {
+    /// Returns the index of the project's text, opened at the first call. It is kept in the project's cache,
+    /// and each question brings it up to date.
+    ///
+    /// # Errors
+    /// There is no project, or its folder cannot be read.
+    pub(crate) fn text_index(&self) -> Result<&TextIndex, Error> {
+        Ok(self.project().text_index(self.project().own_root()?)?)
+    }
+
+    /// Runs `work` on the text, until the question is cancelled or its time is over.
+    fn on_text<T, E>(
+        &self,
+        control: &Control,
+        work: impl FnOnce(&TextIndex, &IndexControl<'_>) -> Result<T, E>,
+    ) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        let cancellation = control.cancellation();
+        let deadline = crate::engine::deadline_after(control.allowed());
+        let cancelled = || cancellation.is_cancelled() || std::time::Instant::now() >= deadline;
+        let control = IndexControl { cancelled: &cancelled, progress: &|_| {} };
+        Ok(work(self.text_index()?, &control)?)
+    }
+
+    /// Makes a resolver for `pattern`: it tells which symbol stands at a place of a file that is loaded as it
+    /// is.
+    pub(crate) fn symbol_resolver<'a>(
+        &'a self,
+        index: &'a TextIndex,
+        pattern: &str,
+    ) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
+        let name = Pattern::new(pattern).and_then(|pattern| pattern.common_lisp_name());
+        let loaded: HashMap<_, _> = match name {
+            Some(_) => self.project().loaded().into_iter().collect(),
+            None => HashMap::new(),
+        };
+        move |path, line, column| {
+            let path = index.root().join(path);
+            let file = self.project().positions(&path, *loaded.get(&path)?).ok()?;
+            let (package, name) = file
+                .is_fresh()
+                .then(|| file.symbol_at(name.as_deref()?, LineColumn { line, column }))
+                .flatten()?;
+            Some(format!("{package}::{name}"))
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! call-graph: the callers of a function, or the functions that it calls, to a depth.
+
+pub(crate) mod tool;
+
+use crate::answer::location::as_text;
+use crate::answer::{LispKind, Location};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::code_find_references::UseType;
+use super::graph::{Node, Target, UserFinder, callees, function_in};
+use super::unseen::{SoughtSymbol, Unseen, text_counts, unseen_uses};
+use crate::actions::symbols::apropos::AproposAnswer;
+use crate::answer::lookup::{LookupStatus, NamedSymbol, about_symbol};
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext, Question};
+
+/// The direction in which calls are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To those who call.
+    #[default]
+    Callers,
+    /// To what is called. The standard's functions and SBCL's own are left out.
+    Callees,
+}
+
+/// A request for the callers or the callees of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct CallGraphRequest {
+    /// The function or macro.
+    #[serde(flatten)]
+    pub symbol: NamedSymbol,
+    /// `callers`: who calls it. `callees`: what it calls, the standard's functions left out.
+    #[serde(default)]
+    #[schemars(extend("type" = "string", "enum" = ["callers", "callees"]))]
+    pub direction: Direction,
+    /// Of a generic function, only callers that may pass an instance of this class, as far as their calls show it.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// How many steps to follow.
+    #[serde(default = "steps")]
+    #[schemars(range(min = 1, max = 50))]
+    pub depth: u32,
+    /// The most functions in the graph.
+    #[serde(default = "nodes")]
+    #[schemars(range(min = 1, max = 400))]
+    pub limit: usize,
+}
+
+fn steps() -> u32 {
+    3
+}
+
+fn nodes() -> usize {
+    100
+}
+
+about_symbol!(CallGraphRequest {
+    direction: Direction::Callers,
+    class: None,
+    depth: steps(),
+    limit: nodes()
+});
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CallGraphAnswer {
+    /// Whether the symbol was found.
+    pub status: LookupStatus,
+    /// The sentence of what was not found.
+    #[serde(skip)]
+    pub missing: Option<crate::answer::lookup::Asked>,
+    /// The package in which the name was looked up, if nobody named it.
+    #[serde(skip)]
+    pub looked_up_in: Option<String>,
+    /// Where the graph begins.
+    pub root: String,
+    /// The functions, nearest first.
+    pub nodes: Vec<GraphNode>,
+    /// The calls: caller, then what it calls, by their places in `nodes`.
+    pub edges: Vec<(usize, usize)>,
+    /// The edges that close a cycle, by their places in `edges`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cycles: Vec<usize>,
+    /// Whether nodes were left out at the limit.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// How many callers outside of the project were left out.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub outside: usize,
+    /// How often the name that was asked for stands in text that the image does not have: callers that are not known yet.
+    #[serde(skip_serializing_if = "Unseen::is_empty")]
+    pub unseen: Unseen,
+}
+
+/// A function in the graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct GraphNode {
+    /// Its printed name.
+    pub name: String,
+    /// What it is: function, macro, generic-function, method, …
+    pub kind: LispKind,
+    /// Where it is defined: `file:line:column`, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
+    /// How many steps it is from the beginning.
+    pub depth: u32,
+}
+
+impl CallGraphRequest {
+    fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
+        let users = UserFinder::new(context);
+        // From the project the graph does not go on to those outside of it; they are counted.
+        let everywhere = graph.nodes[0].0.target.as_ref().is_none_or(|root| users.is_foreign(root));
+        let mut outside = BTreeSet::new();
+        let passed = match (&self.class, &graph.nodes[0].0.target) {
+            (Some(class), Some(root)) => Some(users.passed(context, root, class, control)?),
+            _ => None,
+        };
+        let mut waiting = VecDeque::from([0]);
+        while let Some(at) = waiting.pop_front() {
+            control.check()?;
+            let (node, depth) = graph.nodes[at].clone();
+            let Some(target) = node.target.clone().filter(|_| depth < self.depth) else { continue };
+            let mut callers = BTreeSet::new();
+            for used in users.of_node(&node, control)? {
+                if !UserFinder::is_call(&used, &target.name) && used.line.use_type != UseType::Class
+                    || (at == 0 && passed.as_ref().is_some_and(|passed| !users.may_pass(&used, passed)))
+                {
+                    continue;
+                }
+                match everywhere || used.in_project {
+                    true => drop(callers.insert(used.user)),
+                    false => drop(outside.insert(used.user.name)),
+                }
+            }
+            // Adds what the compiler recorded: code made by a reader macro has no line of its own.
+            if !node.is_foreign_method(&users) && (at > 0 || passed.is_none()) {
+                callers.extend(users.recorded(&target, everywhere));
+            }
+            for caller in callers {
+                let Some((from, is_new)) = graph.node(&caller, depth + 1) else { continue };
+                graph.edges.insert((from, at));
+                if is_new {
+                    waiting.push_back(from);
+                }
+            }
+        }
+        graph.outside = outside.len();
+        Ok(())
+    }
+
+    fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
+        let calls = callees(&context.index);
+        let users = UserFinder::new(context);
+        // Collects the functions that a name can run: its own, its methods, and those local to them.
+        let mut by_target: HashMap<Target, Vec<&String>> = HashMap::new();
+        for caller in calls.keys() {
+            if let Some(target) = function_in(caller) {
+                by_target.entry(target).or_default().push(caller);
+            }
+        }
+        let mut waiting = VecDeque::from([0]);
+        while let Some(at) = waiting.pop_front() {
+            control.check()?;
+            let (node, depth) = graph.nodes[at].clone();
+            let Some(target) = node.target.filter(|_| depth < self.depth) else { continue };
+            let mut called: BTreeSet<Node> = BTreeSet::new();
+            for caller in by_target.get(&target).into_iter().flatten() {
+                called.extend(calls.get(*caller).into_iter().flatten().cloned());
+            }
+            let templates = users.called_by_templates(&target);
+            called.extend(templates.into_iter().filter_map(|(package, name)| {
+                let (found, _) = context.index.symbol_named(&package, &name)?;
+                Some(Node::of(&context.index.symbol_text(found)))
+            }));
+            for callee in called {
+                let Some((to, is_new)) = graph.node(&callee, depth + 1) else { continue };
+                graph.edges.insert((at, to));
+                if is_new {
+                    waiting.push_back(to);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Question for CallGraphRequest {
+    type Answer = CallGraphAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
+        let context = &*context.knowing_symbol(&self.symbol);
+        let index = &context.index;
+        let lookup = self.symbol.lookup(index)?;
+        let symbol = match lookup.found {
+            Ok((symbol, _)) => symbol,
+            Err(status) => {
+                let target = SoughtSymbol::missing(index, &lookup.asked, lookup.package);
+                let project = context.project;
+                return Ok(CallGraphAnswer {
+                    unseen: text_counts(index, project, &project.now(), &target).unseen_with_definitions(),
+                    status,
+                    root: lookup.asked.name.clone(),
+                    missing: Some(lookup.asked),
+                    looked_up_in: None,
+                    nodes: Vec::new(),
+                    edges: Vec::new(),
+                    cycles: Vec::new(),
+                    truncated: false,
+                    outside: 0,
+                });
+            }
+        };
+        let root = lookup.function_name.text(index.symbol_text(symbol));
+        let mut graph = Graph {
+            places: HashMap::new(),
+            nodes: Vec::new(),
+            edges: BTreeSet::new(),
+            limit: self.limit,
+            truncated: false,
+            outside: 0,
+        };
+        graph.node(&Node::of(&root), 0);
+        match self.direction {
+            Direction::Callers => self.callers(context, control, &mut graph)?,
+            Direction::Callees => self.callees(context, control, &mut graph)?,
+        }
+        let mut answer = graph.finish(context, control, root)?;
+        answer.looked_up_in = lookup.looked_up_in;
+        if let Some(home) = index.symbol_package(symbol).filter(|_| self.direction == Direction::Callers) {
+            let (package, name) = (index.package_name(home), index.symbol_name(symbol));
+            answer.unseen = unseen_uses(context, [(package.as_ref(), name.as_ref())]);
+        }
+        Ok(answer)
+    }
+}
+
+struct Graph {
+    places: HashMap<String, usize>,
+    nodes: Vec<(Node, u32)>,
+    edges: BTreeSet<(usize, usize)>,
+    limit: usize,
+    truncated: bool,
+    outside: usize,
+}
+
+impl Graph {
+    /// Adds a node unless it is there. Returns its index and whether it is new; `None` at the limit.
+    fn node(&mut self, node: &Node, depth: u32) -> Option<(usize, bool)> {
+        if let Some(&at) = self.places.get(&node.name) {
+            return Some((at, false));
+        }
+        if self.nodes.len() >= self.limit {
+            self.truncated = true;
+            return None;
+        }
+        self.nodes.push((node.clone(), depth));
+        self.places.insert(node.name.clone(), self.nodes.len() - 1);
+        Some((self.nodes.len() - 1, true))
+    }
+
+    fn finish(
+        self,
+        context: &QueryContext<'_>,
+        control: &Control,
+        root: String,
+    ) -> Result<CallGraphAnswer, Error> {
+        let mut arguments = vec![String::new(), "0".to_owned(), self.nodes.len().to_string()];
+        for (node, _) in &self.nodes {
+            if let Some(target) = node.target.clone().filter(|_| !node.name.starts_with('(')) {
+                arguments.extend([target.package, target.name]);
+            }
+        }
+        let mut known: AproposAnswer = context.ask("apropos", arguments, control)?;
+        let mut places = context.places();
+        let mut summaries = HashMap::new();
+        for summary in &mut known.symbols {
+            let place = places.first(&mut summary.sources);
+            let kind = summary.kinds.first().cloned().unwrap_or(LispKind::Definition);
+            summaries.insert(summary.name.clone(), (kind, place));
+        }
+        let nodes = self.nodes.iter().map(|(node, depth)| {
+            let (kind, place) = summaries.get(&node.name).cloned().unwrap_or_else(|| {
+                let kind = match () {
+                    () if node.name.starts_with("(METHOD") => LispKind::Method,
+                    () if node.name.starts_with("(SETF") => LispKind::Setf,
+                    () if node.name.starts_with("(TYPE-EXPANDER") => LispKind::Type,
+                    () if node.is_toplevel => LispKind::TopLevel,
+                    () if node.name.starts_with("(COMPILER-MACRO") => LispKind::CompilerMacro,
+                    () => LispKind::Definition,
+                };
+                (kind, None)
+            });
+            GraphNode { name: node.name.clone(), kind, place, depth: *depth }
+        });
+        let nodes: Vec<GraphNode> = nodes.collect();
+        let edges: Vec<(usize, usize)> = self.edges.into_iter().collect();
+        let cycles = cycles(nodes.len(), &edges);
+        Ok(CallGraphAnswer {
+            status: LookupStatus::Found,
+            missing: None,
+            looked_up_in: None,
+            root,
+            nodes,
+            edges,
+            cycles,
+            truncated: self.truncated,
+            outside: self.outside,
+            unseen: Unseen::default(),
+        })
+    }
+}
+
+/// Finds the edges that close a cycle: those whose end leads back to their beginning.
+fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
+    let mut next = vec![Vec::new(); count];
+    for &(from, to) in edges {
+        next[from].push(to);
+    }
+    let leads = |from: usize, goal: usize| {
+        let mut seen = HashSet::from([from]);
+        let mut waiting = vec![from];
+        while let Some(at) = waiting.pop() {
+            if at == goal {
+                return true;
+            }
+            waiting.extend(next[at].iter().copied().filter(|to| seen.insert(*to)));
+        }
+        false
+    };
+    edges.iter().enumerate().filter(|(_, (from, to))| leads(*to, *from)).map(|(at, _)| at).collect()
+}
+
+impl CallGraphAnswer {
+    /// Renders the graph in Graphviz's DOT language.
+    pub fn dot(&self) -> String {
+        let mut text = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
+        for (at, node) in self.nodes.iter().enumerate() {
+            let label = label(node).replace('\\', "\\\\").replace('"', "\\\"");
+            let shape = match node.kind {
+                LispKind::GenericFunction => "ellipse",
+                LispKind::Macro => "diamond",
+                LispKind::Method => "circle",
+                _ => "box",
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  n{at} [label=\"{label}\", shape={shape}];");
+        }
+        for (at, (from, to)) in self.edges.iter().enumerate() {
+            let style = if self.cycles.contains(&at) { " [color=red]" } else { "" };
+            let _ = writeln!(text, "  n{from} -> n{to}{style};");
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// Renders the graph in Mermaid's language.
+    pub fn mermaid(&self) -> String {
+        let mut text = String::from("graph LR\n");
+        for (at, node) in self.nodes.iter().enumerate() {
+            let label = label(node).replace('"', "#quot;");
+            let (open, close) = match node.kind {
+                LispKind::GenericFunction => ("([", "])"),
+                LispKind::Macro => ("{{", "}}"),
+                LispKind::Method => ("(", ")"),
+                _ => ("[", "]"),
+            };
+            let _ = writeln!(text, "  n{at}{open}\"{label}\"{close}");
+        }
+        for (at, (from, to)) in self.edges.iter().enumerate() {
+            let arrow = if self.cycles.contains(&at) { "-. cycle .->" } else { "-->" };
+            let _ = writeln!(text, "  n{from} {arrow} n{to}");
+        }
+        text
+    }
+}
+
+/// Labels a node: a place, or its name without packages.
+fn label(node: &GraphNode) -> String {
+    if node.kind == LispKind::TopLevel { node.name.clone() } else { short(&node.name) }
+}
+
+/// Strips the packages from a printed name.
+fn short(name: &str) -> String {
+    let words = name.split(' ').map(|word| match word.rsplit_once("::") {
+        Some((before, name)) => {
+            format!("{}{name}", before.chars().take_while(|c| *c == '(').collect::<String>())
+        }
+        None => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_the_edges_that_lead_back() {
+        assert_eq!(cycles(4, &[(0, 1), (1, 2), (2, 1), (2, 3), (3, 3)]), [1, 2, 4]);
+        assert_eq!(cycles(2, &[(0, 1)]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn labels_have_no_packages() {
+        assert_eq!(short("(METHOD P::F (P::C COMMON-LISP::T))"), "(method f (c t))");
+        assert_eq!(short("P::F"), "f");
+    }
+}

@@ -1,0 +1,79 @@
+//! code-find-references' answer as the contract's text.
+
+use std::fmt::Write as _;
+
+use super::{CodeFindReferencesAnswer, UseType};
+use crate::actions::uses::unseen::TextState;
+use crate::answer::location::columns;
+use crate::answer::{Wording, counted};
+use crate::source::positions::Evidence;
+
+/// Renders code-find-references: a line for each place, then the cautions.
+pub fn references(answer: &CodeFindReferencesAnswer, wording: Wording) -> String {
+    let unseen = match answer.text_total {
+        0 => String::new(),
+        total => format!(", and {} in text that the image does not have", counted(total, "place", "places")),
+    };
+    let mut text = match answer.total {
+        0 if unseen.is_empty() => format!("No references found for {}", answer.symbol),
+        0 => format!("0 references to {} in the image{unseen}:\n", answer.symbol),
+        total => {
+            format!("{} to {}{unseen}:\n", counted(total, "reference", "references"), answer.symbol)
+        }
+    };
+    for found in &answer.refs {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {}: {}", found.place, found.use_type);
+        if found.written && found.use_type != UseType::Set {
+            text.push_str(", written");
+        }
+        match (found.evidence, &found.via) {
+            (Evidence::Exact, _) => {}
+            (Evidence::Via, Some(via)) => {
+                let _ = write!(text, " via {via}");
+            }
+            (Evidence::Via | Evidence::Approximate, _) => text.push_str(" (approximate)"),
+        }
+        if let Some(caller) = &found.caller {
+            let _ = write!(text, " in {caller}");
+        }
+        for (columns, what) in [(&found.columns, "also at"), (&found.approximate_columns, "perhaps also at")]
+        {
+            let others = columns.iter().filter(|column| Some(**column) != found.place.column);
+            let others: Vec<String> = others.map(u32::to_string).collect();
+            if !others.is_empty() {
+                let _ = write!(text, ", {what} {}", others.join(", "));
+            }
+        }
+        if found.stale {
+            text.push_str(" (file changed since it was loaded)");
+        }
+        if let Some(context) = &found.context {
+            let _ = write!(text, "\n      {context}");
+        }
+    }
+    for found in &answer.text {
+        let state = match found.state {
+            TextState::NotLoaded => "not loaded",
+            TextState::Changed => "changed since it was loaded",
+            TextState::Unrecorded => "loaded without a record",
+            TextState::LeftOut => "left out by a feature expression",
+            TextState::Named => "a name from which code makes the symbol",
+        };
+        let possible = if found.possible { ", perhaps another symbol" } else { "" };
+        let Some((first, others)) = found.tokens.split_first() else { continue };
+        let _ = write!(text, "\n  {first}: text ({state}{possible})");
+        let others: Vec<String> = columns(others).iter().map(u32::to_string).collect();
+        if !others.is_empty() {
+            let _ = write!(text, ", also at {}", others.join(", "));
+        }
+        let _ = write!(text, "\n      {}", found.context);
+    }
+    if !answer.cautions.is_empty() {
+        text.push('\n');
+    }
+    for caution in &answer.cautions {
+        let _ = write!(text, "\nNote: {}", caution.worded(wording));
+    }
+    text
+}

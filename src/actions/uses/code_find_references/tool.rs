@@ -1,0 +1,96 @@
+//! The tool code-find-references: lists the uses of a symbol of the loaded project, line by line.
+
+use crate::engine::Control;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{CodeFindReferencesAnswer, CodeFindReferencesRequest, text};
+use crate::actions::missing::{LookupReply, of_error};
+use crate::answer::Wording;
+use crate::tools::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    #[serde(flatten)]
+    request: CodeFindReferencesRequest,
+    #[serde(flatten)]
+    page: Paging,
+}
+
+impl Sequence for CodeFindReferencesAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.refs);
+        part.keep(&mut self.text);
+    }
+}
+
+/// The most entries on a page.
+const ENTRIES: usize = 1_000;
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "code-find-references",
+        title: "Find where a symbol is used",
+        description: "Finds every line of the project where a symbol is used, as the compiler recorded it and as the \
+            text has it. Use it before renaming or changing anything. Each entry has path, line, column, the line's \
+            text, the calling function, and `type`: call, macro, bind, set, reference, specialize; class, type, slot, \
+            function, declaration, export, import, block, quoted, template (of a macro), read-time, mention. \
+            `symbol` is the name as a person writes it. The symbol stands there (edit it) unless \
+            `evidence` says via (a macro expands into the use: edit the macro) or approximate (look first). \
+            The system must be loaded; entries of files that changed since then are marked stale. Definitions are not \
+            listed: ask find-definition.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().at_once()
+}
+
+fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let bank = session.bank()?;
+    let most = if call.budget() == usize::MAX { usize::MAX } else { ENTRIES };
+    let offset = given.request.offset.saturating_add(given.page.offset()?);
+    let request = CodeFindReferencesRequest { limit: given.page.limit().min(most), offset, ..given.request };
+    let answer = match bank.ask(&request, &Control::default()) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFoundAsError).map(ToolReply::from),
+    };
+    given.page.within(answer.total + answer.text_total)?;
+    let total = offset + answer.refs.len() + answer.text.len() + usize::from(answer.truncated);
+    Page::longest(answer, (offset, total), call.budget(), |answer, range| page(answer, range, call.wording()))
+}
+
+/// Renders a page.
+fn page(
+    answer: &mut CodeFindReferencesAnswer,
+    range: &PageRange,
+    wording: Wording,
+) -> Result<ToolAnswer, Failure> {
+    answer.count = answer.refs.len();
+    answer.stale =
+        answer.refs.iter().filter(|found| found.stale).map(|found| found.place.file.clone()).collect();
+    answer.stale.dedup();
+    answer.cursor = range.cursor();
+    let mut text = text::references(answer, wording);
+    if let Some(next) = &answer.cursor {
+        let left_out = answer.total.saturating_sub(range.end());
+        let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };
+        text.push_str(&format!("\n\n{many} follow: the next page has cursor {next}."));
+    }
+    let looked_up_in = answer.looked_up_in.clone();
+    Ok(ToolAnswer::new(text, &LookupReply::yes(&*answer), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actions::uses::code_find_references::UseType;
+
+    #[test]
+    fn the_description_has_every_type_of_use() {
+        assert!(UseType::ALL.len() > 10);
+        let said: Vec<&str> = tool().about().description.split([' ', ',', ';', '.', '(']).collect();
+        for word in UseType::ALL {
+            assert!(said.contains(&word.name()), "{word}");
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! The graph of definitions and their users, which call-graph and impact follow.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use serde::Deserialize;
+use steelbank_reader::lines::LineIndex;
+use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText};
+use steelbank_text::DefinitionKind;
+use steelbank_xref::{FunctionKind, Index, Kind, NameRole};
+
+use super::code_find_references::{UseType, found};
+use super::outline::{DefinitionInFile, definitions_in};
+use super::use_counts::{Counted, Counter};
+use super::who::CalledName;
+use crate::answer::Location;
+use crate::answer::designator::{Designator, FunctionName};
+use crate::answer::lookup::Lookup;
+use crate::answer::package_owner::PackageOwner;
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext};
+use crate::workspace::{FileVersion, Own};
+
+/// The answer of Lisp's question `subclasses`.
+#[derive(Deserialize)]
+pub(crate) struct Subclasses {
+    #[serde(default)]
+    pub(crate) subclasses: Vec<String>,
+}
+
+/// A definition in the graph.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Node {
+    /// The printed name, or the file and line of a top-level form that defines nothing.
+    pub(crate) name: String,
+    /// What other nodes use of it.
+    pub(crate) target: Option<Target>,
+    /// Whether it is a top-level form that defines nothing.
+    pub(crate) is_toplevel: bool,
+}
+
+/// What is used: a symbol, by its home package and name, as one of the things that it names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Target {
+    pub(crate) package: String,
+    pub(crate) name: String,
+    pub(crate) sense: Sense,
+}
+
+/// Which of the things that a symbol names is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Sense {
+    /// All of them.
+    Any,
+    /// The function or macro.
+    Function,
+    /// The function or expander `(SETF NAME)`.
+    Setf,
+}
+
+impl Sense {
+    /// Whether a use is of it.
+    fn accepts(self, used: &Counted) -> bool {
+        let of_function = matches!(
+            used.use_type,
+            UseType::Call
+                | UseType::Macro
+                | UseType::Function
+                | UseType::Quoted
+                | UseType::Template
+                | UseType::ReadTime
+                | UseType::Mention
+        );
+        match self {
+            Self::Any => true,
+            Self::Function => of_function && used.called != CalledName::Setf,
+            Self::Setf => of_function && used.called != CalledName::Itself,
+        }
+    }
+
+    fn accepts_role(self, role: NameRole) -> bool {
+        match self {
+            Self::Any => role.denotes_function(),
+            Self::Function => role.denotes_function() && role != NameRole::Setf,
+            Self::Setf => role == NameRole::Setf,
+        }
+    }
+}
+
+impl Target {
+    pub(crate) fn any(package: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { package: package.into(), name: name.into(), sense: Sense::Any }
+    }
+
+    /// What a name argument means in a graph of functions.
+    pub(crate) fn function(package: &str, name: &str, written: FunctionName) -> Self {
+        let sense = if written == FunctionName::Setf { Sense::Setf } else { Sense::Function };
+        Self { sense, ..Self::any(package, name) }
+    }
+
+    /// What a definition in a text defines; none if it names nothing that code could use.
+    pub(crate) fn defined(known: &DefinitionInFile) -> Option<Self> {
+        let definition = &known.definition;
+        // A name for a form of the project's own, such as LIST, is not what the standard calls so.
+        let home = known.home.as_deref().filter(|home| {
+            definition.kind != DefinitionKind::Definition || !PackageOwner::of(home).is_locked()
+        })?;
+        let sense = match definition.kind {
+            DefinitionKind::Setf => Sense::Setf,
+            _ if definition.setf => Sense::Setf,
+            DefinitionKind::Function
+            | DefinitionKind::GenericFunction
+            | DefinitionKind::Method
+            | DefinitionKind::Macro
+            | DefinitionKind::CompilerMacro => Sense::Function,
+            _ => Sense::Any,
+        };
+        Some(Self { sense, ..Self::any(home, &*definition.name) })
+    }
+}
+
+impl Node {
+    /// Makes the node of the function that is printed as `caller`.
+    pub(crate) fn of(caller: &str) -> Self {
+        Self { name: place_function(caller), target: function_in(caller), is_toplevel: false }
+    }
+
+    /// Whether it is a method of a generic function that is defined outside of the project.
+    pub(crate) fn is_foreign_method(&self, users: &UserFinder<'_>) -> bool {
+        self.specializers().is_some() && self.target.as_ref().is_some_and(|target| users.is_foreign(target))
+    }
+
+    /// The specializers of a method, as they are printed; none for what is no method.
+    fn specializers(&self) -> Option<Vec<&str>> {
+        let parts = elements(&self.name).filter(|parts| parts.first() == Some(&"METHOD"))?;
+        elements(parts.last()?)
+    }
+}
+
+/// A use of a node by another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsedBy {
+    pub(crate) user: Node,
+    pub(crate) line: Counted,
+    /// What the user is, where the text tells: a test, a definition by an operator of the project.
+    pub(crate) defined: Option<DefinitionKind>,
+    /// Whether the user is the form that the operator which it uses has made.
+    pub(crate) is_made: bool,
+    /// Whether the use is in a file of the project.
+    pub(crate) in_project: bool,
+}
+
+/// What is passed to a generic function: see [`UserFinder::passed`].
+pub(crate) struct Passed {
+    place: usize,
+    /// As they are printed.
+    classes: BTreeSet<String>,
+}
+
+/// A file's text, decoded by nobody, and its forms.
+type ParsedFile = (Vec<u8>, LispText);
+
+/// Finds the users of symbols. Reads each file once.
+pub(crate) struct UserFinder<'a> {
+    context: &'a QueryContext<'a>,
+    pub(crate) counter: Counter<'a>,
+    files: RefCell<HashMap<String, Rc<Vec<DefinitionInFile>>>>,
+    texts: RefCell<HashMap<String, Option<Rc<ParsedFile>>>>,
+    own: Option<Own>,
+}
+
+/// The operators that make an instance of the class that their first argument names.
+const MAKERS: [&str; 7] =
+    ["MAKE-INSTANCE", "ALLOCATE-INSTANCE", "MAKE-CONDITION", "ERROR", "SIGNAL", "WARN", "CHANGE-CLASS"];
+
+impl<'a> UserFinder<'a> {
+    pub(crate) fn new(context: &'a QueryContext<'a>) -> Self {
+        Self {
+            context,
+            counter: Counter::new(context),
+            files: RefCell::default(),
+            texts: RefCell::default(),
+            own: context.project.root().map(|_| context.project.own()),
+        }
+    }
+
+    /// Lists the definitions in the file that answers show as `path`; empty if it cannot be read.
+    pub(crate) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
+        let mut files = self.files.borrow_mut();
+        let known = files.entry(path.to_owned()).or_insert_with(|| {
+            let known = definitions_in(self.context, &self.context.project.native(path));
+            Rc::new(known.map(|(known, _)| known).unwrap_or_default())
+        });
+        Rc::clone(known)
+    }
+
+    /// Reads the file that answers show as `path`.
+    pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
+        let mut texts = self.texts.borrow_mut();
+        let read = texts.entry(path.to_owned()).or_insert_with(|| {
+            let bytes = steelbank_tree::read_source(&self.context.project.native(path)).ok()?;
+            let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+            Some(Rc::new((bytes, text)))
+        });
+        read.clone()
+    }
+
+    /// Whether the file that answers show as `path` is the project's; if there is no project, all are.
+    fn is_own(&self, path: &str) -> bool {
+        let own = |own: &Own| !path.starts_with("SYS:") && own.contains(&self.context.project.native(path));
+        self.own.as_ref().is_none_or(own)
+    }
+
+    /// Finds the uses of what `target` means: every use that runs, expands or names it, with the definition around it.
+    pub(crate) fn of(&self, target: &Target) -> Vec<UsedBy> {
+        let uses = self.counter.uses(&target.name, &target.package).into_iter();
+        let uses = uses.filter(|used| !used.is_declaration && target.sense.accepts(used));
+        uses.map(|line| self.user(line)).collect()
+    }
+
+    /// Finds the uses of a node. Of a method of somebody else's generic function these are the forms that make an
+    /// instance of its class, if instances are what it is about; nobody else is known to reach it.
+    pub(crate) fn of_node(&self, node: &Node, control: &Control) -> Result<Vec<UsedBy>, Error> {
+        let Some(target) = &node.target else { return Ok(Vec::new()) };
+        let Some(specializers) = node.specializers().filter(|_| node.is_foreign_method(self)) else {
+            return Ok(self.of(target));
+        };
+        let makes = ["INITIALIZE-INSTANCE", "SHARED-INITIALIZE", "ALLOCATE-INSTANCE", "MAKE-INSTANCE"];
+        let mut found = Vec::new();
+        if makes.contains(&target.name.as_str())
+            && let Some(class) = specializers.first().and_then(|class| Designator::parse(class).ok())
+        {
+            let package = class.package.unwrap_or_default();
+            found = self.makers(&package, &class.name, control)?;
+        }
+        Ok(found)
+    }
+
+    /// Finds what passes an instance of `class` to the generic function `function`: the place of the argument on which its
+    /// methods specialize so, and the classes that are it or below it.
+    pub(crate) fn passed(
+        &self,
+        context: &QueryContext<'_>,
+        function: &Target,
+        class: &str,
+        control: &Control,
+    ) -> Result<Passed, Error> {
+        let index = &context.index;
+        let lookup = Lookup::resolved(index, class, Some(&function.package))?;
+        let symbol = found(index, context.project, &lookup)?;
+        let printed = index.symbol_text(symbol);
+        let methods = index.who(Kind::Specializes, symbol, |_| true).into_iter();
+        let place = methods.map(|found| Node::of(&found.function)).find_map(|method| {
+            let is_its = method.target.as_ref() == Some(function);
+            method.specializers().filter(|_| is_its)?.iter().position(|class| *class == printed)
+        });
+        let (name, home) =
+            (index.symbol_name(symbol).into_owned(), index.home_name(symbol).unwrap_or_default());
+        let below: Subclasses = context.ask("subclasses", vec![name, home], control)?;
+        let classes = below.subclasses.into_iter().chain([printed]).collect();
+        Ok(Passed { place: place.unwrap_or(0), classes })
+    }
+
+    /// Whether a call may pass an instance of one of the classes: not if it shows that it makes one of another.
+    pub(crate) fn may_pass(&self, used: &UsedBy, passed: &Passed) -> bool {
+        let shows_another = || {
+            let range = used.line.place.range?;
+            let file = self.text(&used.line.place.file)?;
+            let (bytes, text) = (&file.0, &file.1);
+            let call = text.token_at(range.start)?.form?;
+            let Datum::Form(argument) = text.elements(call).nth(passed.place + 1)? else { return None };
+            let mut parts = text.elements(argument);
+            let Datum::Token(head) = parts.next()? else { return None };
+            let Datum::Form(quoted) = parts.next()? else { return None };
+            let Datum::Token(class) = text.elements(quoted).last()? else { return None };
+            let is_made = text.tokens().get(head)?.is_named(bytes, "MAKE-INSTANCE")
+                && text.form(quoted)?.kind == FormKind::Quote;
+            let class = text.tokens().get(class)?.symbol(bytes);
+            let index = &self.context.index;
+            let package = class.package.as_deref().or(used.line.package.as_deref())?;
+            let (symbol, _) = index.symbol_named(package, &class.name)?;
+            is_made.then(|| !passed.classes.contains(&index.symbol_text(symbol)))
+        };
+        !shows_another().unwrap_or(false)
+    }
+
+    /// Whether the generic function is defined outside of the project.
+    pub(crate) fn is_foreign(&self, target: &Target) -> bool {
+        if PackageOwner::of(&target.package) != PackageOwner::User {
+            return true;
+        }
+        let mut elsewhere = false;
+        for FileVersion { path, .. } in self.context.project.naming(&target.name) {
+            let shown = self.context.project.shown(&path);
+            let defines = |known: &DefinitionInFile| {
+                known.definition.name == target.name
+                    && known.home.as_deref() == Some(&target.package)
+                    && matches!(
+                        known.definition.kind,
+                        DefinitionKind::GenericFunction | DefinitionKind::Accessor
+                    )
+            };
+            if self.definitions(&shown).iter().any(defines) {
+                if self.is_own(&shown) {
+                    return false;
+                }
+                elsewhere = true;
+            }
+        }
+        elsewhere
+    }
+
+    /// Finds the forms that make an instance of a class or of one below it.
+    pub(crate) fn makers(&self, package: &str, name: &str, control: &Control) -> Result<Vec<UsedBy>, Error> {
+        let below: Subclasses =
+            self.context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
+        let mut classes = vec![Target::any(package, name)];
+        classes.extend(below.subclasses.iter().filter_map(|class| function_in(class)));
+        let mut found = Vec::new();
+        for class in classes {
+            control.check()?;
+            let uses = self.counter.uses(&class.name, &class.package).into_iter();
+            found.extend(uses.filter(|used| self.makes(used)).map(|line| self.user(line)));
+        }
+        Ok(found)
+    }
+
+    /// Whether the class that is used stands quoted as the first argument of an operator that makes instances.
+    fn makes(&self, used: &Counted) -> bool {
+        let Some(file) = used.place.range.and_then(|_| self.text(&used.place.file)) else { return false };
+        let (bytes, text) = (&file.0, &file.1);
+        let at = used.place.range.map_or(0, |range| range.start);
+        let quote = text
+            .forms()
+            .iter()
+            .rposition(|form| form.kind == FormKind::Quote && form.span.start <= at && at < form.span.end);
+        let Some(quote) = quote.map(FormId::new) else { return false };
+        let Some(call) = text.form(quote).and_then(|quote| quote.parent) else { return false };
+        let mut parts = text.elements(call);
+        let Some(Datum::Token(head)) = parts.next() else { return false };
+        let operator = text.tokens().get(head).map(|head| head.symbol(bytes).name);
+        let place = if operator.as_deref() == Some("CHANGE-CLASS") { 1 } else { 0 };
+        operator.is_some_and(|operator| MAKERS.contains(&operator.as_ref()))
+            && parts.nth(place) == Some(Datum::Form(quote))
+    }
+
+    fn user(&self, line: Counted) -> UsedBy {
+        let definitions = self.definitions(&line.place.file);
+        let around = innermost(&definitions, &line.place);
+        let defined = around.map(|known| known.definition.kind);
+        let user = match (&line.caller, around) {
+            // A local function of top-level code is told by its file as answers show it.
+            (Some(caller), _) => match caller.split_once(":IN \"") {
+                Some((before, _)) => {
+                    let name = format!("{before}:IN {})", line.place.file);
+                    Node { name, target: None, is_toplevel: true }
+                }
+                None => Node::of(caller),
+            },
+            (None, Some(known)) => self.node(known),
+            (None, None) => Node {
+                name: format!("top level of {}", line.place.clone().whole_line()),
+                target: None,
+                is_toplevel: true,
+            },
+        };
+        let is_made = around.is_some_and(|known| line.caller.is_none() && line.is_operator(known));
+        let in_project = self.is_own(&line.place.file);
+        UsedBy { user, line, defined, is_made, in_project }
+    }
+
+    /// Makes the node of a definition in a text.
+    fn node(&self, known: &DefinitionInFile) -> Node {
+        let target = Target::defined(known);
+        let name = match known.definition.kind {
+            DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.shown()),
+            DefinitionKind::CompilerMacro => format!("(COMPILER-MACRO {})", known.shown()),
+            DefinitionKind::Method => self.method(known).unwrap_or_else(|| known.shown()),
+            DefinitionKind::Definition if target.is_none() => {
+                let line = Location::new(&*known.path).at(known.definition.place).whole_line();
+                return Node {
+                    name: format!(
+                        "top level of {line}, ({} {} …)",
+                        known.definition.operator.to_lowercase(),
+                        known.shown()
+                    ),
+                    target,
+                    is_toplevel: true,
+                };
+            }
+            _ => known.shown(),
+        };
+        Node { name, target, is_toplevel: false }
+    }
+
+    /// Prints a method as SBCL does, by its lambda list in the text.
+    fn method(&self, known: &DefinitionInFile) -> Option<String> {
+        let file = self.text(&known.path)?;
+        let (bytes, text) = (&file.0, &file.1);
+        let form = form_of(text, bytes, known)?;
+        let index = &self.context.index;
+        let written =
+            |datum: Datum| String::from_utf8_lossy(&bytes[text.span(datum).indices()]).to_uppercase();
+        let symbol = |datum: Datum| {
+            let Datum::Token(at) = datum else { return written(datum) };
+            let read = text.tokens().get(at).map(|token| token.symbol(bytes));
+            let found = read.and_then(|read| {
+                let package = read.package.as_deref().or(known.definition.package.as_deref())?;
+                index.symbol_named(package, &read.name).map(|(symbol, _)| index.symbol_text(symbol))
+            });
+            found.unwrap_or_else(|| written(datum))
+        };
+        let (mut parts, mut specializers) = (vec![known.shown()], Vec::new());
+        for datum in text.elements(form).skip(2) {
+            match datum {
+                Datum::Token(_) => parts.push(written(datum)),
+                Datum::Form(list) => {
+                    for parameter in text.elements(list) {
+                        match parameter {
+                            Datum::Token(_) if written(parameter).starts_with('&') => break,
+                            Datum::Token(_) => specializers.push("COMMON-LISP::T".to_owned()),
+                            Datum::Form(list) => specializers.push(symbol(text.elements(list).nth(1)?)),
+                        }
+                    }
+                    break;
+                }
+            }
+        }
+        Some(format!("(METHOD {} ({}))", parts.join(" "), specializers.join(" ")))
+    }
+
+    /// Finds the functions of the project that the compiler recorded as calling or expanding the target; those of
+    /// others, too, if `everywhere`.
+    pub(crate) fn recorded(&self, target: &Target, everywhere: bool) -> Vec<Node> {
+        let index = &self.context.index;
+        let Some((symbol, _)) = index.symbol_named(&target.package, &target.name) else { return Vec::new() };
+        let kinds = [Kind::Calls, Kind::Macroexpands].into_iter();
+        let found = kinds.flat_map(|kind| index.who(kind, symbol, |role| target.sense.accepts_role(role)));
+        let found = found.filter(|found| {
+            found.kind != FunctionKind::Lambda
+                && (everywhere || found.file.as_deref().is_none_or(|file| self.is_own(file)))
+        });
+        found.map(|found| Node::of(&found.function)).collect()
+    }
+
+    /// Whether a use of `name` is a call, a macro's expansion, or a call in the template of a macro or setf
+    /// definition.
+    pub(crate) fn is_call(used: &UsedBy, name: &str) -> bool {
+        match used.line.use_type {
+            UseType::Call | UseType::Macro | UseType::Function => true,
+            UseType::Template => used.defined.is_some_and(makes_code) && used.line.calls_in_text(name),
+            _ => false,
+        }
+    }
+
+    /// Finds what the templates of a macro or setf definition call: home packages and names.
+    pub(crate) fn called_by_templates(&self, target: &Target) -> BTreeSet<(String, String)> {
+        let (package, name) = (target.package.as_str(), target.name.as_str());
+        let project = self.context.project;
+        let mut called = BTreeSet::new();
+        for FileVersion { path, write_date } in project.naming(name) {
+            let shown = project.shown(&path);
+            for known in self.definitions(&shown).iter() {
+                let (definition, home) = (&known.definition, known.home.as_deref());
+                let is_it = Target::defined(known).is_some_and(|defined| defined.sense == target.sense);
+                if !is_it || !makes_code(definition.kind) || definition.name != name || home != Some(package)
+                {
+                    continue;
+                }
+                let Ok(file) = project.positions(&path, write_date) else { continue };
+                let forms = self.counter.forms(&shown);
+                let form = forms.as_ref().as_ref().and_then(|forms| forms.at(definition.start));
+                let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
+                for (package, name) in
+                    symbols.into_iter().filter(|(package, _)| PackageOwner::of(package) == PackageOwner::User)
+                {
+                    let lines = self.counter.lines(name, package);
+                    let here = |line: &Counted| {
+                        line.place.file == shown
+                            && line.use_type == UseType::Template
+                            && line
+                                .place
+                                .line
+                                .is_some_and(|line| (definition.start..=definition.end).contains(&line))
+                            && line.calls_in_text(name)
+                    };
+                    if lines.iter().any(here) {
+                        called.insert((package.to_owned(), name.to_owned()));
+                    }
+                }
+            }
+        }
+        called
+    }
+}
+
+/// Whether a definition's templates become code where it is used.
+fn makes_code(kind: DefinitionKind) -> bool {
+    matches!(kind, DefinitionKind::Macro | DefinitionKind::Setf | DefinitionKind::CompilerMacro)
+}
+
+/// Returns the name under which a caller is listed: that of the macro for a macro function, `(SETF …)` for a
+/// setf expander.
+fn place_function(caller: &str) -> String {
+    if let Some(name) = caller.strip_prefix("(MACRO-FUNCTION ").and_then(|name| name.strip_suffix(')')) {
+        return name.to_owned();
+    }
+    let place = ["(%DEFSETF ", "(SETF-EXPANDER "].iter().find_map(|before| caller.strip_prefix(before));
+    place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
+}
+
+/// Finds the function that a printed name is of, or local to: F of `(METHOD P::F (P::C))` and `(FLET G :IN P::F)`.
+pub(crate) fn function_in(printed: &str) -> Option<Target> {
+    let Some(parts) = elements(printed) else {
+        let designator = Designator::parse(printed).ok().filter(|found| !found.uninterned)?;
+        return Some(Target::function(&designator.package?, &designator.name, FunctionName::Plain));
+    };
+    if let Some(within) = parts.iter().position(|part| *part == ":IN") {
+        return function_in(parts.get(within + 1)?);
+    }
+    let target = function_in(parts.get(1)?)?;
+    let sense = match parts.first().copied() {
+        Some("SETF" | "%DEFSETF" | "SETF-EXPANDER") => Sense::Setf,
+        Some("TYPE-EXPANDER") => Sense::Any,
+        _ => target.sense,
+    };
+    Some(Target { sense, ..target })
+}
+
+/// Splits a printed list; none if it is not one.
+fn elements(printed: &str) -> Option<Vec<&str>> {
+    let inside = printed.strip_prefix('(')?.strip_suffix(')')?;
+    let (mut parts, mut start, mut depth, mut quoted) = (Vec::new(), 0, 0_usize, None);
+    for (at, character) in inside.char_indices() {
+        match character {
+            '|' | '"' if quoted.is_none() => quoted = Some(character),
+            character if quoted == Some(character) => quoted = None,
+            _ if quoted.is_some() => (),
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => {
+                parts.push(&inside[start..at]);
+                start = at + 1;
+            }
+            _ => (),
+        }
+    }
+    parts.push(&inside[start..]);
+    Some(parts.into_iter().filter(|part| !part.is_empty()).collect())
+}
+
+/// Maps the printed name of each caller to the functions that it calls, SBCL's own left out.
+pub(crate) fn callees(index: &Index) -> HashMap<String, BTreeSet<Node>> {
+    let mut calls: HashMap<String, BTreeSet<Node>> = HashMap::new();
+    for symbol in index.symbols() {
+        let Some(home) = index.symbol_package(symbol) else { continue };
+        let package = index.package_name(home);
+        if PackageOwner::of(&package) != PackageOwner::User {
+            continue;
+        }
+        let kinds = [Kind::Calls, Kind::Macroexpands];
+        for (kind, sense) in kinds.into_iter().flat_map(|kind| [(kind, Sense::Function), (kind, Sense::Setf)])
+        {
+            for found in index.who(kind, symbol, |role| sense.accepts_role(role)) {
+                let text = index.symbol_text(symbol);
+                let called = if sense == Sense::Setf { format!("(SETF {text})") } else { text };
+                calls.entry(found.function.into_owned()).or_default().insert(Node::of(&called));
+            }
+        }
+    }
+    calls
+}
+
+/// Finds the innermost of `definitions`, of one file, around `place`; accessors have no form of their own.
+pub(crate) fn innermost<'d>(
+    definitions: &'d [DefinitionInFile],
+    place: &Location,
+) -> Option<&'d DefinitionInFile> {
+    let around = definitions
+        .iter()
+        .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
+    let at = (place.line, place.column);
+    // Of those on one line, the last that begins before the place.
+    around.min_by_key(|known| {
+        let name = known.definition.place;
+        let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;
+        let lines = known.definition.end - known.definition.start;
+        (is_after, lines, std::cmp::Reverse((name.line, name.column)))
+    })
+}
+
+/// Finds the form that defines `known`, also within another form such as EVAL-WHEN.
+pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
+    let lines = LineIndex::new(bytes);
+    (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
+        Some(Datum::Token(name)) => text
+            .tokens()
+            .get(name)
+            .is_some_and(|name| lines.position(bytes, name.span.start) == known.definition.place),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Node, Sense, function_in};
+
+    #[test]
+    fn printed_names_tell_the_function_that_they_are_of() {
+        let check = |printed: &str, expect: Option<(&str, &str, Sense)>| {
+            let found = function_in(printed).map(|found| (found.package, found.name, found.sense));
+            let expect = expect.map(|(package, name, sense)| (package.to_owned(), name.to_owned(), sense));
+            assert_eq!(found, expect, "{printed}");
+        };
+        let function = |package, name| Some((package, name, Sense::Function));
+        check("P::F", function("P", "F"));
+        check("(SETF P::F)", Some(("P", "F", Sense::Setf)));
+        check("(METHOD P::F :AROUND (Q::C (EQL 3)))", function("P", "F"));
+        check("(METHOD (SETF P::F) (COMMON-LISP::T))", Some(("P", "F", Sense::Setf)));
+        check("(FLET P::G :IN P::F)", function("P", "F"));
+        check("(FLET P::G :IN (SETF P::F))", Some(("P", "F", Sense::Setf)));
+        check("(FLET P::G :IN \"/a b/c.lisp\")", None);
+        check("P::|a b|", function("P", "a b"));
+        check("(METHOD P::|a b| (P::|c )|))", function("P", "a b"));
+        check("#:G12", None);
+        assert_eq!(
+            Node::of("(METHOD P::F :AROUND (Q::C (EQL 3)))").specializers(),
+            Some(vec!["Q::C", "(EQL 3)"])
+        );
+        assert_eq!(Node::of("(SETF P::F)").specializers(), None);
+    }
+}

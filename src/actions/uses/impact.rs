@@ -1,0 +1,636 @@
+//! impact: what must be looked at when definitions change.
+
+pub(crate) mod tool;
+
+use crate::answer::designator::FunctionName;
+use crate::answer::{Advice, Location};
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::lines::LineIndex;
+use steelbank_reader::{Datum, FormId, FormKind, LispText, TokenKind};
+use steelbank_text::{DefinitionKind, lisp_definitions};
+use steelbank_xref::Kind;
+
+use super::code_find_references::{UseType, found};
+use super::graph::{Node, Subclasses, Target, UserFinder, form_of};
+use super::kept::last_answer;
+use super::outline::{DefinitionInFile, files_at, resolved};
+use super::unseen::{Unseen, unseen_uses};
+use super::use_counts::is_test_path;
+use super::working_tree::changes;
+use crate::answer::location::as_text;
+use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext, Question};
+use crate::workspace::FileVersion;
+
+/// A request for what depends on definitions that change. Names, files and the diff all count.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct ImpactRequest {
+    /// The symbols that change: functions, macros, classes, variables.
+    #[serde(default)]
+    pub names: Vec<String>,
+    // Without one CL-USER, or else the one package of the user's that has the name.
+    /// The package to look the names up in.
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    pub package: Option<String>,
+    /// Files that change, relative to the project: everything that they define.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// What has changed in the working tree since the last commit of git: tracked files, by their bytes.
+    #[serde(default)]
+    pub diff: bool,
+    /// How many steps to follow those who use what changes.
+    #[serde(default = "steps")]
+    #[schemars(range(min = 1, max = 20))]
+    pub depth: u32,
+}
+
+fn steps() -> u32 {
+    3
+}
+
+impl Default for ImpactRequest {
+    /// Makes a request that names nothing yet, and follows users three steps far.
+    fn default() -> Self {
+        Self { names: Vec::new(), package: None, paths: Vec::new(), diff: false, depth: steps() }
+    }
+}
+
+/// The reason why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImpactError {
+    /// The request names nothing.
+    #[error("Nothing is said to change.")]
+    Nothing,
+    /// git cannot tell.
+    #[error("git cannot tell what has changed: {0}")]
+    Git(String),
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ImpactAnswer {
+    /// The definitions that change.
+    pub changed: Vec<Touched>,
+    /// Who uses them in the project, directly or through others, nearest first.
+    pub users: Vec<Affected>,
+    /// How many more there are outside of the project.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub outside: usize,
+    /// Calls whose number of arguments does not fit the lambda list that the text has now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls_that_do_not_fit: Vec<BadCall>,
+    /// What changed macros define: the top-level forms that they expand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made_by_macros: Vec<Affected>,
+    /// The classes below changed classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subclasses: Vec<String>,
+    /// The methods on changed classes, or of changed generic functions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<String>,
+    /// The tests that reach what changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<Affected>,
+    /// The files that are compiled again, the changed ones included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recompiled: Vec<String>,
+    /// How often the names stand in text that the image does not have: users that are not known yet.
+    #[serde(skip_serializing_if = "Unseen::is_empty")]
+    pub unseen: Unseen,
+    /// Whether the search for users stopped at a thousand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// The package in which a name was looked up, if nobody named it.
+    #[serde(skip)]
+    pub looked_up_in: Option<String>,
+}
+
+/// A definition that changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Touched {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    #[schemars(with = "String")]
+    pub kind: TouchedKind,
+    /// `file:line:column`.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
+    /// Whether the working tree does not have it any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
+}
+
+/// What changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TouchedKind {
+    /// A symbol of which no definition is known in the project.
+    Symbol,
+    /// A definition.
+    #[serde(untagged)]
+    Definition(DefinitionKind),
+}
+
+impl std::fmt::Display for TouchedKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Symbol => formatter.pad("symbol"),
+            Self::Definition(kind) => kind.fmt(formatter),
+        }
+    }
+}
+
+/// A definition that is affected.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Affected {
+    /// How many steps it is away.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub steps: u32,
+    /// Its name.
+    pub name: String,
+    /// The first line that uses: `file:line:column`.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
+    /// What the use does.
+    pub does: UseType,
+    /// The definition that it uses, if that is not the one that changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
+}
+
+/// A call whose arguments do not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct BadCall {
+    /// Its place.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
+    /// The whole call.
+    pub call: String,
+    /// What does not fit.
+    pub problem: String,
+}
+
+#[derive(Deserialize)]
+struct Recompiled {
+    #[serde(default)]
+    files: Vec<String>,
+}
+
+/// The most users that are followed.
+const MOST_USERS: usize = 1_000;
+
+/// The definitions that change, gathered from the request.
+#[derive(Default)]
+struct Subjects {
+    targets: BTreeSet<Target>,
+    changed: Vec<Touched>,
+    files: BTreeSet<PathBuf>,
+    known: Vec<(String, usize)>,
+    looked_up_in: Option<String>,
+}
+
+impl ImpactRequest {
+    fn subjects(
+        &self,
+        context: &QueryContext<'_>,
+        users: &UserFinder<'_>,
+        control: &Control,
+    ) -> Result<Subjects, Error> {
+        let mut subjects = Subjects::default();
+        if self.names.is_empty() && self.paths.is_empty() && !self.diff {
+            return Err(ImpactError::Nothing.into());
+        }
+        for name in &self.names {
+            let context = context.knowing(name, self.package.as_deref());
+            let index = &context.index;
+            let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
+            let symbol = found(index, context.project, &lookup)?;
+            subjects.looked_up_in = subjects.looked_up_in.or(lookup.looked_up_in);
+            let home = index.home_name(symbol).unwrap_or_default();
+            let bare = index.symbol_name(symbol).into_owned();
+            let mut known_there = false;
+            for FileVersion { path, .. } in context.project.naming(&bare) {
+                let shown = context.project.shown(&path);
+                for (at, known) in users.definitions(&shown).iter().enumerate() {
+                    let definition = &known.definition;
+                    let is_named = match lookup.function_name {
+                        FunctionName::Setf => {
+                            definition.setf
+                                || matches!(definition.kind, DefinitionKind::Setf | DefinitionKind::Accessor)
+                        }
+                        _ => true,
+                    };
+                    if is_named && definition.name == bare && known.home.as_ref() == Some(&home) {
+                        subjects.take(&path, known, at);
+                        known_there = true;
+                    }
+                }
+            }
+            // A name stands for all that it names; (SETF NAME) for itself.
+            subjects.targets.insert(match lookup.function_name {
+                FunctionName::Plain => Target::any(&*home, &*bare),
+                written => Target::function(&home, &bare, written),
+            });
+            if !known_there {
+                subjects.changed.push(Touched {
+                    name: lookup.function_name.text(index.symbol_text(symbol)),
+                    kind: TouchedKind::Symbol,
+                    place: None,
+                    gone: false,
+                });
+            }
+        }
+        for path in &self.paths {
+            for file in files_at(context, path)? {
+                for (at, known) in users.definitions(&context.project.shown(&file)).iter().enumerate() {
+                    subjects.take(&file, known, at);
+                }
+                subjects.files.insert(file);
+            }
+        }
+        if self.diff {
+            subjects.take_working_tree(context, users, control)?;
+        }
+        Ok(subjects)
+    }
+
+    fn follow(
+        &self,
+        users: &UserFinder<'_>,
+        subjects: &Subjects,
+        control: &Control,
+        answer: &mut ImpactAnswer,
+    ) -> Result<(), Error> {
+        let mut seen: BTreeSet<String> =
+            subjects.changed.iter().map(|touched| touched.name.clone()).collect();
+        let mut outside = BTreeSet::new();
+        let roots = subjects.targets.iter().map(|target| {
+            (Node { name: String::new(), target: Some(target.clone()), is_toplevel: false }, 0)
+        });
+        let mut waiting: VecDeque<(Node, u32)> = roots.collect();
+        let mut asked: BTreeSet<Target> = subjects.targets.clone();
+        while let Some((node, steps)) = waiting.pop_front() {
+            control.check()?;
+            for used in users.of_node(&node, control)? {
+                let user = used.user.name.clone();
+                if !used.in_project {
+                    outside.insert(user);
+                    continue;
+                }
+                let place = Some(used.line.place.clone()).filter(|place| place.line.is_some());
+                let through = Some(node.name.clone()).filter(|_| steps > 0);
+                let does = used.line.use_type;
+                let affected = Affected { steps: steps + 1, name: user.clone(), place, does, through };
+                if steps == 0 && used.is_made {
+                    answer.made_by_macros.push(Affected { steps: 0, ..affected.clone() });
+                }
+                if !seen.insert(user) {
+                    continue;
+                }
+                if used.defined == Some(DefinitionKind::Test) || is_test_path(&used.line.place.file) {
+                    answer.tests.push(affected);
+                } else {
+                    answer.users.push(affected);
+                }
+                if answer.users.len() + answer.tests.len() >= MOST_USERS {
+                    answer.truncated = true;
+                    return Ok(());
+                }
+                let further = used.user.target.as_ref().filter(|_| steps + 1 < self.depth);
+                if let Some(target) = further
+                    && (used.user.is_foreign_method(users) || asked.insert(target.clone()))
+                {
+                    waiting.push_back((used.user, steps + 1));
+                }
+            }
+        }
+        answer.outside = outside.len();
+        answer.users.sort();
+        answer.tests.sort();
+        Ok(())
+    }
+
+    /// Adds the methods that specialize on the class, and those of the generic function.
+    fn methods(&self, context: &QueryContext<'_>, package: &str, name: &str, methods: &mut Vec<String>) {
+        let index = &context.index;
+        let Some((symbol, _)) = index.symbol_named(package, name) else { return };
+        for found in index.who(Kind::Specializes, symbol, |_| true) {
+            methods.push(found.function.into_owned());
+        }
+    }
+}
+
+impl Question for ImpactRequest {
+    type Answer = ImpactAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
+        // Never reuse an answer about the diff: the commit that git compares with may change without any file.
+        match self.diff {
+            true => self.found(context, control),
+            false => last_answer(self, context, || self.found(context, control)),
+        }
+    }
+}
+
+impl ImpactRequest {
+    fn found(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
+        let users = UserFinder::new(context);
+        let subjects = self.subjects(context, &users, control)?;
+        let mut answer = ImpactAnswer {
+            changed: subjects.changed.clone(),
+            looked_up_in: subjects.looked_up_in.clone(),
+            ..ImpactAnswer::default()
+        };
+        self.follow(&users, &subjects, control, &mut answer)?;
+        let symbols: BTreeSet<(&str, &str)> =
+            subjects.targets.iter().map(|target| (target.package.as_str(), target.name.as_str())).collect();
+        answer.unseen = unseen_uses(context, symbols.iter().copied());
+        for (path, at) in &subjects.known {
+            control.check()?;
+            let definitions = users.definitions(path);
+            arity(&users, &definitions[*at], &mut answer.calls_that_do_not_fit);
+        }
+        for (package, name) in symbols {
+            let found: Subclasses =
+                context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
+            answer.subclasses.extend(found.subclasses);
+            self.methods(context, package, name, &mut answer.methods);
+        }
+        answer.methods.sort();
+        answer.methods.dedup();
+        let paths: Vec<String> = subjects.files.iter().map(|path| path.display().to_string()).collect();
+        let recompiled: Recompiled = context.ask("recompiled", paths, control)?;
+        answer.recompiled =
+            recompiled.files.iter().map(|path| context.project.shown(Path::new(path))).collect();
+        Ok(answer)
+    }
+}
+
+impl Subjects {
+    /// Adds what the working tree's changes touch: definitions on changed lines, and those that are gone.
+    fn take_working_tree(
+        &mut self,
+        context: &QueryContext<'_>,
+        users: &UserFinder<'_>,
+        control: &Control,
+    ) -> Result<(), Error> {
+        let root = context.project.own_root()?;
+        let mut gone = Vec::new();
+        changes(root, control, |changed| {
+            let path = root.join(&changed.path);
+            let shown = context.project.shown(&path);
+            // Do not open what is no plain file any more.
+            let now = if changed.is_there { users.definitions(&shown) } else { Rc::default() };
+            for (at, known) in now.iter().enumerate() {
+                if touches(&changed.added, known) {
+                    self.take(&path, known, at);
+                }
+            }
+            let is_there = |old: &DefinitionInFile| {
+                now.iter().any(|new| {
+                    (new.definition.kind, &new.home, &new.definition.name)
+                        == (old.definition.kind, &old.home, &old.definition.name)
+                })
+            };
+            let file = changed.path.to_string_lossy();
+            let old = lisp_definitions(&changed.old).into_iter();
+            let old = old.map(|definition| resolved(&context.index, file.to_string(), definition, false));
+            gone.extend(old.filter(|known| touches(&changed.removed, known) && !is_there(known)));
+            self.files.insert(path);
+        })?;
+        // Know all that is new before: what is gone may have moved.
+        for known in &gone {
+            self.take_gone(known);
+        }
+        Ok(())
+    }
+
+    /// Adds a definition that its file does not have any more; it may have moved to another file.
+    fn take_gone(&mut self, known: &DefinitionInFile) {
+        if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
+            return;
+        }
+        let (name, kind) = (known.shown(), TouchedKind::Definition(known.definition.kind));
+        if self.changed.iter().any(|touched| touched.name == name && touched.kind == kind) {
+            return;
+        }
+        self.changed.push(Touched { name, kind, place: None, gone: true });
+        self.targets.extend(Target::defined(known));
+    }
+
+    fn take(&mut self, path: &Path, known: &DefinitionInFile, at: usize) {
+        if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
+            return;
+        }
+        let touched = Touched {
+            name: known.shown(),
+            kind: TouchedKind::Definition(known.definition.kind),
+            place: Some(known.place()),
+            gone: false,
+        };
+        if self.changed.contains(&touched) {
+            return;
+        }
+        self.changed.push(touched);
+        self.files.insert(path.to_owned());
+        self.known.push((known.path.clone(), at));
+        self.targets.extend(Target::defined(known));
+    }
+}
+
+/// Whether one of `ranges`, of lines, touches the definition.
+fn touches(ranges: &[(u32, u32)], known: &DefinitionInFile) -> bool {
+    let (start, end) = (known.definition.start, known.definition.end);
+    ranges.iter().any(|(first, last)| *first <= end && start <= *last)
+}
+
+/// How many arguments a lambda list takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Arity {
+    least: usize,
+    /// None: any number.
+    most: Option<usize>,
+    /// The lambda lists that stand in a macro's as required parameters, by their places.
+    nested: Vec<(usize, Arity)>,
+}
+
+impl Arity {
+    /// Reads it from the lambda list of a DEFUN, DEFGENERIC, DEFMETHOD or DEFMACRO in the text.
+    fn of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Self> {
+        // Skips the name and, in methods, the qualifiers.
+        let list = text.elements(form).skip(2).find_map(|datum| list_in(text, datum))?;
+        let destructures = text.form(form).and_then(|form| text.head(form));
+        Some(Self::of_list(
+            text,
+            bytes,
+            list,
+            destructures.is_some_and(|head| head.is_named(bytes, "DEFMACRO")),
+        ))
+    }
+
+    fn of_list(text: &LispText, bytes: &[u8], list: FormId, destructures: bool) -> Self {
+        let mut arity = Self { most: Some(0), ..Self::default() };
+        let (mut section, mut is_whole) = (0, false);
+        for datum in text.elements(list) {
+            let keyword = match datum {
+                Datum::Token(at) => text.tokens().get(at).map(|token| token.symbol(bytes).name.into_owned()),
+                Datum::Form(_) => None,
+            };
+            match keyword.as_deref() {
+                // A dotted list takes the rest.
+                Some(".") => (section, arity.most) = (2, None),
+                Some("&OPTIONAL") => section = 1,
+                Some("&REST" | "&BODY" | "&MORE" | "&KEY") => (section, arity.most) = (2, None),
+                Some("&AUX") => section = 3,
+                // What follows stands for all of the form, or for none of its arguments.
+                Some("&WHOLE" | "&ENVIRONMENT") => is_whole = true,
+                Some(other) if other.starts_with('&') => (),
+                _ if std::mem::take(&mut is_whole) => (),
+                _ if section == 0 => {
+                    if let Some(list) = list_in(text, datum).filter(|_| destructures) {
+                        arity.nested.push((arity.least, Self::of_list(text, bytes, list, true)));
+                    }
+                    arity.least += 1;
+                    arity.most = arity.most.map(|most| most + 1);
+                }
+                _ if section == 1 => arity.most = arity.most.map(|most| most + 1),
+                _ => (),
+            }
+        }
+        arity
+    }
+
+    /// Says what does not fit of the arguments in `list`, the first `skipped` elements left out.
+    fn misfit(&self, text: &LispText, list: FormId, skipped: usize) -> Option<String> {
+        let given: Vec<Datum> = text.elements(list).skip(skipped).collect();
+        self.fits(given.len()).or_else(|| {
+            self.nested.iter().find_map(|(at, inner)| {
+                match (given.get(*at)?, list_in(text, *given.get(*at)?)) {
+                    (_, Some(list)) => inner.misfit(text, list, 0),
+                    // NIL is the empty list.
+                    (_, None) if inner.least == 0 => None,
+                    (_, None) => Some(format!("argument {} is no list", at + 1)),
+                }
+            })
+        })
+    }
+
+    fn fits(&self, count: usize) -> Option<String> {
+        let plural = |count: usize| if count == 1 { "argument" } else { "arguments" };
+        if count < self.least {
+            return Some(format!("{count} {} given, at least {} needed", plural(count), self.least));
+        }
+        match self.most {
+            Some(most) if count > most => {
+                Some(format!("{count} {} given, at most {most} taken", plural(count)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The list that an element is.
+fn list_in(text: &LispText, datum: Datum) -> Option<FormId> {
+    let Datum::Form(id) = datum else { return None };
+    text.form(id).filter(|form| form.kind == FormKind::List).map(|_| id)
+}
+
+/// Finds the calls of a function, or the uses of a macro, whose arguments do not fit the lambda list in the text.
+fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall>) {
+    let uses = match known.definition.kind {
+        _ if known.definition.setf => return,
+        DefinitionKind::Function | DefinitionKind::GenericFunction => UseType::Call,
+        DefinitionKind::Macro => UseType::Macro,
+        _ => return,
+    };
+    let Some(file) = users.text(&known.path) else { return };
+    let Some(taken) = form_of(&file.1, &file.0, known).and_then(|form| Arity::of(&file.1, &file.0, form))
+    else {
+        return;
+    };
+    let Some(target) = Target::defined(known) else { return };
+    for used in users.of(&target).into_iter().filter(|used| used.line.use_type == uses) {
+        let Location { file: path, line: Some(line), column: Some(column), .. } = &used.line.place else {
+            continue;
+        };
+        let Some(file) = users.text(path) else { continue };
+        let (bytes, text) = (&file.0, &file.1);
+        let lines = LineIndex::new(bytes);
+        for (at, form) in text.forms().iter().enumerate() {
+            let Some(head) = text.head(form).filter(|head| head.kind == TokenKind::Symbol) else { continue };
+            let starts = lines.position(bytes, head.span.start);
+            if form.kind != FormKind::List || starts.line != *line || starts.column < *column {
+                continue;
+            }
+            if head.symbol(bytes).name != known.definition.name.as_str() {
+                continue;
+            }
+            let call = FormId::new(at);
+            if let Some(problem) = taken.misfit(text, call, 1) {
+                let call = String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned();
+                let bad_call =
+                    BadCall { place: Location::in_text(path, &lines, bytes, head.span), call, problem };
+                if !bad.contains(&bad_call) {
+                    bad.push(bad_call);
+                }
+            }
+        }
+    }
+}
+
+impl From<ImpactError> for Error {
+    fn from(error: ImpactError) -> Self {
+        let advice = matches!(error, ImpactError::Nothing).then_some(Advice::SayWhatChanges);
+        Self::of_request(error, advice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steelbank_reader::{Dialect, Features};
+
+    #[test]
+    fn lambda_lists_tell_how_many_arguments_they_take() {
+        let check = |text: &str, least, most| {
+            let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+            let arity = Arity::of(&read, text.as_bytes(), read.toplevel()[0].form.unwrap()).unwrap();
+            assert_eq!((arity.least, arity.most), (least, most), "{text}");
+        };
+        check("(defun f ())", 0, Some(0));
+        check("(defun f (a b &optional (c 1) &aux d))", 2, Some(3));
+        check("(defun f (a &rest more))", 1, None);
+        check("(defmethod f :around ((a t) &key b))", 1, None);
+        check("(defmacro m (&whole form a (b &key c) &environment e &body d))", 2, None);
+    }
+
+    #[test]
+    fn calls_that_do_not_fit_a_nested_lambda_list_are_told() {
+        let text = "(defmacro m ((a &key b) &body c)) (m (1) 2) (m x 2) (m () 2) (m (1 :b 2))";
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let forms: Vec<FormId> = read.toplevel().iter().map(|top| top.form.unwrap()).collect();
+        let taken = Arity::of(&read, text.as_bytes(), forms[0]).unwrap();
+        let misfits: Vec<_> = forms[1..].iter().map(|call| taken.misfit(&read, *call, 1)).collect();
+        let said = |said: &str| Some(said.to_owned());
+        let expected =
+            [None, said("argument 1 is no list"), said("0 arguments given, at least 1 needed"), None];
+        assert_eq!(misfits, expected);
+    }
+}

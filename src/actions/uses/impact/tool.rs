@@ -1,0 +1,121 @@
+//! The tool impact: finds the code to look at when definitions change.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::impact::{Affected, ImpactAnswer, ImpactRequest};
+use crate::answer::{Location, counted};
+use crate::engine::ALLOWED;
+use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    #[serde(flatten)]
+    request: ImpactRequest,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+impl Sequence for ImpactAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.changed);
+        part.keep(&mut self.calls_that_do_not_fit);
+        part.keep(&mut self.made_by_macros);
+        part.keep(&mut self.tests);
+        part.keep(&mut self.users);
+        part.keep(&mut self.subclasses);
+        part.keep(&mut self.methods);
+        part.keep(&mut self.recompiled);
+        part.keep(&mut self.unseen.files);
+    }
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "impact",
+        title: "Tell what a change affects",
+        description: "Tells what must be looked at when functions, macros, classes or files change, or when the \
+            working tree is as it is (diff=true): who uses them, directly and through others; calls whose number of \
+            arguments does not fit the new lambda list, whole; what changed macros define; subclasses and methods; the \
+            tests that reach it; the files that are compiled again. Use it before or after an edit, in place of many \
+            who-calls.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<Arguments, LookupReply<Paged<ImpactAnswer>>>(about, impact).starts(Starts::Git).of_image()
+}
+
+fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let bank = session.bank()?;
+    let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+    };
+    let unseen = Some(&answer.unseen).filter(|unseen| !unseen.is_empty());
+    let note = unseen.map_or_else(String::new, |unseen| format!("\n\nNote: {}", unseen.sentence()));
+    let total = answer.users.len();
+    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = text(&listed.answer, range) + &note + &range.rest();
+        let answer = ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)?;
+        Ok(answer.looked_up_in(listed.answer.looked_up_in.clone()))
+    })
+}
+
+fn text(answer: &ImpactAnswer, range: &PageRange) -> String {
+    let heading =
+        if answer.changed.is_empty() && range.offset == 0 { "No definition changes." } else { "Changes:" };
+    let mut text = heading.to_owned();
+    for touched in &answer.changed {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {} {}", touched.kind, touched.name);
+        if let Some(place) = &touched.place {
+            let _ = write!(text, " {place}");
+        }
+        if touched.gone {
+            text.push_str(" (gone)");
+        }
+    }
+    if !answer.calls_that_do_not_fit.is_empty() {
+        text.push_str("\n\nCalls that do not fit:");
+        for bad in &answer.calls_that_do_not_fit {
+            let _ =
+                write!(text, "\n  {}: {}\n    {}", bad.place, bad.problem, bad.call.replace('\n', "\n    "));
+        }
+    }
+    let lists: [(&str, &[Affected]); 3] = [
+        ("Made by changed macros", &answer.made_by_macros),
+        ("Tests that reach it", &answer.tests),
+        ("Used by", &answer.users),
+    ];
+    for (heading, list) in lists {
+        if list.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n\n{heading}:");
+        for each in list {
+            let place = each.place.as_ref().map(Location::to_string).unwrap_or_default();
+            let _ = write!(text, "\n  {} {place}", each.name);
+            if let Some(through) = &each.through {
+                let _ = write!(text, " through {through}");
+            }
+        }
+    }
+    if answer.outside > 0 {
+        let _ = write!(text, "\n\nAnd {} outside of the project.", counted(answer.outside, "user", "users"));
+    }
+    let names = [
+        ("Subclasses", &answer.subclasses),
+        ("Methods", &answer.methods),
+        ("Compiled again", &answer.recompiled),
+    ];
+    for (heading, list) in names {
+        if !list.is_empty() {
+            let _ = write!(text, "\n\n{heading}: {}", list.join(", "));
+        }
+    }
+    text
+}

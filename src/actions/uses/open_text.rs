@@ -1,0 +1,180 @@
+//! What stands in text that is not loaded as it is: what an editor has open. Forms whose text was loaded have the places
+//! that the compiler knows, moved to where they stand now; the others are read without Lisp.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::code_find_references::Facts;
+use super::occurrences::{FileOccurrence, OccurrencesAnswer, occurrences_in};
+use super::symbol_uses::SymbolUses;
+use crate::engine::control::Control;
+use crate::handle::context::QueryContext;
+use crate::handle::question::Question;
+use crate::source::edit_map::EditMap;
+use crate::source::positions::{Evidence, PositionedFile};
+use crate::source::tap::from_text::of_text;
+use crate::source::tap::operators::{OperatorKind, operator};
+use crate::source::tap::sidecar::{Name, NameKind};
+use steelbank_reader::{Dialect, Features, LispText, Marker, Range, Token, TokenKind};
+use steelbank_xref::{Access, Index, Kind, NameRole, Package};
+
+/// A request for what stands in a text.
+#[derive(Debug, Clone)]
+pub struct OpenTextRequest {
+    /// The file that the text is of.
+    pub path: PathBuf,
+    /// The text.
+    pub text: Arc<str>,
+    /// What stands in the text that was loaded, if the file is loaded and that is known.
+    pub loaded: Option<Arc<OccurrencesAnswer>>,
+}
+
+/// What stands in a text.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct OpenTextAnswer {
+    /// In order. What stands in changed forms is approximate.
+    pub occurrences: Vec<FileOccurrence>,
+    /// The forms that are not loaded as they are.
+    pub changed: Vec<Range>,
+    map: EditMap,
+}
+
+impl OpenTextAnswer {
+    /// Where what stands at `range` of the loaded text stands in the open one; none if its form has changed.
+    pub fn moved(&self, range: Range) -> Option<Range> {
+        self.map.moved(range)
+    }
+
+    /// The occurrence at `offset`, a byte of the text; between two tokens, the one that starts there.
+    pub fn at(&self, offset: u32) -> Option<&FileOccurrence> {
+        let after = self.occurrences.partition_point(|found| found.range.start <= offset);
+        self.occurrences[..after].last().filter(|found| offset <= found.range.end)
+    }
+
+    /// Whether `offset` lies in a form that is not loaded as it is.
+    pub fn is_changed(&self, offset: u32) -> bool {
+        self.changed.iter().any(|form| form.contains(offset))
+    }
+}
+
+impl Question for OpenTextRequest {
+    type Answer = OpenTextAnswer;
+
+    fn answer(
+        &self,
+        context: &QueryContext<'_>,
+        control: &Control,
+    ) -> Result<OpenTextAnswer, crate::handle::Error> {
+        control.check()?;
+        let index = &context.index;
+        let read = |text: &str| LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let open = read(&self.text);
+        let map = match self.loaded.as_deref().filter(|loaded| loaded.fresh) {
+            Some(loaded) => EditMap::new(&loaded.text, &read(&loaded.text), &self.text, &open),
+            None => EditMap::new("", &read(""), &self.text, &open),
+        };
+        let shift = |found: &FileOccurrence| {
+            Some(FileOccurrence {
+                range: map.moved(found.range)?,
+                name_range: map.moved(found.name_range)?,
+                binding: found.binding.and_then(|binding| map.moved(binding)),
+                ..found.clone()
+            })
+        };
+        let loaded = self.loaded.iter().filter(|loaded| loaded.fresh);
+        let mut occurrences: Vec<FileOccurrence> =
+            loaded.flat_map(|loaded| loaded.occurrences.iter().filter_map(shift)).collect();
+        let changed: HashMap<usize, Range> = map.changed().collect();
+        if !changed.is_empty() {
+            let resolve = |token: &Token, package: Option<&str>| resolve(index, &self.text, token, package);
+            let sidecar = of_text(&self.text, &open, |number| changed.contains_key(&number), &resolve);
+            let file = PositionedFile::new(self.path.clone(), self.text.as_bytes(), Some(sidecar), true);
+            let elsewhere = |_: &SymbolUses<'_>| Facts { shadowed: true, ..Facts::default() };
+            let read = occurrences_in(index, &file, HashMap::new(), &elsewhere);
+            occurrences.extend(
+                read.into_iter().map(|found| FileOccurrence { evidence: Evidence::Approximate, ..found }),
+            );
+        }
+        occurrences.sort_by_key(|found| found.range);
+        let unseen = unseen(index, &self.text, &open, &occurrences);
+        occurrences.extend(unseen);
+        occurrences.sort_by_key(|found| found.range);
+        let mut changed: Vec<Range> = changed.into_values().collect();
+        changed.sort();
+        Ok(OpenTextAnswer { occurrences, changed, map })
+    }
+}
+
+/// The symbols of the text that SBCL did not read, as under a feature that it lacks: as the reader without Lisp sees them.
+fn unseen(index: &Index, text: &str, read: &LispText, seen: &[FileOccurrence]) -> Vec<FileOccurrence> {
+    let mut unseen = Vec::new();
+    let mut forms = read.toplevel().iter().enumerate().peekable();
+    let last = read.toplevel().iter().enumerate().next_back();
+    for token in read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol) {
+        let before = seen.partition_point(|found| found.range.start <= token.span.start);
+        if seen[..before].last().is_some_and(|found| token.span.start < found.range.end) {
+            continue;
+        }
+        while forms.next_if(|(_, top)| top.span.end <= token.span.start).is_some() {}
+        // Text that is left out at top level stands in no form.
+        let top = forms.peek().map(|(form, top)| (*form, *top)).or(last);
+        let Some((form, top)) = top else { continue };
+        let Some((Name::Symbol { package, name }, _)) = resolve(index, text, token, top.package.as_deref())
+        else {
+            continue;
+        };
+        let home = index.find_package(&package, None);
+        if package != "KEYWORD" && home.and_then(|home| index.find_symbol(&name, home)).is_some() {
+            unseen.push(FileOccurrence::of_datum(token.span, token.name_span(), package, name, form as u32));
+        }
+    }
+    unseen
+}
+
+/// The symbol that a token means where `package` is current, and what it names.
+fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> Option<(Name, NameKind)> {
+    let symbol = token.symbol(text.as_bytes());
+    let current = package.unwrap_or("COMMON-LISP-USER");
+    let within = index.find_package(current, None);
+    let (home, found) = match token.marker {
+        Marker::Keyword => return Some((keyword(symbol.name.into_owned()), NameKind::Other)),
+        Marker::Uninterned => return Some((Name::Uninterned(symbol.name.into_owned()), NameKind::Other)),
+        Marker::None => (current, within),
+        Marker::External | Marker::Internal => {
+            let prefix = symbol.package.as_deref().unwrap_or_default();
+            (prefix, index.find_package(prefix, within))
+        }
+    };
+    // Where the package is not known the standard's names are, as nearly every package uses them.
+    let found = found.or_else(|| {
+        let standard = index.find_package("COMMON-LISP", None).filter(|_| token.marker == Marker::None)?;
+        index.find_symbol(&symbol.name, standard).filter(|(_, access)| *access == Access::External)?;
+        Some(standard)
+    });
+    let found = found.and_then(|package: Package| index.find_symbol(&symbol.name, package));
+    let Some((found, _)) = found else {
+        let (package, name) = (home.to_owned(), symbol.name.clone().into_owned());
+        return Some((Name::Symbol { package, name }, NameKind::Other));
+    };
+    let home = index.home_name(found);
+    let name = Name::Symbol { package: home?, name: symbol.name.clone().into_owned() };
+    let used = |kind| index.is_used(kind, found, NameRole::denotes_function);
+    let known = match &name {
+        Name::Symbol { package, name } => operator(package, name).map(|operator| operator.kind),
+        _ => None,
+    };
+    let kind = match known {
+        Some(OperatorKind::Function) => NameKind::Function,
+        Some(OperatorKind::Special | OperatorKind::Macro) => NameKind::Macro,
+        None if used(Kind::Macroexpands) => NameKind::Macro,
+        None if used(Kind::Calls) => NameKind::Function,
+        None => NameKind::Other,
+    };
+    Some((name, kind))
+}
+
+fn keyword(name: String) -> Name {
+    Name::Symbol { package: "KEYWORD".to_owned(), name }
+}

@@ -1,0 +1,569 @@
+//! outline: the definitions of a file, package or system with their uses; and which of them nothing uses.
+//!
+//! Definitions come from the text; their uses from the image and from the text of all loaded files.
+
+pub(crate) mod tool;
+
+use crate::answer::NotFound;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use steelbank_reader::lines::LineColumn;
+use steelbank_text::DefinitionKind;
+use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
+use steelbank_tree::{belonging, nested};
+use steelbank_xref::{Access, Index};
+
+use super::code_find_references::UseType;
+use super::graph::innermost;
+use super::kept::last_answer;
+use super::unseen::{SoughtSymbol, text_uses};
+use super::use_counts::{Counted, Counter, is_test_path};
+use crate::answer::location::{Location, as_text};
+use crate::answer::lookup::{find_package, written};
+use crate::engine::control::Control;
+use crate::handle::Error;
+use crate::handle::context::QueryContext;
+use crate::handle::question::Question;
+use crate::workspace::TextState;
+use crate::workspace::write::is_nothing;
+
+/// A request for the definitions in a file, package or system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutlineRequest {
+    /// Where to look for definitions.
+    pub of: OutlineTarget,
+    /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] knows; empty for all.
+    pub kinds: Vec<String>,
+    /// Only what nothing uses, surest first.
+    pub unused: bool,
+    /// Only those definitions that begin on these lines of these files, as answers show them.
+    pub only: Option<BTreeSet<(String, u32)>>,
+}
+
+impl OutlineRequest {
+    /// Makes a request for all definitions there.
+    pub fn new(of: OutlineTarget) -> Self {
+        Self { of, kinds: Vec::new(), unused: false, only: None }
+    }
+}
+
+/// Where an outline looks for definitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutlineTarget {
+    /// A file, or all Lisp files below a folder, relative to the project.
+    Path(String),
+    /// The definitions in a package, in all files that are loaded.
+    Package(String),
+    /// The files of a system.
+    System(String),
+}
+
+/// The reason why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutlineError {
+    /// The file cannot be read.
+    #[error("The file {path} cannot be read: {why}.")]
+    File {
+        /// The path as it was given.
+        path: String,
+        /// The operating system's error.
+        why: String,
+    },
+    /// The path leads out of the project.
+    #[error("{path} is outside of the project. Give a path relative to it.")]
+    Outside {
+        /// The path as it was given.
+        path: String,
+    },
+    /// An unknown kind.
+    #[error("There is no kind {kind:?}. The kinds are {}.", DefinitionKind::all().map(DefinitionKind::name).collect::<Vec<_>>().join(", "))]
+    Kind {
+        /// The kind as given.
+        kind: String,
+    },
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct OutlineAnswer {
+    /// The definitions, by file and place; with `unused`, the surest first.
+    pub definitions: Vec<Outlined>,
+    /// How many definitions were looked at.
+    pub looked_at: usize,
+    /// Files whose text is not what was loaded: their definitions are read off the text, and their uses are not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_loaded: Vec<String>,
+}
+
+/// One definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Outlined {
+    /// Its name with its home package, if that is known: `PKG::NAME`, `(SETF PKG::NAME)`.
+    pub name: String,
+    /// What it is: function, macro, method, class, …
+    pub kind: DefinitionKind,
+    /// The name.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
+    /// The last line.
+    pub end: u32,
+    /// The beginning of the text, where the name alone says too little: methods, and definitions by operators of the
+    /// project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Whether its package exports it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exported: bool,
+    /// How many lines use it; absent where that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<UseCount>,
+    /// With `unused`: what might still reach it. None means that it can go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reached_by: Vec<String>,
+}
+
+/// How many lines use a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct UseCount {
+    /// By other definitions, tests apart.
+    pub others: usize,
+    /// By tests.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub tests: usize,
+    /// By itself.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub itself: usize,
+}
+
+/// A definition, and the file that it is in.
+pub(crate) struct DefinitionInFile {
+    pub(crate) path: String,
+    pub(crate) definition: LispDefinition,
+    /// The symbol's home package, if the image has the symbol.
+    pub(crate) home: Option<String>,
+    /// The symbol as it is printed, if the image has it.
+    pub(crate) symbol: Option<String>,
+    pub(crate) exported: bool,
+    /// Whether the file is loaded as it is.
+    pub(crate) loaded: bool,
+}
+
+impl DefinitionInFile {
+    /// Returns the name as answers show it.
+    pub(crate) fn shown(&self) -> String {
+        if let Some(literal) = &self.definition.literal {
+            return literal.clone();
+        }
+        let name = match (&self.symbol, &self.definition.package, self.definition.kind) {
+            (_, _, DefinitionKind::Package | DefinitionKind::System) | (None, None, _) => {
+                self.definition.name.clone()
+            }
+            (Some(symbol), _, _) => symbol.clone(),
+            (None, Some(package), _) => format!("{package}::{}", written(&self.definition.name)),
+        };
+        if self.definition.setf { format!("(SETF {name})") } else { name }
+    }
+
+    pub(crate) fn place(&self) -> Location {
+        Location::new(&*self.path).at(self.definition.place)
+    }
+
+    /// Whether `place` is on a line of the definition.
+    pub(crate) fn has(&self, place: &Location) -> bool {
+        let lines = self.definition.start..=self.definition.end;
+        place.file == self.path && place.line.is_some_and(|line| lines.contains(&line))
+    }
+}
+
+impl OutlineRequest {
+    /// Lists the files to read.
+    fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, Error> {
+        match &self.of {
+            OutlineTarget::Path(path) => files_at(context, path),
+            OutlineTarget::Package(_) => {
+                Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect())
+            }
+            OutlineTarget::System(system) => {
+                let unknown = || NotFound::System(system.clone());
+                let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
+                let systems = context.project.image_systems();
+                let system = systems.get(&name).ok_or_else(unknown)?;
+                // A loaded system of the project without components has no files.
+                let own = system.loaded && context.project.contains(&system.asd);
+                let none = || own.then(Vec::new);
+                Ok(system.files.clone().or_else(none).ok_or_else(unknown)?)
+            }
+        }
+    }
+}
+
+impl OutlineRequest {
+    /// Answers as [`Question::answer`] does; gives the last answer again if it still holds.
+    pub(crate) fn answer_once(
+        &self,
+        context: &QueryContext<'_>,
+        control: &Control,
+    ) -> Result<OutlineAnswer, Error> {
+        last_answer(self, context, || self.answer(context, control))
+    }
+}
+
+impl Question for OutlineRequest {
+    type Answer = OutlineAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<OutlineAnswer, Error> {
+        let text = context.text.or_else(|| context.bank.text_index().ok());
+        let mut kinds = Vec::new();
+        for kind in &self.kinds {
+            kinds.push(DefinitionKind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
+        }
+        let wanted_package = match &self.of {
+            OutlineTarget::Package(package) => {
+                let unknown = || NotFound::Package(package.to_uppercase());
+                let found = find_package(&context.index, package).ok_or_else(unknown)?;
+                Some(context.index.package_name(found).into_owned())
+            }
+            _ => None,
+        };
+        let mut answer = OutlineAnswer { definitions: Vec::new(), looked_at: 0, not_loaded: Vec::new() };
+        let counter = Counter::new(context);
+        let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        for path in self.files(context)? {
+            control.check()?;
+            let (known, loaded) = definitions_in(context, &path)?;
+            let is_wanted = |known: &DefinitionInFile| {
+                let packages = [known.home.as_ref(), known.definition.package.as_ref()];
+                let kind = known.definition.kind;
+                wanted_package.as_ref().is_none_or(|wanted| packages.contains(&Some(wanted)))
+                    && (kinds.is_empty() || kinds.iter().any(|wanted| kind.answers(*wanted)))
+            };
+            let in_file = all.len()..all.len() + known.len();
+            let found: Vec<usize> =
+                in_file.clone().zip(&known).filter(|(_, known)| is_wanted(known)).map(|(at, _)| at).collect();
+            if !loaded && !found.is_empty() {
+                answer.not_loaded.push(context.project.shown(&path));
+            }
+            files.extend(found.iter().map(|_| in_file.clone()));
+            wanted.extend(found);
+            all.extend(known);
+        }
+        answer.looked_at = wanted.len();
+        for (known, in_file) in wanted.iter().map(|at| &all[*at]).zip(files) {
+            control.check()?;
+            let definition = &known.definition;
+            let wanted = |only: &BTreeSet<_>| only.contains(&(known.path.clone(), definition.place.line));
+            if !self.only.as_ref().is_none_or(wanted) {
+                continue;
+            }
+            let counts = known.loaded
+                && !matches!(
+                    definition.kind,
+                    DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
+                );
+            let lines = match &known.home {
+                Some(home) if counts => Some(counter.lines(&definition.name, home)),
+                _ => None,
+            };
+            let count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
+            let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
+            let mut outlined = Outlined {
+                name: known.shown(),
+                kind: definition.kind,
+                place: known.place(),
+                end: definition.end,
+                text: telling.then(|| crate::answer::shortened(&definition.line)),
+                exported: known.exported,
+                uses: count,
+                reached_by: Vec::new(),
+            };
+            if self.unused {
+                let (Some(lines), Some(count)) = (lines, count) else { continue };
+                if count.others > 0 || definition.declaration {
+                    continue;
+                }
+                let Some(reached_by) = reach(context, &counter, text, known, &lines, count, &all)? else {
+                    continue;
+                };
+                outlined.reached_by = reached_by;
+            }
+            answer.definitions.push(outlined);
+        }
+        if self.unused {
+            answer.definitions.sort_by_key(|outlined| outlined.reached_by.len());
+        }
+        Ok(answer)
+    }
+}
+
+/// Lists the Lisp files at `path`, relative to the project: the file itself, or all below the folder but
+/// hidden ones.
+pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, Error> {
+    let failed = |error: std::io::Error| -> Error {
+        match is_nothing(&error) {
+            true => NotFound::Path(path.to_owned()).into(),
+            false => OutlineError::File { path: path.to_owned(), why: error.to_string() }.into(),
+        }
+    };
+    let root = context.project.root().map(Path::to_owned).unwrap_or_default();
+    let real = root.join(path).canonicalize().map_err(failed)?;
+    let known = context.project.loaded_date(&real).is_some();
+    if !root.as_os_str().is_empty() && !real.starts_with(&root) && !known {
+        return Err(OutlineError::Outside { path: path.to_owned() }.into());
+    }
+    if real.is_file() {
+        return Ok(vec![real]);
+    }
+    let mut found = BTreeSet::new();
+    let mut folders = vec![real];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(failed)?.flatten() {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let Ok(kind) = entry.file_type() else { continue };
+            match () {
+                () if hidden => (),
+                () if kind.is_dir() => {
+                    let is_other = nested(&path).is_some() && belonging(&root, &path).is_some();
+                    folders.extend((!is_other).then_some(path));
+                }
+                () if kind.is_file() && is_lisp(&path) => drop(found.insert(path)),
+                () => (),
+            }
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn is_lisp(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| {
+        ["lisp", "lsp", "cl", "asd"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+/// Reads the definitions in the file at `path`, and tells whether it is loaded as it is.
+pub(crate) fn definitions_in(
+    context: &QueryContext<'_>,
+    path: &Path,
+) -> Result<(Vec<DefinitionInFile>, bool), OutlineError> {
+    let shown = context.project.shown(path);
+    let bytes = steelbank_tree::read_source(path)
+        .map_err(|error| OutlineError::File { path: shown.clone(), why: error.to_string() })?;
+    let date = context.project.loaded_date(path);
+    let loaded = date.is_some() && !context.project.has_changed(path);
+    let file = date.and_then(|date| context.project.positions(path, date).ok());
+    let context = file.as_ref().map_or(Cow::Borrowed(context), |file| context.knowing_file(file));
+    let known = lisp_definitions(&bytes).into_iter();
+    let known = known.map(|definition| resolved(&context.index, shown.clone(), definition, loaded));
+    Ok((known.collect(), loaded))
+}
+
+/// Adds to a definition in the file shown as `path` the symbol that the image has by its name.
+pub(crate) fn resolved(
+    index: &Index,
+    path: String,
+    definition: LispDefinition,
+    loaded: bool,
+) -> DefinitionInFile {
+    let package = definition.prefix.as_deref().or(definition.package.as_deref());
+    let found = package
+        .filter(|_| definition.literal.is_none())
+        .and_then(|package| index.symbol_named(package, &definition.name));
+    let home = found.and_then(|(symbol, _)| index.symbol_package(symbol));
+    let exported = home.is_some_and(|home| {
+        index.find_symbol(&definition.name, home).is_some_and(|(_, access)| access == Access::External)
+    });
+    let home = home.map(|home| index.package_name(home).into_owned());
+    let symbol = found.map(|(symbol, _)| index.symbol_text(symbol));
+    DefinitionInFile { path, definition, home, symbol, exported, loaded }
+}
+
+/// Whether a line runs the symbol, or names it where code runs: not in an export, a declaration or data.
+fn is_live(line: &Counted) -> bool {
+    !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
+}
+
+/// Counts the lines that use `known`, one of those `in_file`.
+fn count(known: &DefinitionInFile, lines: &[Counted], in_file: &[DefinitionInFile]) -> UseCount {
+    let mut count = UseCount::default();
+    for line in lines.iter().filter(|line| is_live(line)) {
+        if line.place.file == known.path && is_own(known, &line.place, in_file) {
+            count.itself += 1;
+        } else if line.in_tests && !is_test_path(&known.path) {
+            count.tests += 1;
+        } else {
+            count.others += 1;
+        }
+    }
+    count
+}
+
+/// Whether `place` is in the form of `known`, or in a definition around that, and not in a sibling of it.
+fn is_own(known: &DefinitionInFile, place: &Location, in_file: &[DefinitionInFile]) -> bool {
+    let lines = |of: &DefinitionInFile| (of.definition.start, of.definition.end);
+    let encloses = |outer: &DefinitionInFile, inner: &DefinitionInFile| {
+        let ((start, end), (from, to)) = (lines(outer), lines(inner));
+        lines(outer) != lines(inner) && start <= from && to <= end
+    };
+    innermost(in_file, place).is_some_and(|around| {
+        around.definition.place == known.definition.place
+            // An accessor has the form of its class.
+            || (known.definition.kind == DefinitionKind::Accessor && lines(around) == lines(known))
+            || encloses(known, around)
+            || encloses(around, known)
+    })
+}
+
+/// Lists what might still reach a definition that no other uses; `None` if something certainly does.
+fn reach(
+    context: &QueryContext<'_>,
+    counter: &Counter<'_>,
+    text: Option<&TextIndex>,
+    known: &DefinitionInFile,
+    lines: &[Counted],
+    count: UseCount,
+    all: &[DefinitionInFile],
+) -> Result<Option<Vec<String>>, Error> {
+    let definition = &known.definition;
+    let home = known.home.as_deref().unwrap_or_default();
+    let mut reasons = Vec::new();
+    let elsewhere = |line: &&Counted| !known.has(&line.place);
+    match definition.kind {
+        // A method of a generic function that others define may run whenever that is called.
+        DefinitionKind::Method => {
+            let own = all.iter().any(|other| {
+                other.definition.kind == DefinitionKind::GenericFunction
+                    && other.definition.name == definition.name
+            });
+            if !own {
+                return Ok(None);
+            }
+            reasons.push("a method of a generic function that nothing calls".to_owned());
+        }
+        // A structure is used if a function that DEFSTRUCT made for it is.
+        DefinitionKind::Struct if is_structure_used(context, counter, known) => return Ok(None),
+        DefinitionKind::Definition => {
+            reasons.push(format!(
+                "{} may make something of it that is used by another name",
+                definition.operator
+            ));
+        }
+        DefinitionKind::CompilerMacro | DefinitionKind::Setf | DefinitionKind::MethodCombination => {
+            return Ok(None);
+        }
+        DefinitionKind::Accessor if count.itself > 0 => {
+            reasons.push("used in its own form".to_owned());
+        }
+        _ => (),
+    }
+    if known.exported {
+        reasons.push(format!("exported from {home}"));
+    }
+    if count.tests > 0 {
+        let plural = if count.tests == 1 { "line" } else { "lines" };
+        reasons.push(format!("used by tests ({} {plural})", count.tests));
+    }
+    if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
+        reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));
+    }
+    let read = read_string(context, known);
+    if let Some(place) = &read {
+        reasons.push(format!("named in a string in {place}"));
+    }
+    if let Some(text) = text {
+        let (strings, unloaded) = textual(context, text, known)?;
+        if let Some(place) = strings.filter(|_| read.is_none()) {
+            reasons.push(format!("named in a string in {place}"));
+        }
+        if let Some(place) = unloaded {
+            reasons.push(format!("named in {place}, which is not loaded"));
+        }
+    }
+    Ok(Some(reasons))
+}
+
+/// Whether a function that DEFSTRUCT made for `known` is used by another form.
+fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &DefinitionInFile) -> bool {
+    let index = &context.index;
+    let name = &known.definition.name;
+    let Some(home) = known.home.as_deref().and_then(|home| index.find_package(home, None)) else {
+        return false;
+    };
+    let made: Vec<String> = index
+        .symbols()
+        .filter(|symbol| index.symbol_package(*symbol) == Some(home))
+        .map(|symbol| index.symbol_name(symbol).into_owned())
+        .filter(|other| {
+            other.starts_with(&format!("{name}-"))
+                || [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}P")].contains(other)
+        })
+        .collect();
+    let package = index.package_name(home);
+    made.iter().any(|other| {
+        counter.lines(other, &package).iter().any(|line| is_live(line) && !known.has(&line.place))
+    })
+}
+
+/// Finds the line of a string that names the definition and that code reads, such as a FORMAT directive or an argument of
+/// READ-FROM-STRING.
+fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<Location> {
+    let (index, name) = (&context.index, &known.definition.name);
+    let home = known.home.as_deref()?;
+    let symbol = index.symbol_named(home, name).map(|(symbol, _)| symbol);
+    let target = SoughtSymbol { name: name.clone(), package: home.to_owned(), symbol };
+    let uses = text_uses(index, context.project, &context.project.now(), &target, false);
+    let mut lines = uses.lines.into_iter();
+    lines.find(|line| line.state == TextState::Named && !known.has(&line.place)).map(|line| line.place)
+}
+
+/// Finds a string that names the definition, and an occurrence in a Lisp file that is not loaded: their lines.
+fn textual(
+    context: &QueryContext<'_>,
+    text: &TextIndex,
+    known: &DefinitionInFile,
+) -> Result<(Option<Location>, Option<Location>), Error> {
+    let pattern = Pattern::new(&known.definition.name.to_lowercase());
+    let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok((None, None)) };
+    let search = TextSearch {
+        pattern,
+        kind: None,
+        language: steelbank_text::Language::named("commonlisp"),
+        globs,
+        offset: 0,
+        limit: 1_000,
+        bound: 100_000,
+    };
+    let Ok(found) = text.search(&search, &steelbank_text::IndexControl::none()) else {
+        return Ok((None, None));
+    };
+    let (mut string, mut unloaded) = (None, None);
+    for each in found.references {
+        let path = text.root().join(&each.path);
+        let line = LineColumn { line: each.line, column: each.column };
+        let line = Location::new(context.project.shown(&path)).at(line).whole_line();
+        let loaded = context.project.loaded_date(&path).is_some();
+        match each.role {
+            Some(TextRole::String) if !known.has(&line) => string = string.or(Some(line)),
+            Some(TextRole::Comment) | None => (),
+            _ if !loaded && path.extension().is_none_or(|extension| extension != "asd") => {
+                unloaded = unloaded.or(Some(line));
+            }
+            _ => (),
+        }
+    }
+    Ok((string, unloaded))
+}
+
+impl From<OutlineError> for Error {
+    fn from(error: OutlineError) -> Self {
+        Self::of_request(error, None)
+    }
+}

@@ -1,0 +1,131 @@
+//! The tool outline: the definitions of a file, package or system; and dead code.
+
+use crate::handle::QueryContext;
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::outline::{OutlineAnswer, OutlineRequest, OutlineTarget};
+use crate::answer::counted;
+use crate::engine::ALLOWED;
+use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// A file or folder, relative to the project.
+    #[serde(default)]
+    path: String,
+    /// Or a package: its definitions in all loaded files.
+    #[serde(default)]
+    package: String,
+    /// Or a system of the project that is loaded.
+    #[serde(default)]
+    system: String,
+    /// Only these kinds: function, macro, generic-function, method, variable, class, struct, condition, type, …
+    #[serde(default)]
+    kinds: Vec<String>,
+    /// Only what nothing else uses, surest first, each with what might still reach it.
+    #[serde(default)]
+    unused: bool,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+impl Sequence for OutlineAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        // Tell first what was not seen.
+        part.keep(&mut self.not_loaded);
+        part.keep(&mut self.definitions);
+    }
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "outline",
+        title: "List definitions, or find dead code",
+        description: "Lists the definitions of a file, folder, package or system, each with kind, place, whether it is \
+            exported, and how many lines use it: in other definitions, in tests, in itself. With unused=true it finds \
+            dead code: what nothing else uses, the surest first, with what might still reach it (exported, quoted, \
+            named in a string, used by tests, in files that are not loaded). Use it to get to know a module in one \
+            call.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()
+}
+
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let mut targets =
+        [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
+    let of = match &mut targets {
+        [Some(path), None, None] => OutlineTarget::Path(std::mem::take(path)),
+        [None, Some(package), None] => OutlineTarget::Package(std::mem::take(package)),
+        [None, None, Some(system)] => OutlineTarget::System(std::mem::take(system)),
+        [None, None, None] => OutlineTarget::Path(".".to_owned()),
+        _ => return Err(Failure::arguments("Give one of path, package and system.")),
+    };
+    let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused, only: None };
+    let index = session.text().ok();
+    let bank = session.bank()?;
+    let answer = match request.answer_once(
+        &QueryContext { text: index.map(|index| &**index), ..bank.context() },
+        &call.control(ALLOWED),
+    ) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+    };
+    let total = answer.definitions.len();
+    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = text(&listed.answer, listed.total, request.unused, range);
+        ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
+    })
+}
+
+fn text(answer: &OutlineAnswer, total: usize, unused: bool, range: &PageRange) -> String {
+    let mut text = match (unused, total) {
+        (true, 0) => match answer.looked_at {
+            1 => "The one definition is used.".to_owned(),
+            several => format!("All of {several} definitions are used."),
+        },
+        (true, total) => format!(
+            "{total} of {} {} used by no other:",
+            counted(answer.looked_at, "definition", "definitions"),
+            if total == 1 { "is" } else { "are" }
+        ),
+        (false, total) => format!("{}:", counted(total, "definition", "definitions")),
+    };
+    for each in &answer.definitions {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{}-{} {} {}", each.place, each.end, each.kind, each.name);
+        if each.exported {
+            text.push_str(" exported");
+        }
+        if let Some(uses) = each.uses {
+            let counts = [(uses.others, "by others"), (uses.tests, "by tests"), (uses.itself, "by itself")];
+            let counts = counts.iter().filter(|(count, _)| *count > 0);
+            let counts: Vec<String> = counts.map(|(count, by)| format!("{count} {by}")).collect();
+            match counts.is_empty() {
+                true => text.push_str(" unused"),
+                false => drop(write!(text, " used {}", counts.join(", "))),
+            }
+        }
+        if let Some(line) = &each.text {
+            let _ = write!(text, "\n    {line}");
+        }
+        for reason in &each.reached_by {
+            let _ = write!(text, "\n    {reason}");
+        }
+    }
+    text.push_str(&range.rest());
+    if !answer.not_loaded.is_empty() {
+        let _ = write!(
+            text,
+            "\n\nNot loaded as they are, so their uses are not counted: {}.",
+            answer.not_loaded.join(", ")
+        );
+    }
+    text
+}

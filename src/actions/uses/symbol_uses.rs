@@ -1,0 +1,246 @@
+//! The uses of one symbol that the compiler recorded, file by file, and where in the file each of them stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::who::CalledName;
+use crate::answer::designator::FunctionName;
+use crate::answer::nearest::typed;
+use crate::answer::package_owner::PackageOwner;
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
+use crate::source::tap::roles::SyntaxRole;
+use crate::workspace::FileVersion;
+use steelbank_reader::Range;
+use steelbank_xref::{FunctionKind, Index, Kind, NameRole, Symbol, Use};
+
+/// A symbol whose uses are looked for.
+pub(crate) struct SymbolUses<'a> {
+    index: &'a Index,
+    symbol: Symbol,
+    function_name: FunctionName,
+    sought: SearchTarget,
+}
+
+/// A use as the index has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RecordedUse {
+    pub(crate) kind: Kind,
+    /// The number of the top-level form in its file.
+    pub(crate) form: Option<u32>,
+    /// The number of the sub-form in it.
+    pub(crate) number: Option<u32>,
+    /// Where the top-level form starts, in bytes, counted before the white space in front of it.
+    pub(crate) bytes: Option<u32>,
+    /// The function that contains the use; none if it has no name.
+    pub(crate) caller: Option<String>,
+    /// Whether top-level code makes the use; SBCL keeps no record of those.
+    pub(crate) toplevel: bool,
+    /// Whether `(SETF F)` is used.
+    pub(crate) setf: bool,
+}
+
+impl RecordedUse {
+    /// Takes what the index has of a use.
+    pub(crate) fn read(found: Use<'_>, kind: Kind, setf: bool) -> Self {
+        Self {
+            kind,
+            form: found.toplevel_form,
+            number: found.form,
+            bytes: found.offset,
+            caller: (found.kind != FunctionKind::Lambda).then(|| found.function.into_owned()),
+            toplevel: false,
+            setf,
+        }
+    }
+
+    /// Which of F and (SETF F) is used.
+    pub(crate) fn called(&self) -> CalledName {
+        if self.setf { CalledName::Setf } else { CalledName::Itself }
+    }
+}
+
+/// A use, and where it stands: nowhere if the file has no such form any more.
+pub(crate) struct PlacedUse {
+    pub(crate) recorded: RecordedUse,
+    pub(crate) placements: Vec<Placement>,
+}
+
+/// What the compiler recorded of a symbol.
+#[derive(Default)]
+pub(crate) struct RecordedUses {
+    /// By file.
+    pub(crate) files: BTreeMap<FileVersion, Vec<RecordedUse>>,
+    /// The kinds of use anywhere, in other files too.
+    pub(crate) kinds: BTreeSet<Kind>,
+}
+
+impl<'a> SymbolUses<'a> {
+    /// The uses of `symbol`, or of the function with a name made from it.
+    pub(crate) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
+        let package = index.symbol_package(symbol);
+        let sought = SearchTarget {
+            package: package.map(|package| index.package_name(package).into_owned()).unwrap_or_default(),
+            name: index.symbol_name(symbol).into_owned(),
+        };
+        Self { index, symbol, function_name, sought }
+    }
+
+    pub(crate) fn symbol(&self) -> Symbol {
+        self.symbol
+    }
+
+    pub(crate) fn sought(&self) -> &SearchTarget {
+        &self.sought
+    }
+
+    pub(crate) fn function_name(&self) -> FunctionName {
+        self.function_name
+    }
+
+    /// Prints the symbol, inside a list if one was asked for.
+    pub(crate) fn text(&self) -> String {
+        self.function_name.text(self.index.symbol_text(self.symbol))
+    }
+
+    /// Writes the name as a person does, inside a list if one was asked for.
+    pub(crate) fn typed(&self) -> String {
+        let symbol = typed(self.index, self.symbol);
+        self.function_name.head().map_or(symbol.clone(), |head| format!("({} {symbol})", head.to_lowercase()))
+    }
+
+    /// Whether the symbol is the standard's or SBCL's own.
+    pub(crate) fn is_standard(&self) -> bool {
+        PackageOwner::of(&self.sought.package) != PackageOwner::User
+    }
+
+    /// Whether every occurrence of the symbol counts, and not only the uses of one function made from it.
+    pub(crate) fn with_text(&self) -> bool {
+        self.function_name == FunctionName::Plain
+    }
+
+    /// Whether the symbol is what its name means in a package, which is given by name or nickname.
+    pub(crate) fn means(&self, package: &str) -> bool {
+        self.index.symbol_named(package, &self.sought.name).is_some_and(|(found, _)| found == self.symbol)
+    }
+
+    /// Whether there is a package of that name or nickname.
+    pub(crate) fn exists(&self, package: &str) -> bool {
+        self.index.find_package(package, None).is_some()
+    }
+
+    /// Whether a record of this role belongs to the function name that was asked for: F unites F, (SETF F),
+    /// (CAS F), its compiler macro and its methods.
+    pub(crate) fn accepts(&self, role: NameRole) -> bool {
+        match self.function_name {
+            FunctionName::Plain => role.denotes_function(),
+            FunctionName::Setf => role == NameRole::Setf,
+            FunctionName::Cas => role == NameRole::Cas,
+            FunctionName::CompilerMacro => role == NameRole::CompilerMacro,
+        }
+    }
+
+    /// Collects what the compiler recorded in the files that `wanted` accepts by path and write date.
+    pub(crate) fn recorded(&self, wanted: impl Fn(&Path, u64) -> bool) -> RecordedUses {
+        let mut recorded = RecordedUses::default();
+        for (kind, setf) in Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            let accepts = |role| self.accepts(role) && (role == NameRole::Setf) == setf;
+            for found in self.index.who(kind, self.symbol, accepts) {
+                recorded.kinds.insert(kind);
+                let Some(file) = &found.file else { continue };
+                let path = Path::new(file.as_ref());
+                if wanted(path, found.file_written) {
+                    let version = FileVersion { path: path.to_path_buf(), write_date: found.file_written };
+                    recorded.files.entry(version).or_default().push(RecordedUse::read(found, kind, setf));
+                }
+            }
+        }
+        recorded
+    }
+
+    /// Finds where the symbol stands in text that was read, not left out by features. Needs the file's
+    /// sidecar.
+    pub(crate) fn occurrences(&self, file: &PositionedFile) -> Vec<Occurrence> {
+        match self.with_text() {
+            true => file.occurrences(&self.sought, &|package| self.means(package)),
+            false => Vec::new(),
+        }
+    }
+
+    /// Finds where the symbol is the operator of a list that top-level code evaluates.
+    pub(crate) fn toplevel_operators(&self, file: &PositionedFile) -> Vec<Range> {
+        file.toplevel_operators(&self.sought, &|package| self.means(package))
+    }
+
+    /// Finds where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no
+    /// record.
+    ///
+    /// All records of the file are to be given together: what one of them surely means is no other's.
+    pub(crate) fn place(
+        &self,
+        file: &PositionedFile,
+        occurrences: &[Occurrence],
+        mut recorded: Vec<RecordedUse>,
+    ) -> Vec<PlacedUse> {
+        let wanted: &[bool] = match self.function_name {
+            FunctionName::Plain => &[false, true],
+            FunctionName::Setf => &[true],
+            // The compiler does not tell them from the function's uses.
+            FunctionName::Cas | FunctionName::CompilerMacro => &[],
+        };
+        for &setf in wanted {
+            let found = file.toplevel_uses(&self.sought, Some(setf), &|package| self.means(package));
+            recorded.extend(found.into_iter().map(|found| RecordedUse {
+                kind: found.kind,
+                form: Some(found.form),
+                number: Some(found.number),
+                bytes: None,
+                caller: None,
+                toplevel: true,
+                setf,
+            }));
+        }
+        let numbered: Vec<Option<XrefRecord>> = recorded.iter().map(numbered).collect();
+        let together: Vec<XrefRecord> = numbered.iter().copied().flatten().collect();
+        let mut placed = file.place(&self.sought, &together, &|package| self.means(package)).into_iter();
+        recorded
+            .into_iter()
+            .zip(numbered)
+            .map(|(recorded, numbered)| {
+                let placements = match (recorded.kind, numbered) {
+                    (Kind::Specializes, _) => specializer(file, occurrences, &recorded),
+                    (_, Some(_)) => placed.next().unwrap_or_default(),
+                    (_, None) => Vec::new(),
+                };
+                PlacedUse { recorded, placements }
+            })
+            .collect()
+    }
+}
+
+/// None for methods that specialize: CLOS knows those, and the compiler numbers no form of theirs.
+fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
+    Some(XrefRecord {
+        kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,
+        form: recorded.form?,
+        number: recorded.number?,
+        bytes: recorded.bytes,
+    })
+}
+
+/// Places a method that specializes on the class: its record tells no more than the top-level form.
+fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &RecordedUse) -> Vec<Placement> {
+    let named = occurrences
+        .iter()
+        .find(|found| Some(found.form) == recorded.form && found.role == SyntaxRole::Class)
+        .map(|found| found.range);
+    // The operator, if the method comes from a macro's expansion.
+    let expander = recorded.form.and_then(|form| file.form_expander(form));
+    let place = named.or_else(|| file.form_range(recorded.form?, 0));
+    let placement = place.map(|place| match (named.is_some(), expander) {
+        _ if !file.is_fresh() => Placement::new(place, Evidence::Approximate),
+        (true, _) => Placement::new(place, Evidence::Exact),
+        (false, Some(expander)) => Placement::via(place, expander),
+        (false, None) => Placement::new(place, Evidence::Approximate),
+    });
+    placement.into_iter().collect()
+}

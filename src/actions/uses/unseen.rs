@@ -1,0 +1,530 @@
+//! Uses in text that the image does not have as it stands on disk: the place is known, the meaning is not.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::Marker;
+use steelbank_xref::{Access, Index, Package, Symbol};
+
+use super::symbol_uses::SymbolUses;
+use crate::answer::location::as_columns;
+use crate::answer::lookup::Asked;
+use crate::answer::{Caution, Location, counted};
+use crate::handle::context::QueryContext;
+use crate::source::positions::SearchTarget;
+pub use crate::workspace::TextState;
+use crate::workspace::{
+    Look, NamedText, Now, PackageText, Project, TextContext, TokenClass, UnseenText, in_seen_file,
+};
+
+/// One line in which the name stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct TextUse {
+    /// The line.
+    #[serde(flatten)]
+    pub place: Location,
+    /// The name's tokens on it.
+    #[serde(rename = "columns", serialize_with = "as_columns")]
+    #[schemars(with = "Vec<u32>")]
+    pub tokens: Vec<Location>,
+    /// The line's text.
+    pub context: String,
+    /// How the image relates to the text.
+    pub state: TextState,
+    /// The name's package is not known there: another symbol of this name may be meant.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub possible: bool,
+}
+
+/// How often a name stands in text that the image does not have as it stands on disk, or that the compiler does not see.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Unseen {
+    /// In all.
+    pub count: usize,
+    /// File by file.
+    pub files: Vec<UnseenFile>,
+}
+
+/// How often a name stands in one file's text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct UnseenFile {
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// How often.
+    pub count: usize,
+    /// How often of that a feature expression leaves it out of a file that is loaded.
+    #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
+    pub left_out: usize,
+    /// How often of that it is a name from which loaded code makes the symbol when it runs.
+    #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
+    pub named: usize,
+}
+
+impl Unseen {
+    /// Adds up what is known of each file.
+    fn new(found: impl IntoIterator<Item = UnseenFile>) -> Unseen {
+        let mut files: BTreeMap<String, UnseenFile> = BTreeMap::new();
+        for found in found {
+            let file = files.entry(found.path.clone()).or_default();
+            file.count += found.count;
+            file.left_out += found.left_out;
+            file.named += found.named;
+            file.path = found.path;
+        }
+        let files: Vec<UnseenFile> = files.into_values().collect();
+        Unseen { count: files.iter().map(|file| file.count).sum(), files }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Says in sentences how often the name stands in such text, in which files, and what would tell its meaning.
+    pub fn sentence(&self) -> String {
+        let parts = [
+            self.part(
+                |file| file.count - file.left_out - file.named,
+                "of text that the image does not have",
+                " What it means there is known once that is loaded.",
+            ),
+            self.part(|file| file.left_out, "that a feature expression leaves out of what is loaded", ""),
+            self.part(|file| file.named, "of loaded text from which code makes the symbol when it runs", ""),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: &str, then: &str) -> Option<String> {
+        let files: Vec<_> = self.files.iter().map(|file| (&file.path, count(file))).collect();
+        let files: Vec<_> = files.into_iter().filter(|(_, count)| *count > 0).collect();
+        let places: usize = files.iter().map(|(_, count)| count).sum();
+        let names = some_of(&files, |(path, count)| format!("{path} ({count})"));
+        let places = (places > 0).then(|| counted(places, "place", "places"))?;
+        Some(format!("The name stands in {places} {what}: {names}.{then}"))
+    }
+}
+
+/// Lists the first of `files`, and counts the others.
+fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
+    const SHOWN: usize = 8;
+    let mut names: Vec<String> = files.iter().take(SHOWN).map(shown).collect();
+    if files.len() > SHOWN {
+        names.push(counted(files.len() - SHOWN, "more file", "more files"));
+    }
+    names.join(", ")
+}
+
+/// How often a name stands in text that the image does not have.
+#[derive(Debug, Default)]
+pub(crate) struct TextCounts {
+    /// Uses, by file.
+    uses: Vec<UnseenFile>,
+    /// Definitions, by file.
+    definitions: Vec<UnseenFile>,
+    /// What could not be searched.
+    pub(crate) cautions: Vec<Caution>,
+}
+
+impl TextCounts {
+    /// Counts the places of the name in each file, definitions left out.
+    pub(crate) fn unseen(self) -> Unseen {
+        Unseen::new(self.uses)
+    }
+
+    /// Counts as [`TextCounts::unseen`], definitions included.
+    pub(crate) fn unseen_with_definitions(self) -> Unseen {
+        Unseen::new(self.uses.into_iter().chain(self.definitions))
+    }
+}
+
+/// The uses of a name in text that the image does not have, without definitions.
+#[derive(Debug, Default)]
+pub(crate) struct TextUses {
+    /// By path and line.
+    pub(crate) lines: Vec<TextUse>,
+    /// What could not be searched.
+    pub(crate) cautions: Vec<Caution>,
+}
+
+impl TextUses {
+    /// Counts the places of the name in the text.
+    pub(crate) fn count(&self) -> usize {
+        self.lines.iter().map(|line| line.tokens.len()).sum()
+    }
+}
+
+impl UnseenFile {
+    fn new(path: String, state: TextState, count: usize) -> Self {
+        let if_is = |other| if state == other { count } else { 0 };
+        Self { path, count, left_out: if_is(TextState::LeftOut), named: if_is(TextState::Named) }
+    }
+}
+
+/// The symbol to look for, which the image need not have.
+#[derive(Debug, Clone)]
+pub(crate) struct SoughtSymbol {
+    pub(crate) name: String,
+    /// Its home package, or the one that it was asked for in.
+    pub(crate) package: String,
+    pub(crate) symbol: Option<Symbol>,
+}
+
+impl SoughtSymbol {
+    /// The symbol that was asked for and is not in the image, in `package` if that exists.
+    pub(crate) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> SoughtSymbol {
+        let home = package.map(|package| index.package_name(package).into_owned());
+        SoughtSymbol {
+            name: asked.name.clone(),
+            package: home.unwrap_or_else(|| asked.package.clone()),
+            symbol: None,
+        }
+    }
+
+    /// The symbol of `uses`.
+    pub(crate) fn of(uses: &SymbolUses<'_>) -> SoughtSymbol {
+        let SearchTarget { package, name } = uses.sought().clone();
+        SoughtSymbol { name, package, symbol: Some(uses.symbol()) }
+    }
+}
+
+/// The certainty that a token is the symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Likelihood {
+    /// As far as the text tells, it is.
+    Certain,
+    /// It may be.
+    Possible,
+}
+
+/// Finds where `target` stands in text that the image does not have. Reads each file with the name.
+pub(crate) fn text_uses(
+    index: &Index,
+    project: &Project,
+    now: &Now,
+    target: &SoughtSymbol,
+    own_only: bool,
+) -> TextUses {
+    let (files, cautions) = named(project, now, target, own_only);
+    let resolver = TokenResolver::new(index, project, now, target);
+    let mut uses = TextUses { lines: Vec::new(), cautions };
+    for file in &files {
+        if resolver.count(file).0 > 0
+            && let Some(file) = project.read_named(file)
+        {
+            resolver.add(project, &file, &mut uses);
+        }
+    }
+    uses
+}
+
+/// Counts where `target` stands in text that the image does not have, also outside of the project.
+pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &SoughtSymbol) -> TextCounts {
+    let (files, cautions) = named(project, now, target, false);
+    let resolver = TokenResolver::new(index, project, now, target);
+    let mut counts = TextCounts { cautions, ..TextCounts::default() };
+    for file in &files {
+        resolver.count_by_state(file, |state, defines, count| {
+            let found = UnseenFile::new(project.shown(&file.path), state, count);
+            if defines { counts.definitions.push(found) } else { counts.uses.push(found) }
+        });
+    }
+    counts
+}
+
+fn named(
+    project: &Project,
+    now: &Now,
+    target: &SoughtSymbol,
+    own_only: bool,
+) -> (Vec<NamedText>, Vec<Caution>) {
+    let found = project.named_at(now, &target.name, Look::Unseen, own_only);
+    let mut cautions = Vec::new();
+    if !found.unreadable.is_empty() {
+        let files: Vec<String> = found.unreadable.iter().map(|path| project.shown(path)).collect();
+        cautions.push(Caution::NotSearched(some_of(&files, String::clone)));
+    }
+    if found.cut {
+        cautions.push(Caution::TooManyFiles);
+    }
+    (found.files, cautions)
+}
+
+/// Counts the places of the symbols, each a package and a name, in text that the image does not have,
+/// definitions left out.
+pub(crate) fn unseen_uses<'a>(
+    context: &QueryContext<'_>,
+    symbols: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Unseen {
+    let (index, project) = (&context.index, context.project);
+    let now = project.now();
+    let mut files = Vec::new();
+    for (package, name) in symbols {
+        let symbol = index.symbol_named(package, name).map(|(symbol, _)| symbol);
+        let target = SoughtSymbol { name: name.to_owned(), package: package.to_owned(), symbol };
+        files.extend(text_counts(index, project, &now, &target).unseen().files);
+    }
+    Unseen::new(files)
+}
+
+fn is_system(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "asd")
+}
+
+/// Returns how the image relates to a token in a file of this standing; none if it has it as a symbol.
+fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
+    if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
+}
+
+/// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
+/// defines.
+pub(crate) struct TokenResolver<'a> {
+    index: &'a Index,
+    project: &'a Project,
+    now: &'a Now,
+    target: &'a SoughtSymbol,
+    /// The definitions of packages in unseen text that were looked for, by name.
+    packages: RefCell<HashMap<String, Rc<[PackageText]>>>,
+    /// The meanings of the tokens that were counted, by class, and whether the file defines systems.
+    meanings: RefCell<HashMap<(*const TokenClass, bool), Option<Likelihood>>>,
+}
+
+impl<'a> TokenResolver<'a> {
+    pub(crate) fn new(
+        index: &'a Index,
+        project: &'a Project,
+        now: &'a Now,
+        target: &'a SoughtSymbol,
+    ) -> Self {
+        let (packages, meanings) = (RefCell::default(), RefCell::default());
+        Self { index, project, now, target, packages, meanings }
+    }
+
+    /// Counts the uses and the definitions of the symbol in a file, without reading it.
+    fn count(&self, file: &NamedText) -> (usize, usize) {
+        let (mut uses, mut definitions) = (0, 0);
+        self.count_by_state(file, |_, defines, count| {
+            *(if defines { &mut definitions } else { &mut uses }) += count;
+        });
+        (uses, definitions)
+    }
+
+    fn count_by_state(&self, file: &NamedText, mut add: impl FnMut(TextState, bool, usize)) {
+        let is_system = is_system(&file.path);
+        let mut counts: BTreeMap<(TextState, bool), usize> = BTreeMap::new();
+        // The classes live as long as the file that names them: an address stands for one.
+        for (class, _) in &file.tokens {
+            let Some(state) = state_of(file.standing, class) else { continue };
+            let known = self.meanings.borrow().get(&(Arc::as_ptr(class), is_system)).copied();
+            let meaning = known.unwrap_or_else(|| {
+                let meaning = self.meaning(class, is_system);
+                self.meanings.borrow_mut().insert((Arc::as_ptr(class), is_system), meaning);
+                meaning
+            });
+            if meaning.is_some() {
+                *counts.entry((state, class.defines)).or_default() += 1;
+            }
+        }
+        counts.into_iter().for_each(|((state, defines), count)| add(state, defines, count));
+    }
+
+    /// Adds the lines of `file` with uses of the symbol.
+    fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
+        let bytes = file.text.as_bytes();
+        let mut last: Option<TextUse> = None;
+        for token in file.tokens.named(&self.target.name).iter().filter(|token| !token.defines) {
+            let Some(state) = state_of(file.standing, token) else { continue };
+            let Some(meaning) = self.meaning(token, is_system(&file.path)) else { continue };
+            let place = Location::in_text(project.shown(&file.path), &file.lines, bytes, token.span);
+            match &mut last {
+                Some(last) if last.place.line == place.line => {
+                    last.tokens.push(place);
+                    last.possible &= meaning == Likelihood::Possible;
+                }
+                _ => {
+                    let line = file.lines.bytes(bytes, place.line.unwrap_or_default());
+                    let found = TextUse {
+                        place: place.clone().whole_line(),
+                        tokens: vec![place],
+                        context: String::from_utf8_lossy(line).trim().to_owned(),
+                        state,
+                        possible: meaning == Likelihood::Possible,
+                    };
+                    uses.lines.extend(last.replace(found));
+                }
+            }
+        }
+        uses.lines.extend(last);
+    }
+
+    /// Whether a word of a comment may be taken for the symbol.
+    pub(crate) fn of_comment(&self, token: &TokenClass) -> bool {
+        let current = token.package.as_deref();
+        let found = match (&token.prefix, token.marker) {
+            (Some(prefix), _) => self.in_package(prefix, current),
+            (None, Marker::None) => current.and_then(|current| self.in_package(current, None)),
+            _ => None,
+        };
+        found == Some(Likelihood::Certain)
+    }
+
+    /// Whether `token`, whose name is the symbol's, is the symbol. Comments and words of prose are not.
+    pub(crate) fn meaning(&self, token: &TokenClass, is_system: bool) -> Option<Likelihood> {
+        let current = token.package.as_deref().or(is_system.then_some("ASDF-USER"));
+        let named = |package: &str| self.in_package(package, current);
+        let weaker = |meaning: Option<Likelihood>| meaning.map(|_| Likelihood::Possible);
+        match &token.context {
+            TextContext::Comment => None,
+            TextContext::Prose => weaker(token.prefix.as_deref().and_then(named)),
+            TextContext::Read => match (&token.prefix, token.marker) {
+                (Some(prefix), _) if self.is_unknown(prefix, current) => None,
+                (Some(prefix), _) => weaker(named(prefix)),
+                (None, Marker::None) => weaker(self.here(current)),
+                _ => None,
+            },
+            TextContext::Package { package, from } => named(from.as_deref().unwrap_or(package)),
+            TextContext::Lookup(Some(package)) => named(package),
+            // The package is found only when the code runs.
+            TextContext::Lookup(None) => Some(Likelihood::Possible),
+            TextContext::Code => match (token.marker, &token.prefix) {
+                (Marker::None, _) => self.here(current),
+                // Another implementation's package, of which nothing is known here.
+                (Marker::External | Marker::Internal, Some(prefix))
+                    if !token.active && self.is_unknown(prefix, current) =>
+                {
+                    None
+                }
+                (Marker::External | Marker::Internal, Some(prefix)) => named(prefix),
+                (Marker::Keyword, _) => (self.target.package == "KEYWORD").then_some(Likelihood::Certain),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether neither the image nor any text has a package called `package`.
+    fn is_unknown(&self, package: &str, current: Option<&str>) -> bool {
+        let within = current.and_then(|current| self.index.find_package(current, None));
+        self.nickname(package, current).is_none()
+            && package != self.target.package
+            && self.index.find_package(package, within).is_none()
+            && self.defined(package).is_empty()
+    }
+
+    /// Whether the bare name is the symbol where package `current` is current, as far as that is known.
+    fn here(&self, current: Option<&str>) -> Option<Likelihood> {
+        match current {
+            Some(current) => self.in_package(current, None),
+            None => Some(Likelihood::Possible),
+        }
+    }
+
+    /// Whether the name is the symbol in the package that is called `package` where `current` is current.
+    fn in_package(&self, package: &str, current: Option<&str>) -> Option<Likelihood> {
+        let index = self.index;
+        let within = current.and_then(|current| index.find_package(current, None));
+        let nickname = self.nickname(package, current);
+        let package = nickname.as_deref().unwrap_or(package);
+        let defined = self.defined(package);
+        let has_text = !defined.is_empty();
+        let by_text =
+            || defined.iter().filter_map(|defined| self.by_definition(defined)).min_by_key(|m| *m as u8);
+        let is_home = package == self.target.package;
+        let Some(found) = index.find_package(package, within) else {
+            return match (is_home, has_text) {
+                (true, _) => Some(Likelihood::Certain),
+                (false, true) => by_text(),
+                (false, false) => Some(Likelihood::Possible),
+            };
+        };
+        match index.find_symbol(&self.target.name, found) {
+            Some((symbol, _)) if Some(symbol) == self.target.symbol => Some(Likelihood::Certain),
+            // The symbol does not exist yet, or its package's definition has changed.
+            _ if self.target.symbol.is_none() && self.is_home(found) => Some(Likelihood::Certain),
+            _ if has_text => by_text(),
+            _ => None,
+        }
+    }
+
+    /// Whether the package that is called `used` exports the symbol, in the image as it is.
+    fn exports(&self, used: &str) -> bool {
+        let found = self.index.symbol_named(used, &self.target.name);
+        found.is_some_and(|(symbol, access)| Some(symbol) == self.target.symbol && access == Access::External)
+    }
+
+    /// Whether the package that is called `used` exports the symbol, or may do so by text that the image does
+    /// not have.
+    fn may_export(&self, used: &str) -> bool {
+        let defined = self.defined(used);
+        if defined.iter().any(|defined| defined.names.contains(&self.target.package) || defined.is_open) {
+            return true;
+        }
+        match self.index.find_package(used, None) {
+            Some(package) => match self.index.find_symbol(&self.target.name, package) {
+                Some((symbol, access)) if Some(symbol) == self.target.symbol => access == Access::External,
+                _ => self.target.symbol.is_none() && self.is_home(package),
+            },
+            // A package that is not loaded may export what its text imports.
+            None => used == self.target.package || defined.iter().any(|defined| !defined.imports.is_empty()),
+        }
+    }
+
+    fn is_home(&self, package: Package) -> bool {
+        self.index.find_package(&self.target.package, None) == Some(package)
+    }
+
+    /// Returns the package that `nickname` is local to `current` for, in unseen text.
+    fn nickname(&self, nickname: &str, current: Option<&str>) -> Option<String> {
+        self.defined(current?).iter().find_map(|defined| {
+            let pair = defined.local_nicknames.iter().find(|(name, _)| name == nickname)?;
+            Some(pair.1.clone())
+        })
+    }
+
+    /// The definitions of `package` in unseen text.
+    fn defined(&self, package: &str) -> Rc<[PackageText]> {
+        if let Some(known) = self.packages.borrow().get(package) {
+            return Rc::clone(known);
+        }
+        let found: Rc<[PackageText]> = self.project.unseen_packages(self.now, package).into();
+        self.packages.borrow_mut().insert(package.to_owned(), Rc::clone(&found));
+        found
+    }
+
+    /// Whether a package as `defined` has the symbol.
+    fn by_definition(&self, defined: &PackageText) -> Option<Likelihood> {
+        let (name, home) = (&self.target.name, &self.target.package);
+        if defined.names.contains(home) {
+            return Some(Likelihood::Certain);
+        }
+        if defined.shadows.contains(name) {
+            return None;
+        }
+        let same = |package: &String| {
+            package == home
+                || self.index.find_package(package, None).is_some_and(|package| self.is_home(package))
+                || self.defined(package).iter().any(|defined| defined.names.contains(home))
+                // It exports what it has imported itself.
+                || self.exports(package)
+        };
+        let imported =
+            |from: &String| defined.imports.iter().any(|(imported, of)| imported == name && of == from);
+        if defined.imports.iter().any(|(imported, from)| imported == name && same(from)) {
+            return Some(Likelihood::Certain);
+        }
+        if defined.uses.iter().any(|used| self.exports(used)) {
+            return Some(Likelihood::Certain);
+        }
+        if defined.imports.iter().any(|(_, from)| imported(from) && self.may_export(from)) {
+            return Some(Likelihood::Possible);
+        }
+        (defined.uses.iter().any(|used| self.may_export(used)) || defined.is_open)
+            .then_some(Likelihood::Possible)
+    }
+}

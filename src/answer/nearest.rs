@@ -1,0 +1,278 @@
+//! Suggestions for a name that does not exist: the symbols of that name in other packages, and similar names
+//! of symbols, systems, packages and files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use steelbank_reader::upcase;
+use steelbank_xref::{Access, Index, Package, Symbol};
+
+use crate::answer::lookup::written as written_name;
+use crate::answer::package_owner::PackageOwner;
+use crate::workspace::Project;
+
+/// The most suggestions of a kind.
+const MOST_SUGGESTIONS: usize = 5;
+
+/// Whether a package is the user's. COMMON-LISP-USER does not count: it holds whatever anybody happened to
+/// type.
+fn is_users(package: &str) -> bool {
+    PackageOwner::of(package) == PackageOwner::User && package != "COMMON-LISP-USER"
+}
+
+/// Lists the symbols called `name` whose home is a package of the user's, in the project or its libraries:
+/// the package's name, and the symbol as answers print it.
+pub(crate) fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
+    let homes = index.homes(name).map(|(home, symbol, _)| (index.package_name(home), symbol));
+    let users = homes.filter(|(package, _)| is_users(package));
+    let sorted: BTreeMap<String, String> =
+        users.map(|(package, symbol)| (package.into_owned(), index.symbol_text(symbol))).collect();
+    sorted.into_iter().collect()
+}
+
+/// Lists the symbols called `name` in all packages, as one types them: those that packages export, and the
+/// user's.
+pub(crate) fn elsewhere(index: &Index, name: &str) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for (package, symbol, access) in index.homes(name) {
+        let users = is_users(&index.package_name(package));
+        found.extend(
+            written(index, symbol, package, name, None, users)
+                .map(|text| (!users, access == Access::Internal, text)),
+        );
+    }
+    found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
+}
+
+/// Lists the names that are spelt nearly as `name`, as one types them in `package` or with a prefix: the
+/// user's and what packages export, nearest first.
+pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
+    let most = tolerance(name);
+    let wanted: String = name.chars().map(upcase).collect();
+    let mut found: BTreeSet<(usize, bool, String)> = BTreeSet::new();
+    for symbol in index.symbols_near(name, most) {
+        let other = index.symbol_name(symbol);
+        if other == name {
+            continue;
+        }
+        // Compares in upper case: a name between bars is often typed without them.
+        let upper: String = other.chars().map(upcase).collect();
+        let distance = strsim::osa_distance(&wanted, &upper);
+        if distance > most {
+            continue;
+        }
+        let Some(home) = index.symbol_package(symbol) else { continue };
+        let users = is_users(&index.package_name(home));
+        if let Some(text) = written(index, symbol, home, &other, package, users) {
+            found.insert((distance, !users, text));
+        }
+    }
+    found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
+}
+
+/// Lists names that have each word of `pattern`, or one spelt nearly so: the user's and what packages export,
+/// nearest first.
+pub(crate) fn names_by_words(index: &Index, pattern: &str) -> Vec<String> {
+    let split = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(|word| word.chars().map(upcase).collect()).collect()
+    };
+    let wanted = split(pattern);
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let mut found: BTreeSet<(usize, bool, usize, String)> = BTreeSet::new();
+    for symbol in index.symbols() {
+        let (name, Some(home)) = (index.symbol_name(symbol), index.symbol_package(symbol)) else { continue };
+        let (upper, words): (String, _) = (name.chars().map(upcase).collect(), split(&name));
+        let distance = |word: &String| match upper.contains(word.as_str()) {
+            true => Some(0),
+            false => {
+                let distances = words.iter().map(|other| strsim::osa_distance(word, other));
+                distances.min().filter(|distance| *distance <= tolerance(word))
+            }
+        };
+        let distances: Option<Vec<usize>> = wanted.iter().map(distance).collect();
+        let users = is_users(&index.package_name(home));
+        if let Some(distances) = distances
+            && let Some(text) = written(index, symbol, home, &name, None, users)
+        {
+            found.insert((distances.iter().sum(), !users, words.len(), text));
+        }
+    }
+    found.into_iter().take(MOST_SUGGESTIONS).map(|(.., text)| text).collect()
+}
+
+/// Writes `symbol` as one types it: without a prefix where `package` has it; none for what only SBCL itself
+/// uses.
+fn written(
+    index: &Index,
+    symbol: Symbol,
+    home: Package,
+    name: &str,
+    package: Option<Package>,
+    users: bool,
+) -> Option<String> {
+    let means = |package: Package| index.find_symbol(name, package).filter(|(found, _)| *found == symbol);
+    if let Some(package) = package
+        && means(package).is_some()
+    {
+        return Some(readable(name));
+    }
+    let external = means(home).is_some_and(|(_, access)| access == Access::External);
+    let home = index.package_name(home).to_lowercase();
+    // Leaves out keywords: they name nothing that could be asked about.
+    if home == "keyword" {
+        return None;
+    }
+    let documented =
+        users || !home.starts_with("sb-") || ["sb-ext", "sb-thread", "sb-mop"].contains(&home.as_str());
+    (users || (external && documented)).then(|| typed(index, symbol))
+}
+
+/// Writes `symbol` as a person does, with its home package: shop:price, shop::%helper, cl:mapcar, :key.
+pub(crate) fn typed(index: &Index, symbol: Symbol) -> String {
+    let name = index.symbol_name(symbol);
+    let Some(home) = index.symbol_package(symbol) else { return format!("#:{}", readable(&name)) };
+    let is_external = index.find_symbol(&name, home).is_some_and(|(_, access)| access == Access::External);
+    let package = index.package_name(home);
+    let prefix = match package.as_ref() {
+        "KEYWORD" => String::new(),
+        "COMMON-LISP" => "cl".to_owned(),
+        "COMMON-LISP-USER" => "cl-user".to_owned(),
+        other => readable(other),
+    };
+    format!("{prefix}{}{}", if is_external { ":" } else { "::" }, readable(&name))
+}
+
+/// Writes a symbol's name as one types it: in lower case, or between bars.
+pub(crate) fn readable(name: &str) -> String {
+    let text = written_name(name);
+    if text.starts_with('|') { text } else { text.to_lowercase() }
+}
+
+/// Lists those of `known` that are spelt nearly as `name`, nearest first.
+pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let most = tolerance(name);
+    let plain = |text: &str| text.to_lowercase().replace('_', "-");
+    let wanted = plain(name);
+    let mut found: Vec<(usize, &str)> = known
+        .into_iter()
+        .map(|known| (strsim::osa_distance(&wanted, &plain(known)), known))
+        .filter(|(distance, _)| *distance <= most)
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().take(MOST_SUGGESTIONS).map(|(_, known)| known.to_owned()).collect()
+}
+
+/// Lists those of `known` systems that `name` may mean: few letters differ, or one name holds the other.
+pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let known: BTreeSet<&str> = known.into_iter().collect();
+    let wanted = name.to_lowercase();
+    let holds = |other: &str| {
+        let other = other.to_lowercase();
+        wanted.len() > 2 && other.len() > 2 && (other.contains(&wanted) || wanted.contains(&other))
+    };
+    let mut found = among(name, known.iter().copied());
+    let holding: Vec<String> = known.into_iter().filter(|known| holds(known)).map(str::to_owned).collect();
+    found.extend(holding);
+    let mut seen = BTreeSet::new();
+    found.retain(|name| seen.insert(name.clone()));
+    found.truncate(MOST_SUGGESTIONS);
+    found
+}
+
+/// Lists what the path `given`, which does not exist, may mean: files of the project, loaded files, and
+/// folders.
+pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
+    let files = project.own_files().into_iter().chain(project.loaded().into_iter().map(|(path, _)| path));
+    let mut known: BTreeSet<String> = files.map(|path| project.shown(&path)).collect();
+    let folders = |path: &String| -> Vec<String> {
+        let above = Path::new(path).ancestors().skip(1).filter(|above| above.is_relative());
+        above.map(|above| above.display().to_string()).filter(|above| !above.is_empty()).collect()
+    };
+    let folders: Vec<String> = known.iter().flat_map(folders).collect();
+    known.extend(folders);
+    paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
+}
+
+/// Lists those of `known` paths that `given` may mean: first files of that name elsewhere, then those whose
+/// names or whole paths differ in few letters or in their endings.
+fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let wanted = given.trim_end_matches('/').to_lowercase();
+    let (name, most) = (file_name(&wanted), tolerance(&wanted));
+    let rank = |known: &str| {
+        let known = known.to_lowercase();
+        let other = file_name(&known);
+        let whole = strsim::osa_distance(&wanted, &known);
+        let names = strsim::osa_distance(name, other);
+        let same_stem = stem(name) == stem(other) && !stem(name).is_empty();
+        let is_like = whole <= most || names <= tolerance(stem(name)) || same_stem;
+        is_like.then_some((name != other, !same_stem, names.min(whole), whole))
+    };
+    let found: BTreeSet<_> = known.into_iter().filter_map(|known| Some((rank(known)?, known))).collect();
+    found.into_iter().take(MOST_SUGGESTIONS).map(|(_, known)| known.to_owned()).collect()
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A file's name without its ending.
+fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+/// Lists the packages whose names, or beginnings of names, are spelt nearly as `name`.
+pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
+    let names: Vec<String> =
+        index.packages().map(|package| index.package_name(package).into_owned()).collect();
+    among(name, names.iter().map(String::as_str))
+}
+
+/// Returns how many letters may differ in names as long as `name`.
+fn tolerance(name: &str) -> usize {
+    match name.chars().count() {
+        0..=2 => 0,
+        3..=5 => 1,
+        6..=11 => 2,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_nearest_first() {
+        let known = ["who-calls", "who-sets", "who-binds", "status"];
+        assert_eq!(among("who-cals", known), ["who-calls"]);
+        assert_eq!(among("who_call", known), ["who-calls"]);
+        assert_eq!(among("x", known), [""; 0]);
+    }
+
+    #[test]
+    fn paths_are_near_by_name_then_by_letters() {
+        let known =
+            ["src/area.lisp", "src/areas.lisp", "tests/area.lisp", "area.asd", "src/volume.lisp", "src"];
+        assert_eq!(
+            paths("area.lisp", known),
+            ["src/area.lisp", "tests/area.lisp", "area.asd", "src/areas.lisp"]
+        );
+        assert_eq!(paths("src/volume", known), ["src/volume.lisp"]);
+        assert_eq!(paths("sorc/volmue.lisp", known), ["src/volume.lisp"]);
+        assert_eq!(paths("/elsewhere/src/", known), ["src"]);
+        assert_eq!(paths("nothing.lisp", known), [""; 0]);
+    }
+
+    #[test]
+    fn systems_are_near_by_letters_or_by_what_they_hold() {
+        let known = ["shop", "shop/tests", "cart", "uiop"];
+        assert_eq!(systems("shpo", known), ["shop"]);
+        assert_eq!(systems("shop/test", known), ["shop/tests", "shop"]);
+        assert_eq!(systems("SHOP", known), ["shop", "shop/tests"]);
+        assert_eq!(systems("x", known), [""; 0]);
+    }
+}

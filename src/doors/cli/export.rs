@@ -1,0 +1,205 @@
+//! `steelbank scip`, `steelbank site`: what others read of a project.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::progress::Bar;
+use super::project::{SYSTEM_SECONDS, none_here};
+use super::{CommandError, Exit, Shell};
+use crate::answer::{Wording, counted};
+use crate::engine::{StartError, end_children_at_signals};
+use crate::export::ExportError;
+use crate::export::scip::{ScipFormat, ScipSummary, write_scip};
+use crate::export::site::{check_folder, unfinished, write_site};
+use crate::handle::Error;
+use crate::handle::loaded::{Diagnostic, LoadStatus, text};
+use crate::handle::recovery::LoadedItem;
+use crate::{Control, LoadRequest, Steelbank};
+
+#[derive(Debug, Args)]
+pub(super) struct ScipCommand {
+    /// The file to write; - for standard output [default: index.scip, or index.scip.json]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to write it: protobuf, as engines read it, or the same as JSON
+    #[arg(long, value_enum, default_value_t = ScipForm::Protobuf)]
+    format: ScipForm,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SiteCommand {
+    /// The folder to write: a new one, an empty one, or one that this has written before
+    #[arg(long, short, value_name = "DIR", default_value = "site")]
+    output: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScipForm {
+    Protobuf,
+    Json,
+}
+
+impl From<ExportError> for CommandError {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Question(error) => error.into(),
+            ExportError::Foreign(_) => Self { exit: Exit::Usage, message: error.to_string() },
+            error => Self { exit: Exit::Engine, message: error.to_string() },
+        }
+    }
+}
+
+/// A project that is loaded to be exported.
+struct LoadedProject {
+    bank: Steelbank,
+    diagnostics: Vec<Diagnostic>,
+    complete: bool,
+}
+
+impl LoadedProject {
+    /// Loads the systems of --system, those of the project if none is named. Never from a snapshot: what the compiler
+    /// said is kept beside the fasls.
+    fn load(shell: &Shell, bar: &Bar) -> Result<Self, CommandError> {
+        let options = &shell.options.project;
+        if options.root()?.folder().is_none() {
+            let message = none_here().worded(Wording::CommandLine);
+            return Err(CommandError { exit: Exit::Usage, message });
+        }
+        let bank = shell.session_of(false, Vec::new())?.bank()?.clone();
+        let mut loads = options.loads();
+        if loads.is_empty() {
+            loads.push(LoadedItem::Project);
+        }
+        let mut loaded = Self { bank, diagnostics: Vec::new(), complete: true };
+        for order in loads {
+            let request = match order {
+                LoadedItem::Project => LoadRequest::project(),
+                LoadedItem::System(name) => LoadRequest::system(name),
+                LoadedItem::File(path) => LoadRequest::file(path),
+            };
+            let shown = bar.clone();
+            let control =
+                Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.tell(&news));
+            let answer = loaded.bank.run(&request, &control)?;
+            if answer.status != LoadStatus::Loaded {
+                shell.output.error(&text::load(&answer));
+                loaded.complete = false;
+            }
+            loaded.diagnostics.extend(answer.diagnostics);
+        }
+        Ok(loaded)
+    }
+
+    fn exit(&self) -> Exit {
+        if self.complete { Exit::Answered } else { Exit::Engine }
+    }
+}
+
+/// Has a signal that ends the process remove `unfinished` first.
+fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
+    let ended = end_children_at_signals(move || {
+        let _ = std::fs::remove_file(&unfinished).or_else(|_| std::fs::remove_dir_all(&unfinished));
+    });
+    Ok(ended.map_err(|error| Error::from(StartError::from(error)))?)
+}
+
+/// A control for an export, which has no deadline of its own.
+fn control(bar: &Bar) -> Control {
+    let shown = bar.clone();
+    Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.tell(&news))
+}
+
+impl ScipCommand {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
+        let (format, name) = match self.format {
+            ScipForm::Protobuf => (ScipFormat::Protobuf, "index.scip"),
+            ScipForm::Json => (ScipFormat::Json, "index.scip.json"),
+        };
+        let path = self.output.clone().unwrap_or_else(|| PathBuf::from(name));
+        let bar = Bar::new();
+        if path == Path::new("-") {
+            let project = LoadedProject::load(shell, &bar)?;
+            let mut out = BufWriter::new(std::io::stdout().lock());
+            let summary = write_scip(&project.bank, format, &project.diagnostics, &mut out, &control(&bar))?;
+            bar.end();
+            tell(shell, &summary, None);
+            return Ok(project.exit());
+        }
+        let cannot = ExportError::write(&path);
+        if path.is_dir() {
+            return Err(cannot(std::io::ErrorKind::IsADirectory.into()).into());
+        }
+        // The index comes to its place whole.
+        let mut unfinished = path.clone().into_os_string();
+        unfinished.push(".part");
+        let unfinished = PathBuf::from(unfinished);
+        let file = File::create(&unfinished).map_err(ExportError::write(&path))?;
+        remove_at_signals(unfinished.clone())?;
+        let written = LoadedProject::load(shell, &bar).and_then(|project| {
+            let mut out = BufWriter::new(&file);
+            let written = write_scip(&project.bank, format, &project.diagnostics, &mut out, &control(&bar));
+            let summary = written.map_err(|error| match error {
+                ExportError::Write { source, .. } => ExportError::Write { path: path.clone(), source },
+                error => error,
+            })?;
+            out.flush().and_then(|()| file.sync_all()).map_err(ExportError::write(&path))?;
+            std::fs::rename(&unfinished, &path).map_err(ExportError::write(&path))?;
+            Ok((project, summary))
+        });
+        bar.end();
+        if written.is_err() {
+            let _ = std::fs::remove_file(&unfinished);
+        }
+        let (project, summary) = written?;
+        tell(shell, &summary, Some(&path));
+        Ok(project.exit())
+    }
+}
+
+impl SiteCommand {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
+        check_folder(&self.output)?;
+        let bar = Bar::new();
+        remove_at_signals(unfinished(&self.output))?;
+        let project = LoadedProject::load(shell, &bar)?;
+        let written = write_site(&project.bank, &self.output, &control(&bar));
+        bar.end();
+        let summary = written?;
+        shell.output.error(&format!(
+            "{} of {} and {}, {:.1} MB for {:.1} MB of source: {}",
+            counted(summary.pages, "page", "pages"),
+            counted(summary.files, "file", "files"),
+            counted(summary.symbols, "symbol", "symbols"),
+            summary.bytes as f64 / 1e6,
+            summary.source_bytes as f64 / 1e6,
+            self.output.join("index.html").display()
+        ));
+        Ok(project.exit())
+    }
+}
+
+/// Tells on standard error what was written, and what was not.
+fn tell(shell: &Shell, summary: &ScipSummary, path: Option<&Path>) {
+    let written = format!(
+        "{}, {} ({} more of others), {}, {}{}.",
+        counted(summary.documents, "file", "files"),
+        counted(summary.symbols, "symbol", "symbols"),
+        summary.external_symbols,
+        counted(summary.occurrences, "place", "places"),
+        counted(summary.diagnostics, "diagnostic", "diagnostics"),
+        path.map(|path| format!(" in {}", path.display())).unwrap_or_default()
+    );
+    shell.output.error(&written);
+    if summary.not_sure + summary.made + summary.stale > 0 {
+        shell.output.error(&format!(
+            "Left out: {} that are not sure, {} that macros make where the symbol does not stand; {} changed since the load.",
+            counted(summary.not_sure, "place", "places"),
+            counted(summary.made, "use", "uses"),
+            counted(summary.stale, "file", "files")
+        ));
+    }
+}

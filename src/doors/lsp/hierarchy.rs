@@ -1,0 +1,156 @@
+//! Hierarchies: who calls a function and what it calls; what a class inherits from and what from it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use steelbank_reader::Range;
+use steelbank_text::DefinitionKind;
+
+use super::convert::{self, Answered, RequestRefusal};
+use super::navigate::quoted;
+use super::outline::{DefinitionRange, definitions};
+use super::server::Server;
+use super::view::{Place, defines};
+use crate::actions::symbols::describe_symbol::{ClassFacet, DescribeSymbolRequest, Description};
+use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::engine::control::Control;
+
+/// The protocol's kinds of symbols.
+const CLASS: u32 = 5;
+const FUNCTION: u32 = 12;
+
+impl Server {
+    /// Makes an item of a hierarchy: a symbol, which is defined at `place`, as the protocol's `kind`.
+    fn item(&self, package: &str, name: &str, kind: u32, place: &Place) -> Option<Value> {
+        let location = self.locations(vec![place.clone()]).pop()?;
+        Some(json!({
+            "name": name.to_lowercase(),
+            "detail": package,
+            "kind": kind,
+            "uri": location["uri"],
+            "range": location["range"],
+            "selectionRange": location["range"],
+            "data": { "package": package, "name": name },
+        }))
+    }
+
+    pub(super) fn prepare_calls(&self, params: &Value, control: &Control) -> Answered {
+        let found = self.occurrence(params, control)?.filter(|found| found.binding.is_none());
+        let Some(found) = found else { return Ok(Value::Null) };
+        let places = self.defined(&found.package, &found.name, false, control)?;
+        Ok(places
+            .iter()
+            .filter_map(|place| self.item(&found.package, &found.name, FUNCTION, place))
+            .collect())
+    }
+
+    fn item_of(params: &Value) -> Result<(&str, &str), RequestRefusal> {
+        let data = &params["item"]["data"];
+        data["package"]
+            .as_str()
+            .zip(data["name"].as_str())
+            .ok_or_else(|| RequestRefusal::params("the item is none of this server's"))
+    }
+
+    pub(super) fn incoming_calls(&self, params: &Value, control: &Control) -> Answered {
+        let (package, name) = Self::item_of(params)?;
+        let mut by_file: BTreeMap<PathBuf, BTreeSet<Range>> = BTreeMap::new();
+        for place in self.used(package, name, control)? {
+            by_file.entry(place.path).or_default().insert(place.range);
+        }
+        let mut calls = Vec::new();
+        for (path, ranges) in by_file {
+            let Some(file) = self.file_text(&path) else { continue };
+            let mut callers: BTreeMap<usize, Vec<Range>> = BTreeMap::new();
+            let all = definitions(&file.text);
+            for range in ranges {
+                // The innermost definition around it.
+                let around = all.iter().rposition(|known| known.form.encloses(range));
+                let around = around.filter(|around| all[*around].kind != DefinitionKind::Package);
+                around.into_iter().for_each(|around| callers.entry(around).or_default().push(range));
+            }
+            for (caller, ranges) in callers {
+                let known = &all[caller];
+                let place = Place { path: path.clone(), range: known.name };
+                let home = known.package.as_deref().unwrap_or("COMMON-LISP-USER");
+                let Some(item) = self.item(home, &known.spelt, FUNCTION, &place) else { continue };
+                let from = ranges
+                    .into_iter()
+                    .map(|range| convert::range(range, &file.text, &file.lines, self.encoding()));
+                calls.push(json!({ "from": item, "fromRanges": from.collect::<Vec<_>>() }));
+            }
+        }
+        Ok(calls.into())
+    }
+
+    pub(super) fn outgoing_calls(&self, params: &Value, control: &Control) -> Answered {
+        let uri = params["item"]["uri"].as_str().unwrap_or_default();
+        let path = convert::path_of(uri).map(|path| self.native(&path));
+        let Some(document) = path.and_then(|path| self.document(&path)) else { return Ok(json!([])) };
+        let encoding = self.encoding();
+        let range = &params["item"]["selectionRange"];
+        let range = convert::range_from(range, &document.text, &document.lines, encoding)?;
+        let all = definitions(&document.text);
+        let Some(known) = all.iter().rfind(|known| known.form.encloses(range)) else { return Ok(json!([])) };
+        let view = self.view(&document, control)?;
+        let mut called: HashMap<(&str, &str), Vec<Value>> = HashMap::new();
+        for found in view.occurrences.iter().filter(|found| known.form.encloses(found.range)) {
+            let calls = matches!(found.kind, OccurrenceKind::Function | OccurrenceKind::Macro);
+            if calls && found.binding.is_none() && !defines(found) {
+                let ranges = called.entry((&found.package, &found.name)).or_default();
+                ranges.push(document.range(found.range, encoding));
+            }
+        }
+        let mut calls = Vec::new();
+        for ((package, name), ranges) in called {
+            let place = self.defined(package, name, false, control)?.into_iter().next();
+            let item = place.and_then(|place| self.item(package, name, FUNCTION, &place));
+            calls.extend(item.map(|item| json!({ "to": item, "fromRanges": ranges })));
+        }
+        calls.sort_by_key(|call| call["fromRanges"].to_string());
+        Ok(calls.into())
+    }
+
+    /// What the image knows of a symbol.
+    pub(super) fn described(&self, request: DescribeSymbolRequest, control: &Control) -> Option<Description> {
+        self.bank().ok()?.ask(&request, control).ok()?.description
+    }
+
+    pub(super) fn prepare_types(&self, params: &Value, control: &Control) -> Answered {
+        let found = self.occurrence(params, control)?.filter(|found| found.binding.is_none());
+        let Some(found) = found else { return Ok(Value::Null) };
+        let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
+        let known = self.described(request, control).and_then(|known| self.class_item(&known, control));
+        Ok(known.map_or(Value::Null, |item| json!([item])))
+    }
+
+    /// The item of a class, at its name; none if its definition has no place, as SBCL's own.
+    fn class_item(&self, known: &Description, control: &Control) -> Option<Value> {
+        let class = known.class.as_ref()?;
+        let mut place = class.sources.iter().find_map(|source| self.place(&source.place, control))?;
+        let defined = definitions(&self.file_text(&place.path)?.text);
+        let named = |other: &&DefinitionRange| other.spelt == known.name && place.range.encloses(other.name);
+        if let Some(found) = defined.iter().find(named) {
+            place.range = found.name;
+        }
+        self.item(known.package.as_deref()?, &known.name, CLASS, &place)
+    }
+
+    /// The classes that `names` gives of the item's class, as it prints them.
+    pub(super) fn related_types(
+        &self,
+        params: &Value,
+        control: &Control,
+        names: impl FnOnce(ClassFacet) -> Vec<String>,
+    ) -> Answered {
+        let (package, name) = Self::item_of(params)?;
+        let request = DescribeSymbolRequest::new(quoted(name)).package(package);
+        let class = self.described(request, control).and_then(|known| known.class);
+        let related = class.map(names).unwrap_or_default().into_iter().filter_map(|name| {
+            let known = self.described(DescribeSymbolRequest::new(name), control)?;
+            self.class_item(&known, control)
+        });
+        Ok(related.collect())
+    }
+}

@@ -1,0 +1,73 @@
+//! Inlay hints: which parameter an argument is for, where the call does not show it.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use steelbank_reader::{FormId, FormKind};
+
+use super::complete::parameters;
+use super::convert::{self, Answered};
+use super::navigate::quoted;
+use super::server::Server;
+use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::engine::control::Control;
+
+/// The most hints of an answer.
+const MOST: usize = 500;
+
+impl Server {
+    /// Hints in calls of functions that are not the standard's: at each optional argument, and at each required one that is a
+    /// number, a string or a character. Nothing where the argument says so itself.
+    pub(super) fn hints(&self, params: &Value, control: &Control) -> Answered {
+        let document = self.document_of(params)?;
+        let encoding = self.encoding();
+        let within = convert::range_from(&params["range"], &document.text, &document.lines, encoding)?;
+        let view = self.view(&document, control)?;
+        let read = &document.read;
+        let mut known: HashMap<(&str, &str), Vec<String>> = HashMap::new();
+        let mut hints = Vec::new();
+        for (index, form) in read.forms().iter().enumerate() {
+            if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MOST {
+                continue;
+            }
+            let found = read.head(form).and_then(|head| view.at(head.span.start));
+            let Some(found) = found.filter(|found| {
+                found.kind == OccurrenceKind::Function
+                    && found.binding.is_none()
+                    && found.package != "COMMON-LISP"
+            }) else {
+                continue;
+            };
+            let all = known.entry((&found.package, &found.name)).or_insert_with(|| {
+                let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
+                let function = self.described(request, control).and_then(|known| known.function);
+                parameters(&function.and_then(|function| function.arglist).unwrap_or_default())
+            });
+            let mut is_optional = false;
+            let mut positional = Vec::new();
+            for parameter in all.iter() {
+                match parameter.to_lowercase().as_str() {
+                    "&optional" => is_optional = true,
+                    word if word.starts_with('&') => break,
+                    word => {
+                        let name = word.trim_start_matches('(').split([' ', ')']).next().unwrap_or_default();
+                        positional.push((name.to_owned(), is_optional));
+                    }
+                }
+            }
+            for (datum, (name, is_optional)) in read.elements(FormId::new(index)).skip(1).zip(positional) {
+                let span = read.span(datum);
+                let text = document.text.get(span.indices()).unwrap_or_default();
+                let is_literal = text.starts_with(|first: char| first.is_ascii_digit() || first == '"')
+                    || text.starts_with("#\\");
+                if (is_optional || is_literal) && !text.to_lowercase().contains(&name) {
+                    let at = document.range(span, encoding)["start"].clone();
+                    let label = format!("{name}:");
+                    hints.push(json!({ "position": at, "label": label, "kind": 2, "paddingRight": true }));
+                }
+            }
+        }
+        Ok(hints.into())
+    }
+}

@@ -1,0 +1,391 @@
+//! Indentation as Lisp programmers write it: bodies by the operator's lambda list, other arguments below each other.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use steelbank_reader::lines::LineIndex;
+use steelbank_reader::{Datum, Form, FormId, FormKind, LispText, Range, TokenKind};
+
+use super::complete::parameters;
+use super::convert::{self, Answered};
+use super::documents::OpenDocument;
+use super::navigate::quoted;
+use super::server::Server;
+use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::engine::control::Control;
+
+/// How the arguments of an operator are indented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Below the first one.
+    Arguments,
+    /// After this many, a body.
+    Body(usize),
+}
+
+/// The operators of the standard whose lambda lists do not tell, or not all.
+const STANDARD: [(&str, Style); 21] = [
+    ("flet", Style::Body(1)),
+    ("labels", Style::Body(1)),
+    ("let", Style::Body(1)),
+    ("let*", Style::Body(1)),
+    ("macrolet", Style::Body(1)),
+    ("symbol-macrolet", Style::Body(1)),
+    ("block", Style::Body(1)),
+    ("catch", Style::Body(1)),
+    ("eval-when", Style::Body(1)),
+    ("handler-case", Style::Body(1)),
+    ("lambda", Style::Body(1)),
+    ("locally", Style::Body(0)),
+    ("multiple-value-prog1", Style::Body(1)),
+    ("prog1", Style::Body(1)),
+    ("progn", Style::Body(0)),
+    ("restart-case", Style::Body(1)),
+    ("return-from", Style::Arguments),
+    ("tagbody", Style::Body(0)),
+    ("cond", Style::Arguments),
+    ("if", Style::Arguments),
+    ("loop", Style::Arguments),
+];
+/// Operators that bind local functions: each binding has a lambda list and a body.
+const LOCAL_FUNCTIONS: [&str; 3] = ["flet", "labels", "macrolet"];
+/// Operators with clauses, whose elements are below each other, and the number of what comes before the clauses.
+const CLAUSES: [(&str, usize); 7] = [
+    ("cond", 0),
+    ("case", 1),
+    ("ccase", 1),
+    ("ecase", 1),
+    ("typecase", 1),
+    ("etypecase", 1),
+    ("ctypecase", 1),
+];
+/// Operators whose first argument is a list of variables.
+const BINDS: [&str; 2] = ["destructuring-bind", "multiple-value-bind"];
+/// Operators with clauses that have a lambda list and a body.
+const HANDLERS: [&str; 2] = ["handler-case", "restart-case"];
+
+/// The style that a lambda list tells.
+fn style_of(arglist: &str) -> Option<Style> {
+    let parameters = parameters(arglist);
+    let body = parameters.iter().position(|word| word.eq_ignore_ascii_case("&body"))?;
+    let before = parameters[..body].iter();
+    Some(Style::Body(before.filter(|word| !word.starts_with('&')).count()))
+}
+
+/// The style of an operator that nobody knows, by its name.
+fn guess(name: &str) -> Style {
+    match name {
+        _ if name.starts_with("def") && name != "default" => Style::Body(1),
+        _ if name.starts_with("with-") || name.starts_with("do-") || name.starts_with("without-") => {
+            Style::Body(1)
+        }
+        _ => Style::Arguments,
+    }
+}
+
+/// Finds the columns that the lines of a text are to begin at: those of the given lines, from 1, that are to change.
+fn indentation(
+    text: &str,
+    read: &LispText,
+    within: std::ops::RangeInclusive<u32>,
+    mut style: impl FnMut(&str, u32) -> Style,
+) -> Vec<(u32, usize, usize)> {
+    let lines = LineIndex::new(text.as_bytes());
+    let mut moved: HashMap<u32, isize> = HashMap::new();
+    let mut changes = Vec::new();
+    let line_start = |line: u32| lines.start(line) as usize;
+    for line in within {
+        if line as usize > lines.count() {
+            break;
+        }
+        let start = lines.start(line);
+        let content = text[start as usize..].lines().next().unwrap_or_default();
+        let old = content.len() - content.trim_start_matches([' ', '\t']).len();
+        let at = start + old as u32;
+        let inside = read.token_at(start).is_some_and(|token| token.span.start < start);
+        let rest = content[old..].trim_end();
+        if rest.is_empty() || inside || is_own_comment(rest) {
+            continue;
+        }
+        let column = |offset: u32| -> usize {
+            let own = lines.line(offset);
+            let plain = text[line_start(own)..offset as usize].chars().count() as isize;
+            (plain + moved.get(&own).copied().unwrap_or(0)).max(0) as usize
+        };
+        let around = read.forms().partition_point(|form| form.span.start < at);
+        let around = read.forms()[..around]
+            .iter()
+            .rposition(|form| at < form.span.end && matches!(form.kind, FormKind::List | FormKind::Literal));
+        let new = around.map_or(0, |form| inner_column(text, read, &lines, form, at, &column, &mut style));
+        let tabs = content[..old].contains('\t');
+        if new != old || tabs {
+            moved.insert(line, new as isize - old as isize);
+            changes.push((line, old, new));
+        }
+    }
+    changes
+}
+
+/// Whether a line is a comment that stays where it is.
+fn is_own_comment(rest: &str) -> bool {
+    rest.starts_with(";;;") || rest.starts_with(';') && !rest.starts_with(";;")
+}
+
+/// The column of what begins at `at` directly inside a list.
+fn inner_column(
+    text: &str,
+    read: &LispText,
+    lines: &LineIndex,
+    index: usize,
+    at: u32,
+    column: &impl Fn(u32) -> usize,
+    style: &mut impl FnMut(&str, u32) -> Style,
+) -> usize {
+    let form = &read.forms()[index];
+    let open = form.span.start + text[form.span.indices()].find('(').unwrap_or(0) as u32;
+    let elements: Vec<Datum> = read.elements(FormId::new(index)).collect();
+    let before = elements.iter().filter(|datum| read.span(**datum).start < at).count();
+    let Some(first) = elements.first().filter(|_| before > 0) else { return column(open) + 1 };
+    let first = read.span(*first);
+    let below_first = column(first.start);
+    let Some(head) = operator(text, read, form) else { return below_first };
+    let place = role_of(text, read, index);
+    let kind = match place {
+        ListRole::Datum | ListRole::Clause => return below_first,
+        ListRole::Bodied => Style::Body(1),
+        ListRole::Call => style(&head, first.start),
+    };
+    let argument = before - 1;
+    match kind {
+        Style::Body(distinguished) if argument < distinguished => column(open) + 4,
+        Style::Body(_) => column(open) + 2,
+        Style::Arguments if head == "loop" && before > 2 && text[at as usize..].starts_with(['(', ';']) => {
+            // Forms behind one DO are below each other.
+            let forms = elements[1..before].iter().rev();
+            let forms = forms.take_while(|datum| matches!(datum, Datum::Form(_))).last();
+            column(forms.map_or(read.span(elements[1]).start, |form| read.span(*form).start))
+        }
+        Style::Arguments => match elements.get(1).map(|second| read.span(*second)) {
+            Some(second) if before > 1 && lines.line(second.start) == lines.line(first.start) => {
+                column(second.start)
+            }
+            _ if head == "loop" => column(open) + 2,
+            _ => below_first,
+        },
+    }
+}
+
+/// What a list is where it stands.
+enum ListRole {
+    Call,
+    /// Quoted, or bindings: no call.
+    Datum,
+    Clause,
+    /// A lambda list and a body behind a name.
+    Bodied,
+}
+
+fn role_of(text: &str, read: &LispText, index: usize) -> ListRole {
+    let form = &read.forms()[index];
+    let number_in = |parent: FormId, child: usize| {
+        read.elements(parent).position(|datum| matches!(datum, Datum::Form(id) if id.index() == child))
+    };
+    let Some(parent) = form.parent else { return ListRole::Call };
+    let Some(outer) = read.form(parent) else { return ListRole::Call };
+    if matches!(outer.kind, FormKind::Quote | FormKind::Literal) || form.kind == FormKind::Literal {
+        return ListRole::Datum;
+    }
+    let is_lambda_word =
+        |datum: Datum| matches!(datum, Datum::Token(_)) && text[read.span(datum).indices()].starts_with('&');
+    if read.elements(FormId::new(index)).any(is_lambda_word) {
+        return ListRole::Datum;
+    }
+    let number = number_in(parent, index);
+    if let Some(name) = operator(text, read, outer) {
+        if number == Some(1) && BINDS.contains(&name.as_str()) {
+            return ListRole::Datum;
+        }
+        let clauses = CLAUSES.iter().find(|(known, _)| *known == name);
+        if clauses.is_some_and(|(_, before)| number.is_some_and(|number| number > *before)) {
+            return ListRole::Clause;
+        }
+        if HANDLERS.contains(&name.as_str()) && number.is_some_and(|number| number > 1) {
+            return ListRole::Bodied;
+        }
+    }
+    let around = outer.parent.and_then(|around| Some((around, read.form(around)?)));
+    if let Some((around, grand)) = around
+        && let Some(name) = operator(text, read, grand)
+        && LOCAL_FUNCTIONS.contains(&name.as_str())
+        && number_in(around, parent.index()) == Some(1)
+    {
+        return ListRole::Bodied;
+    }
+    ListRole::Call
+}
+
+/// The operator of a list, in lower case and without its package; none if it begins with something else.
+fn operator(text: &str, read: &LispText, form: &Form) -> Option<String> {
+    let head = read.head(form).filter(|head| head.kind == TokenKind::Symbol)?;
+    let name = text.get(head.span.indices())?;
+    let is_operator = !name.starts_with([':', '&']);
+    is_operator.then(|| name.rsplit(':').next().unwrap_or(name).to_lowercase())
+}
+
+impl Server {
+    /// The edits that indent a document, or a range of it, or the line that a typed character has begun.
+    pub(super) fn formatting(&self, params: &Value, control: &Control) -> Answered {
+        let document = self.document_of(params)?;
+        let encoding = self.encoding();
+        let lines = match (&params["range"], &params["position"]) {
+            (Value::Null, Value::Null) => 1..=document.lines.line(document.text.len() as u32),
+            (Value::Null, at) => {
+                let at = convert::offset_from(at, &document.text, &document.lines, encoding)?;
+                let line = document.lines.line(at);
+                line..=line
+            }
+            (range, _) => {
+                let range = convert::range_from(range, &document.text, &document.lines, encoding)?;
+                document.lines.line(range.start)..=document.lines.line(range.end)
+            }
+        };
+        let mut known: HashMap<String, Style> =
+            STANDARD.iter().map(|(name, style)| ((*name).to_owned(), *style)).collect();
+        let style = |name: &str, at: u32| {
+            if let Some(style) = known.get(name) {
+                return *style;
+            }
+            let style = self.style(&document, at, control).unwrap_or_else(|| guess(name));
+            known.insert(name.to_owned(), style);
+            style
+        };
+        let text = document.looked_into();
+        let changes = indentation(&text, &document.read, lines, style);
+        control.check().map_err(crate::handle::Error::from)?;
+        let edits = changes.into_iter().map(|(line, old, new)| {
+            let start = document.lines.start(line);
+            let range = document.range(Range::new(start, start + old as u32), encoding);
+            json!({ "range": range, "newText": " ".repeat(new) })
+        });
+        Ok(edits.collect())
+    }
+
+    /// The style that the image knows of the operator at `at`. Functions have none of their own.
+    fn style(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Style> {
+        let view = self.view(document, control).ok()?;
+        let request = match view.at(at) {
+            Some(found) if found.binding.is_some() => return Some(Style::Arguments),
+            Some(found) => DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package),
+            None => {
+                let token = document.read.token_at(at)?;
+                let package = document.read.toplevel_from(at)?.package.clone()?;
+                DescribeSymbolRequest::new(document.text.get(token.span.indices())?).package(&*package)
+            }
+        };
+        style_of(&self.described(request, control)?.function?.arglist?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steelbank_reader::{Dialect, Features};
+
+    use super::*;
+
+    /// Indents every line of `text`, which begins anywhere.
+    fn indented(text: &str) -> String {
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let style = |name: &str, _: u32| {
+            let known = [
+                ("let", 1),
+                ("when", 1),
+                ("flet", 1),
+                ("defun", 2),
+                ("case", 1),
+                ("dolist", 1),
+                ("multiple-value-bind", 2),
+            ];
+            let known = known.iter().find(|(known, _)| *known == name).map(|(_, body)| Style::Body(*body));
+            let standard = STANDARD.iter().find(|(known, _)| *known == name).map(|(_, style)| *style);
+            known.or(standard).unwrap_or_else(|| guess(name))
+        };
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (line, old, new) in indentation(text, &read, 1..=lines.len() as u32, style) {
+            let line = &mut lines[line as usize - 1];
+            *line = " ".repeat(new) + &line[old..];
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn code_that_is_written_well_stays_and_is_found_again_from_the_left() {
+        let text = "\
+(defun total (items
+              &key (rate 1))
+  \"A text
+of two lines.\"
+  ;; A comment.
+  (let ((sum 0)
+        (count (length items)))
+    (dolist (item items)
+      (when (and (price item)
+                 (plusp rate))
+        (incf sum
+              (* rate (price item)))))
+    (flet ((shown (value)
+             (format nil \"~a\"
+                     value)))
+      (cond ((zerop count)
+             nil)
+            (t
+             (shown sum))))
+    (case rate
+      (1 (list sum
+               count))
+      (otherwise
+       (loop for item in items
+             collect (price item))))
+    (handler-case (risky)
+      (error (condition)
+        (report condition)))
+    (mapcar (lambda (item)
+              (price item))
+            '(a b
+              c))
+    (multiple-value-bind (one
+                          two)
+        (values 1 2)
+      (loop for other in items
+            do (print one)
+               (print two)))
+    (loop
+      (step-on))
+    (list
+     sum
+     count)))
+
+(defmethod price ((item item)) ; the price
+  #+sbcl
+  (slot-value item 'price))
+(with-unknown (stream)
+  (print 1))";
+        assert_eq!(indented(text), text);
+        let mut inside = false;
+        let flat: Vec<&str> = text
+            .lines()
+            .map(|line| {
+                let kept = inside;
+                inside ^= line.matches('"').count() % 2 == 1;
+                if kept { line } else { line.trim_start() }
+            })
+            .collect();
+        assert_eq!(indented(&flat.join("\n")), text);
+    }
+
+    #[test]
+    fn lambda_lists_tell_where_a_body_begins() {
+        assert_eq!(style_of("(NAME LAMBDA-LIST &BODY BODY)"), Some(Style::Body(2)));
+        assert_eq!(style_of("((VAR LIST &OPTIONAL RESULT) &BODY BODY)"), Some(Style::Body(1)));
+        assert_eq!(style_of("(A &REST B)"), None);
+    }
+}

@@ -1,0 +1,206 @@
+//! Where symbols stand: hover, definitions, references, highlights, semantic tokens.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use steelbank_reader::{Dialect, Features, LispText, Range, TokenKind};
+
+use super::convert::{self, Answered, RequestRefusal};
+use super::server::Server;
+use super::view::{Place, defines};
+use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::actions::symbols::describe_symbol::text::describe_symbol;
+use crate::actions::symbols::find_definition::FindDefinitionRequest;
+use crate::actions::uses::code_find_references::CodeFindReferencesRequest;
+use crate::actions::uses::occurrences::FileOccurrence;
+use crate::answer::LispKind;
+use crate::engine::control::Control;
+use crate::handle::Error;
+use crate::source::positions::PlaceAccess;
+
+/// A symbol's name as requests read it.
+pub(super) fn quoted(name: &str) -> String {
+    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
+}
+
+impl Server {
+    /// What stands at the position of a request.
+    pub(super) fn occurrence(
+        &self,
+        params: &Value,
+        control: &Control,
+    ) -> Result<Option<FileOccurrence>, RequestRefusal> {
+        let (document, at) = self.at(params)?;
+        Ok(self.view(&document, control)?.at(at).cloned())
+    }
+
+    pub(super) fn hover(&self, params: &Value, control: &Control) -> Answered {
+        let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
+        let document = self.document_of(params)?;
+        let range = document.range(found.range, self.encoding());
+        let text = match found.binding {
+            Some(binding) => {
+                let lines = &document.lines;
+                let line = lines.line(binding.start);
+                let text = String::from_utf8_lossy(lines.bytes(document.text.as_bytes(), line)).into_owned();
+                format!("local, bound in line {line}:\n{}", text.trim())
+            }
+            None => {
+                let request = DescribeSymbolRequest::new(quoted(&found.name)).package(&found.package);
+                let answer = self.bank()?.ask(&request, control)?;
+                if answer.description.is_none() {
+                    return Ok(Value::Null);
+                }
+                describe_symbol(&answer)
+            }
+        };
+        let contents = json!({ "kind": "markdown", "value": format!("```lisp\n{}\n```", text.trim_end()) });
+        Ok(json!({ "contents": contents, "range": range }))
+    }
+
+    /// The places where a symbol is defined; with `methods`, those of the methods alone, if there are any.
+    pub(super) fn defined(
+        &self,
+        package: &str,
+        name: &str,
+        methods: bool,
+        control: &Control,
+    ) -> Result<Vec<Place>, RequestRefusal> {
+        let request = FindDefinitionRequest::new(quoted(name)).package(package);
+        let known = self.bank()?.ask(&request, control).map(|answer| answer.definitions).unwrap_or_default();
+        control.check().map_err(Error::from)?;
+        let any = methods && known.iter().any(|found| found.kind == LispKind::Method);
+        let known = known.iter().filter(|found| !any || found.kind == LispKind::Method);
+        let places = known.filter_map(|found| self.place(&found.place, control));
+        let mut places: Vec<Place> = places.map(|place| self.name_within(place, name)).collect();
+        // Text that is not loaded may define it, or define it elsewhere by now.
+        let (there, _) = self.in_documents(package, name, control);
+        let fresh = there.into_iter().filter(|place| {
+            !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range))
+        });
+        let fresh: Vec<Place> = fresh.collect();
+        if !any {
+            places.extend(fresh);
+        }
+        Ok(places)
+    }
+
+    /// The place of the name that the form at `place` defines; the form's, if the name does not stand in it.
+    fn name_within(&self, place: Place, name: &str) -> Place {
+        let named = self.file_text(&place.path).and_then(|file| {
+            let form = file.text.get(place.range.indices())?.as_bytes();
+            let read = LispText::read(form, Dialect::CommonLisp, &Features::sbcl());
+            let symbols = read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol);
+            let named = symbols.skip(1).find(|token| token.symbol(form).name == name)?.span;
+            let start = place.range.start;
+            Some(Range::new(start + named.start, start + named.end))
+        });
+        Place { range: named.unwrap_or(place.range), ..place }
+    }
+
+    pub(super) fn definition(&self, params: &Value, methods: bool, control: &Control) -> Answered {
+        let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
+        if let Some(range) = found.binding {
+            let path = self.document_of(params)?.path.clone();
+            return Ok(self.locations(vec![Place { path, range }]).into());
+        }
+        Ok(self.locations(self.defined(&found.package, &found.name, methods, control)?).into())
+    }
+
+    /// The places where a symbol is used, outside of its definitions.
+    pub(super) fn used(
+        &self,
+        package: &str,
+        name: &str,
+        control: &Control,
+    ) -> Result<Vec<Place>, RequestRefusal> {
+        let (_, mut places) = self.in_documents(package, name, control);
+        let bank = self.bank()?;
+        let mut request = CodeFindReferencesRequest::new(quoted(name));
+        (request.package, request.limit) = (Some(package.to_owned()), 100_000);
+        request.project_only = bank.root().is_some();
+        // A symbol that the image does not have stands in open text alone.
+        let Ok(answer) = bank.ask(&request, control) else {
+            control.check().map_err(Error::from)?;
+            return Ok(places);
+        };
+        let tokens = answer.refs.iter().flat_map(|found| found.tokens.iter().chain(&found.approximate));
+        let tokens = tokens.chain(answer.text.iter().flat_map(|found| &found.tokens));
+        let mut closed: HashMap<&str, Option<PathBuf>> = HashMap::new();
+        for token in tokens.filter(|token| token.column.is_some()) {
+            let path = closed.entry(&token.file).or_insert_with(|| {
+                Some(self.native(Path::new(&token.file))).filter(|path| self.document(path).is_none())
+            });
+            let Some(path) = path else { continue };
+            match token.range {
+                Some(range) => places.push(Place { path: path.clone(), range }),
+                None => places.extend(self.place(token, control)),
+            }
+        }
+        Ok(places)
+    }
+
+    pub(super) fn references(&self, params: &Value, control: &Control) -> Answered {
+        let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
+        let declaration = params["context"]["includeDeclaration"] == true;
+        if let Some(binding) = found.binding {
+            let document = self.document_of(params)?;
+            let view = self.view(&document, control)?;
+            let same = view.occurrences.iter().filter(|other| other.binding == Some(binding));
+            let same = same.filter(|other| declaration || other.range != binding);
+            let places = same.map(|other| Place { path: document.path.clone(), range: other.range });
+            return Ok(self.locations(places.collect()).into());
+        }
+        let mut places = self.used(&found.package, &found.name, control)?;
+        if declaration {
+            places.extend(self.defined(&found.package, &found.name, false, control)?);
+        }
+        Ok(self.locations(places).into())
+    }
+
+    pub(super) fn highlight(&self, params: &Value, control: &Control) -> Answered {
+        let (document, at) = self.at(params)?;
+        let view = self.view(&document, control)?;
+        let Some(found) = view.at(at) else { return Ok(Value::Null) };
+        let same = view.occurrences.iter().filter(|other| match found.binding {
+            Some(binding) => other.binding == Some(binding),
+            None => other.binding.is_none() && (&other.package, &other.name) == (&found.package, &found.name),
+        });
+        let shown = same.map(|other| {
+            let write = other.access != PlaceAccess::Read || defines(other);
+            json!({ "range": document.range(other.range, self.encoding()), "kind": if write { 3 } else { 2 } })
+        });
+        Ok(shown.collect())
+    }
+
+    pub(super) fn semantic_tokens(&self, params: &Value, control: &Control) -> Answered {
+        let document = self.document_of(params)?;
+        let encoding = self.encoding();
+        let within = match &params["range"] {
+            Value::Null => Range::new(0, u32::MAX),
+            range => convert::range_from(range, &document.text, &document.lines, encoding)?,
+        };
+        let view = self.view(&document, control)?;
+        let (mut data, mut last, mut end) = (Vec::new(), (0, 0), 0);
+        for found in view.occurrences.iter().filter(|found| within.encloses(found.range)) {
+            let Some(kind) = convert::token_type(found.kind).filter(|_| found.range.start >= end) else {
+                continue;
+            };
+            let position = |offset| document.lines.position_in(document.text.as_bytes(), offset, encoding);
+            let (from, to) = (position(found.range.start), position(found.range.end));
+            // A token of several lines cannot be told.
+            if from.line != to.line {
+                continue;
+            }
+            let (line, column) = (from.line - 1, from.column - 1);
+            end = found.range.end;
+            let (last_line, last_column) = last;
+            let columns = if line == last_line { column - last_column } else { column };
+            let modifiers = u32::from(defines(found)) | u32::from(found.access != PlaceAccess::Read) << 1;
+            data.extend([line - last_line, columns, to.column - from.column, kind, modifiers]);
+            last = (line, column);
+        }
+        Ok(json!({ "data": data }))
+    }
+}

@@ -1,0 +1,207 @@
+//! Renames: of symbols, by the plan of the action; of local names, by what binds them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use steelbank_reader::lines::LineIndex;
+
+use super::convert::{self, Answered, RequestRefusal};
+use super::documents::OpenDocument;
+use super::navigate::quoted;
+use super::server::Server;
+use crate::actions::change::rename::{RenamePlan, RenameRequest};
+use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
+use crate::engine::control::Control;
+use crate::source::positions::Evidence;
+use crate::source::tap::sidecar::fnv_1a;
+
+/// The name of the annotation of edits that the person is to confirm.
+const DOUBTFUL: &str = "doubtful";
+
+impl Server {
+    pub(super) fn prepare_rename(&self, params: &Value, control: &Control) -> Answered {
+        let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
+        if found.package == "KEYWORD" || found.kind == OccurrenceKind::Keyword {
+            return Err(RequestRefusal::failed("A keyword is not renamed: everybody has it."));
+        }
+        let document = self.document_of(params)?;
+        let placeholder = document.text.get(found.name_range.indices()).unwrap_or_default();
+        Ok(json!({ "range": document.range(found.name_range, self.encoding()), "placeholder": placeholder }))
+    }
+
+    pub(super) fn rename(&self, params: &Value, control: &Control) -> Answered {
+        let Some(found) = self.occurrence(params, control)? else {
+            return Err(RequestRefusal::failed("There is no symbol here."));
+        };
+        let new = params["newName"].as_str().filter(|name| !name.trim().is_empty());
+        let new = new.ok_or_else(|| RequestRefusal::params("the new name is missing"))?;
+        match found.binding {
+            Some(_) => self.rename_local(params, &found, new, control),
+            None => self.rename_symbol(&found, new, control),
+        }
+    }
+
+    fn rename_local(&self, params: &Value, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
+        if new.contains(|char: char| char.is_whitespace() || "()'\"`,;:|\\#".contains(char)) {
+            return Err(RequestRefusal::failed(format!(
+                "{new:?} is no name of a local variable or function."
+            )));
+        }
+        let document = self.document_of(params)?;
+        let view = self.view(&document, control)?;
+        let binding = found.binding.unwrap_or(found.range);
+        let read = &document.read;
+        // The innermost lambda list with &key before the variable: its keyword would change, too.
+        let around = read.token_at(binding.start).and_then(|token| token.form);
+        let lists = std::iter::successors(around, |form| read.form(*form).and_then(|form| form.parent));
+        let is_key = lists.take(2).any(|list| {
+            let inside = read.form(list).map(|form| form.tokens()).unwrap_or_default();
+            let before = read.tokens()[inside].iter().filter(|token| token.span.end <= binding.start);
+            let mut words = before.filter(|token| document.text[token.span.indices()].starts_with('&'));
+            words
+                .next_back()
+                .is_some_and(|word| document.text[word.span.indices()].eq_ignore_ascii_case("&key"))
+        });
+        if is_key {
+            return Err(RequestRefusal::failed(
+                "It is a keyword parameter: callers give it by its keyword, which would change. Write \
+                 ((:keyword variable) …) first.",
+            ));
+        }
+        let form = read.toplevel().iter().find(|top| top.span.encloses(found.range));
+        let taken = view.occurrences.iter().find(|other| {
+            form.is_some_and(|form| form.span.encloses(other.range))
+                && other.name.eq_ignore_ascii_case(new)
+                && matches!(
+                    other.kind,
+                    OccurrenceKind::LocalVariable | OccurrenceKind::LocalFunction | OccurrenceKind::Variable
+                )
+        });
+        if let Some(taken) = taken {
+            let line = document.lines.line(taken.range.start);
+            return Err(RequestRefusal::failed(format!(
+                "{new} stands in that form already, in line {line}."
+            )));
+        }
+        let same = view.occurrences.iter().filter(|other| other.binding == Some(binding));
+        let edits = same.map(
+            |other| json!({ "range": document.range(other.name_range, self.encoding()), "newText": new }),
+        );
+        let edits: Vec<Value> = edits.collect();
+        let edited = json!({ "uri": document.uri, "version": document.version });
+        Ok(json!({ "documentChanges": [{ "textDocument": edited, "edits": edits }] }))
+    }
+
+    /// Plans a rename of the files as they are on disk; fails if it cannot be done. Returns the documents that differ from
+    /// them, too.
+    pub(super) fn saved_plan(
+        &self,
+        request: &RenameRequest,
+        control: &Control,
+    ) -> Result<(Vec<Arc<OpenDocument>>, RenamePlan), RequestRefusal> {
+        let bank = self.bank()?;
+        let is_unsaved = |document: &Arc<OpenDocument>| {
+            let disk = steelbank_tree::read_source(&document.path).unwrap_or_default();
+            disk != document.text.as_bytes()
+        };
+        let unsaved: Vec<_> = self.documents().into_iter().filter(is_unsaved).collect();
+        unsaved.iter().for_each(|document| bank.set_document(&document.path, None));
+        let plan = bank.ask(request, control);
+        unsaved.iter().for_each(|document| {
+            bank.set_document(&document.path, Some((document.version, &document.text)));
+        });
+        let plan = plan?;
+        match plan.conflicts.first() {
+            Some(conflict) => Err(RequestRefusal::failed(conflict.message.clone())),
+            None => Ok((unsaved, plan)),
+        }
+    }
+
+    /// Plans the rename on the texts that are loaded, and moves its edits to where they stand in the open documents. In
+    /// forms that have changed since, the reader tells where the symbol stands, and the person is to confirm.
+    fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
+        let mut request = RenameRequest::new(quoted(&found.name), new);
+        request.package = Some(found.package.clone());
+        let (unsaved, plan) = self.saved_plan(&request, control)?;
+        let mut edits: BTreeMap<PathBuf, Vec<Value>> = BTreeMap::new();
+        let mut doubtful = false;
+        for file in &plan.files {
+            let path = self.native(Path::new(&file.path));
+            let bytes = steelbank_tree::read_source(&path)
+                .map_err(|error| RequestRefusal::failed(format!("{} cannot be read: {error}.", file.path)))?;
+            if format!("{:x}", fnv_1a(&bytes)).trim_start_matches('0') != file.hash.trim_start_matches('0') {
+                return Err(RequestRefusal::failed(format!(
+                    "{} has just been written. Try again.",
+                    file.path
+                )));
+            }
+            let text = String::from_utf8(bytes).map_err(|_| {
+                RequestRefusal::failed(format!(
+                    "{} is not in UTF-8: rename it on the command line.",
+                    file.path
+                ))
+            })?;
+            let edited = edits.entry(path.clone()).or_default();
+            let document = self.document(&path).filter(|document| *document.text != text);
+            let Some(document) = document else {
+                let lines = LineIndex::new(text.as_bytes());
+                edited.extend(file.edits.iter().map(|edit| {
+                    let range = convert::range(edit.range, &text, &lines, self.encoding());
+                    json!({ "range": range, "newText": edit.new })
+                }));
+                continue;
+            };
+            let view = self.view(&document, control)?;
+            let loaded_is_disk = self.loaded_text(&path, control).is_some_and(|loaded| loaded == text);
+            if !loaded_is_disk {
+                return Err(RequestRefusal::failed(format!(
+                    "{} has changed since it was loaded, and is not saved: save and load it first.",
+                    file.path
+                )));
+            }
+            for edit in &file.edits {
+                if let Some(range) = view.moved(edit.range) {
+                    edited.push(
+                        json!({ "range": document.range(range, self.encoding()), "newText": edit.new }),
+                    );
+                }
+            }
+        }
+        for document in &unsaved {
+            let view = self.view(document, control)?;
+            let there = view.occurrences.iter().filter(|other| {
+                other.evidence != Evidence::Exact
+                    && view.is_changed(other.range.start)
+                    && other.binding.is_none()
+                    && (&other.package, &other.name) == (&found.package, &found.name)
+            });
+            for other in there {
+                doubtful = true;
+                let range = document.range(other.name_range, self.encoding());
+                let edit = json!({ "range": range, "newText": new, "annotationId": DOUBTFUL });
+                edits.entry(document.path.clone()).or_default().push(edit);
+            }
+        }
+        let changes: Vec<Value> = edits
+            .into_iter()
+            .filter(|(_, edits)| !edits.is_empty())
+            .map(|(path, edits)| {
+                let open = self.document(&path);
+                let uri = open.as_ref().map_or_else(|| convert::uri_of(&path), |open| open.uri.clone());
+                let version = open.map(|open| open.version);
+                json!({ "textDocument": { "uri": uri, "version": version }, "edits": edits })
+            })
+            .collect();
+        let mut answer = json!({ "documentChanges": changes });
+        if doubtful {
+            answer["changeAnnotations"] = json!({ DOUBTFUL: {
+                "label": "In code that is not loaded",
+                "description": "The form has changed since it was loaded: the symbol may not be meant.",
+                "needsConfirmation": true,
+            } });
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,557 @@
+//! The loop: reads what the editor sends, keeps its documents, and answers each request on a thread of its own.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, SystemTime};
+
+use lsp_server::{Message, Notification, Request, RequestId, Response};
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Value, json};
+use steelbank_reader::lines::PositionEncoding;
+
+use super::convert::{self, Answered, RequestRefusal};
+use super::diagnostics::{NextCheck, PAUSE};
+use super::documents::OpenDocument;
+use super::restart::EditorState;
+use super::view::LoadedTexts;
+use crate::Steelbank;
+use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
+use crate::doors::restart::RestartHooks;
+use crate::doors::streams::input::{ClientInput, Framing, Taken};
+use crate::doors::streams::output::ClientOutput;
+use crate::engine::control::{Cancellation, Control};
+use crate::handle::recovery::ClientHandover;
+use crate::tools::Session;
+
+/// The most requests that are answered at once; further ones wait, and nothing else is read meanwhile.
+const THREADS: usize = 16;
+
+/// Loads the systems that are to be loaded first, and returns what went wrong.
+pub type FirstLoad = Box<dyn FnOnce(&Session) -> Option<String> + Send>;
+
+/// What the person who starts the server decides.
+pub struct ServerOptions {
+    /// Whether files are compiled in a confined copy when they are saved. Otherwise their structure alone is checked.
+    pub compile: bool,
+    /// See [`FirstLoad`].
+    pub load: FirstLoad,
+    /// What the process before this one hands over.
+    pub handover: Option<ClientHandover>,
+    /// How the program is executed again when Lisp has died; none if it is not.
+    pub restarts: Option<RestartHooks>,
+}
+
+impl std::fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerOptions").field("compile", &self.compile).finish_non_exhaustive()
+    }
+}
+
+/// The names that a request found, with the stamp of the index.
+type KnownNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
+
+/// The server of one editor.
+pub(super) struct Server {
+    session: Session,
+    pub(super) input: ClientInput,
+    pub(super) output: ClientOutput,
+    utf8: AtomicBool,
+    pub(super) compile: bool,
+    /// Whether the editor asks for diagnostics itself.
+    pub(super) pulls: AtomicBool,
+    progress: AtomicBool,
+    /// Whether the editor has a command that shows places which it is given.
+    pub(super) shows_references: AtomicBool,
+    documents: Mutex<HashMap<PathBuf, Arc<OpenDocument>>>,
+    pub(super) loaded: Mutex<LoadedTexts>,
+    pub(super) known_names: Mutex<Vec<KnownNames>>,
+    /// Held while a message is carried out: whether `initialized` and `shutdown` have come.
+    pub(super) turn: Mutex<(bool, bool)>,
+    /// The parameters of `initialize`; null before.
+    pub(super) initialized: Mutex<Value>,
+    pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
+    pub(super) ended: Condvar,
+    /// The requests that Lisp's death has left to the next process.
+    pub(super) deferred: Mutex<Vec<Arc<Request>>>,
+    /// Whether what the process before this one had loaded is being loaded again.
+    pub(super) reloading: Mutex<bool>,
+    pub(super) reloaded: Condvar,
+    /// The document that is compiled next.
+    pub(super) next_check: Mutex<Option<NextCheck>>,
+    pub(super) check_due: Condvar,
+    /// When the editor last had something loaded: a snapshot from before does not have it.
+    pub(super) loaded_at: Mutex<Option<SystemTime>>,
+    requests: AtomicI32,
+}
+
+/// Serves one editor until it says `exit` or closes `input`. True if it said `shutdown` before.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn serve(input: OwnedFd, output: OwnedFd, session: Session, options: ServerOptions) -> io::Result<bool> {
+    let handover = options.handover.unwrap_or_default();
+    let server = Arc::new(Server {
+        session,
+        input: ClientInput::new(input, Framing::Headers, handover.unread)?,
+        output: ClientOutput::new(output),
+        utf8: AtomicBool::new(false),
+        compile: options.compile,
+        pulls: AtomicBool::new(false),
+        progress: AtomicBool::new(false),
+        shows_references: AtomicBool::new(false),
+        documents: Mutex::default(),
+        loaded: Mutex::default(),
+        known_names: Mutex::default(),
+        turn: Mutex::default(),
+        initialized: Mutex::default(),
+        running: Mutex::default(),
+        ended: Condvar::new(),
+        deferred: Mutex::default(),
+        reloading: Mutex::new(false),
+        reloaded: Condvar::new(),
+        next_check: Mutex::default(),
+        check_due: Condvar::new(),
+        loaded_at: Mutex::default(),
+        requests: AtomicI32::new(0),
+    });
+    let mut load = Some(options.load);
+    if let Ok(state) = serde_json::from_str::<EditorState>(&handover.protocol) {
+        server.take_over(&state, &mut load)?;
+    }
+    if let Some(hooks) = options.restarts {
+        let server = Arc::clone(&server);
+        let thread = std::thread::Builder::new().name("lsp-restart".into());
+        thread.spawn(move || server.restart_by(&hooks))?;
+    }
+    if server.compile {
+        let server = Arc::clone(&server);
+        std::thread::Builder::new().name("lsp-check".into()).spawn(move || server.run_checks())?;
+    }
+    let mut body = Vec::new();
+    loop {
+        let mut turn = server.turn.lock();
+        match server.input.take(&mut body) {
+            Taken::Message => match serde_json::from_slice(&body) {
+                Ok(message) => {
+                    if !server.carry_out(message, &mut turn, &mut load)? {
+                        break;
+                    }
+                }
+                Err(error) => server.log(&format!("A message could not be read: {error}.")),
+            },
+            Taken::Refused => {
+                server.log("A message could not be read: it has no fit header, or is too long.");
+            }
+            Taken::Nothing => {
+                drop(turn);
+                if server.output.is_gone() || server.input.fill().is_err() {
+                    break;
+                }
+            }
+            Taken::End => break,
+        }
+    }
+    server.running.lock().values().for_each(|(cancellation, _)| cancellation.cancel());
+    Ok(server.turn.lock().1)
+}
+
+fn response(id: RequestId, answer: Answered) -> Vec<u8> {
+    let response_result = answer.map_err(|refusal| lsp_server::ResponseError {
+        code: refusal.code,
+        message: refusal.message,
+        data: None,
+    });
+    framed(&Message::Response(Response { id, response_result }))
+}
+
+/// A message with its header.
+pub(super) fn framed(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Memory takes all that is written.
+    let _ = message.write(&mut bytes);
+    bytes
+}
+
+impl Server {
+    /// SBCL and its indexes.
+    pub(super) fn bank(&self) -> Result<&Steelbank, RequestRefusal> {
+        Ok(self.session.bank()?)
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(super) fn encoding(&self) -> PositionEncoding {
+        if self.utf8.load(Ordering::Relaxed) { PositionEncoding::Utf8 } else { PositionEncoding::Utf16 }
+    }
+
+    /// Carries a message out, or begins to. False after the last one.
+    fn carry_out(
+        self: &Arc<Self>,
+        message: Message,
+        (started, shut_down): &mut (bool, bool),
+        load: &mut Option<FirstLoad>,
+    ) -> io::Result<bool> {
+        let initialized = !self.initialized.lock().is_null();
+        match message {
+            Message::Request(request) if request.method == "initialize" && !initialized => {
+                let answer = self.initialize(&request.params);
+                *self.initialized.lock() = request.params;
+                self.respond(request.id, Ok(answer));
+            }
+            Message::Request(request) if !initialized => {
+                let message = "The server is not initialized.".to_owned();
+                self.respond(request.id, Err(RequestRefusal { code: -32002, message }));
+            }
+            Message::Request(request) if request.method == "shutdown" => {
+                *shut_down = true;
+                self.respond(request.id, Ok(Value::Null));
+            }
+            Message::Request(request) if *shut_down => {
+                let message = "The server is shutting down.".to_owned();
+                self.respond(request.id, Err(RequestRefusal { code: -32600, message }));
+            }
+            Message::Request(request) => self.begin(request)?,
+            Message::Notification(notification) => match notification.method.as_str() {
+                "exit" => return Ok(false),
+                "initialized" => {
+                    *started = true;
+                    self.begin_load(load, false)?;
+                }
+                _ => self.notified(&notification),
+            },
+            Message::Response(_) => (),
+        }
+        Ok(true)
+    }
+
+    fn begin_load(self: &Arc<Self>, load: &mut Option<FirstLoad>, again: bool) -> io::Result<()> {
+        let Some(load) = load.take() else { return Ok(()) };
+        *self.reloading.lock() = again;
+        let server = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("lsp-load".into());
+        thread.spawn(move || server.load_first(load, again)).map(drop)
+    }
+
+    /// Goes on where the process before this one had to stop.
+    fn take_over(self: &Arc<Self>, state: &EditorState, load: &mut Option<FirstLoad>) -> io::Result<()> {
+        self.requests.store(state.requests, Ordering::Relaxed);
+        if !state.initialize.is_null() {
+            self.initialize(&state.initialize);
+        }
+        *self.initialized.lock() = state.initialize.clone();
+        *self.turn.lock() = (state.started, state.shut_down);
+        state.documents(self).into_iter().for_each(|document| drop(self.set(document)));
+        if state.started {
+            self.begin_load(load, true)?;
+        }
+        Ok(())
+    }
+
+    /// The number of the next request to the editor.
+    pub(super) fn requests(&self) -> i32 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The real path of a file that an answer or the editor names.
+    pub(super) fn native(&self, path: &Path) -> PathBuf {
+        let path = self.session.project_folder().map_or_else(|| path.to_owned(), |root| root.join(path));
+        path.canonicalize().unwrap_or(path)
+    }
+
+    pub(super) fn document(&self, path: &Path) -> Option<Arc<OpenDocument>> {
+        self.documents.lock().get(path).cloned()
+    }
+
+    pub(super) fn documents(&self) -> Vec<Arc<OpenDocument>> {
+        self.documents.lock().values().cloned().collect()
+    }
+
+    /// The document that a request is about.
+    pub(super) fn document_of(&self, params: &Value) -> Result<Arc<OpenDocument>, RequestRefusal> {
+        let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
+        let path = convert::path_of(uri).map(|path| self.native(&path));
+        let open = path.and_then(|path| self.document(&path));
+        open.ok_or_else(|| RequestRefusal::params(format!("{uri:?} is not open.")))
+    }
+
+    /// The document that a request is about, and the byte of its position.
+    pub(super) fn at(&self, params: &Value) -> Result<(Arc<OpenDocument>, u32), RequestRefusal> {
+        let document = self.document_of(params)?;
+        let at = convert::offset_from(&params["position"], &document.text, &document.lines, self.encoding())?;
+        Ok((document, at))
+    }
+
+    fn initialize(&self, params: &Value) -> Value {
+        let client = &params["capabilities"];
+        let encodings = client["general"]["positionEncodings"].as_array();
+        let utf8 = encodings.is_some_and(|all| all.iter().any(|each| each == "utf-8"));
+        self.utf8.store(utf8, Ordering::Relaxed);
+        self.pulls.store(!client["textDocument"]["diagnostic"].is_null(), Ordering::Relaxed);
+        self.progress.store(client["window"]["workDoneProgress"] == true, Ordering::Relaxed);
+        let shows = params["initializationOptions"]["showReferences"] == true;
+        self.shows_references.store(shows, Ordering::Relaxed);
+        let folders = params["workspaceFolders"].as_array().into_iter().flatten();
+        let folders = folders.filter_map(|folder| convert::path_of(folder["uri"].as_str()?));
+        let folders: Vec<PathBuf> =
+            folders.chain(params["rootUri"].as_str().and_then(convert::path_of)).collect();
+        let defines_system = |folder: &&PathBuf| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "asd"))
+        };
+        if let Some(folder) = folders.iter().find(defines_system).or(folders.first()) {
+            self.session.name_project(folder.clone());
+        }
+        json!({
+            "serverInfo": { "name": "steelbank", "version": env!("CARGO_PKG_VERSION") },
+            "capabilities": {
+                "positionEncoding": if utf8 { "utf-8" } else { "utf-16" },
+                "textDocumentSync": { "openClose": true, "change": 2, "save": { "includeText": false } },
+                "hoverProvider": true,
+                "definitionProvider": true,
+                "declarationProvider": true,
+                "implementationProvider": true,
+                "referencesProvider": true,
+                "documentHighlightProvider": true,
+                "renameProvider": { "prepareProvider": true },
+                "documentSymbolProvider": true,
+                "workspaceSymbolProvider": true,
+                "callHierarchyProvider": true,
+                "typeHierarchyProvider": true,
+                "codeLensProvider": { "resolveProvider": true },
+                "inlayHintProvider": true,
+                "codeActionProvider": { "codeActionKinds": ["quickfix"] },
+                "documentFormattingProvider": true,
+                "documentRangeFormattingProvider": true,
+                "documentOnTypeFormattingProvider": { "firstTriggerCharacter": "\n" },
+                "completionProvider": { "triggerCharacters": [":"], "resolveProvider": true },
+                "signatureHelpProvider": { "triggerCharacters": [" ", "("] },
+                "foldingRangeProvider": true,
+                "selectionRangeProvider": true,
+                "semanticTokensProvider": {
+                    "legend": { "tokenTypes": convert::TOKEN_TYPES, "tokenModifiers": ["definition", "modification"] },
+                    "full": true,
+                    "range": true,
+                },
+                "diagnosticProvider": { "interFileDependencies": true, "workspaceDiagnostics": false },
+                "executeCommandProvider": { "commands": super::workspace::COMMANDS },
+            },
+        })
+    }
+
+    /// Loads what is to be loaded first, or `again` after a restart, and shows it as progress.
+    fn load_first(&self, load: FirstLoad, again: bool) {
+        let token = "steelbank/load";
+        let shown = self.progress.load(Ordering::Relaxed);
+        let tell = |value: Value| {
+            if shown {
+                self.notify("$/progress", json!({ "token": token, "value": value }));
+            }
+        };
+        if shown {
+            self.request("window/workDoneProgress/create", json!({ "token": token }));
+        }
+        tell(json!({ "kind": "begin", "title": "Loading the project" }));
+        if self.bank().is_ok() {
+            // They were opened before SBCL was there.
+            for document in self.documents() {
+                self.set_document(&document.path, Some((document.version, &document.text)));
+            }
+        }
+        let trouble = load(&self.session);
+        let message = if trouble.is_some() { "Not all of it is loaded." } else { "It is loaded." };
+        tell(json!({ "kind": "end", "message": message }));
+        if let Some(trouble) = trouble {
+            self.show(2, &trouble);
+        }
+        *self.reloading.lock() = false;
+        self.reloaded.notify_all();
+        if let Some(restart) = self.session.recovery().sentences().last().filter(|_| again) {
+            self.show(2, restart);
+        }
+    }
+
+    /// Answers a request on a thread of its own.
+    fn begin(self: &Arc<Self>, request: Request) -> io::Result<()> {
+        let (control, request) = (Control::new(Duration::from_secs(600)), Arc::new(request));
+        {
+            let mut running = self.running.lock();
+            while running.len() >= THREADS {
+                self.ended.wait(&mut running);
+            }
+            running.insert(request.id.clone(), (control.cancellation(), Arc::clone(&request)));
+        }
+        let server = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("lsp-request".into());
+        thread.spawn(move || {
+            server.await_reload(|| control.cancellation().is_cancelled());
+            let answer = server.answer(&request.method, &request.params, &control);
+            let answer = match control.cancellation().is_cancelled() {
+                true => Err(RequestRefusal {
+                    code: RequestRefusal::CANCELLED,
+                    message: "The request was cancelled.".into(),
+                }),
+                false => answer,
+            };
+            // Lisp's death takes what has not been answered from there.
+            let mut running = server.running.lock();
+            if running.contains_key(&request.id) && !server.defer(&request) {
+                server.output.add(&response(request.id.clone(), answer));
+            }
+            running.remove(&request.id);
+            drop(running);
+            server.ended.notify_all();
+            server.output.flush();
+        })?;
+        Ok(())
+    }
+
+    fn answer(&self, method: &str, params: &Value, control: &Control) -> Answered {
+        match method {
+            "textDocument/hover" => self.hover(params, control),
+            "textDocument/definition" | "textDocument/declaration" => self.definition(params, false, control),
+            "textDocument/implementation" => self.definition(params, true, control),
+            "textDocument/references" => self.references(params, control),
+            "textDocument/documentHighlight" => self.highlight(params, control),
+            "textDocument/prepareRename" => self.prepare_rename(params, control),
+            "textDocument/rename" => self.rename(params, control),
+            "textDocument/documentSymbol" => self.document_symbols(params),
+            "workspace/symbol" => self.workspace_symbols(params, control),
+            "textDocument/prepareCallHierarchy" => self.prepare_calls(params, control),
+            "callHierarchy/incomingCalls" => self.incoming_calls(params, control),
+            "callHierarchy/outgoingCalls" => self.outgoing_calls(params, control),
+            "textDocument/prepareTypeHierarchy" => self.prepare_types(params, control),
+            "typeHierarchy/supertypes" => self.related_types(params, control, |class| class.superclasses),
+            "typeHierarchy/subtypes" => self.related_types(params, control, |class| class.subclasses),
+            "textDocument/codeLens" => self.lenses(params),
+            "codeLens/resolve" => self.resolve_lens(params, control),
+            "textDocument/codeAction" => self.code_actions(params),
+            "textDocument/formatting" | "textDocument/rangeFormatting" | "textDocument/onTypeFormatting" => {
+                self.formatting(params, control)
+            }
+            "textDocument/completion" => self.completion(params, control),
+            "completionItem/resolve" => self.resolve_completion(params, control),
+            "textDocument/signatureHelp" => self.signature_help(params, control),
+            "textDocument/inlayHint" => self.hints(params, control),
+            "textDocument/foldingRange" => self.folding(params),
+            "textDocument/selectionRange" => self.selection(params),
+            "textDocument/semanticTokens/full" | "textDocument/semanticTokens/range" => {
+                self.semantic_tokens(params, control)
+            }
+            "textDocument/diagnostic" => self.diagnostic(params),
+            "workspace/executeCommand" => self.execute(params, control),
+            other => Err(RequestRefusal {
+                code: -32601,
+                message: format!("{other:?} is no request of this server."),
+            }),
+        }
+    }
+
+    fn notified(&self, notification: &Notification) {
+        let params = &notification.params;
+        let outcome = match notification.method.as_str() {
+            "$/cancelRequest" => {
+                if let Ok(id) = serde_json::from_value::<RequestId>(params["id"].clone())
+                    && let Some(cancellation) = self.running.lock().get(&id).map(|(found, _)| found.clone())
+                {
+                    cancellation.cancel();
+                }
+                Ok(())
+            }
+            "textDocument/didOpen" => self.open(&params["textDocument"]),
+            "textDocument/didChange" => self.change(params),
+            "textDocument/didSave" => self.document_of(params).map(|document| {
+                self.loaded.lock().retain(|path, (_, _, known)| *path != document.path || known.is_some());
+                self.check_later(&document, Duration::ZERO, true);
+            }),
+            "textDocument/didClose" => self.document_of(params).map(|document| {
+                self.documents.lock().remove(&document.path);
+                self.set_document(&document.path, None);
+                self.notify(
+                    "textDocument/publishDiagnostics",
+                    json!({ "uri": document.uri, "diagnostics": [] }),
+                );
+            }),
+            _ => Ok(()),
+        };
+        if let Err(refusal) = outcome {
+            self.log(&format!("{}: {}", notification.method, refusal.message));
+        }
+    }
+
+    fn open(&self, document: &Value) -> Result<(), RequestRefusal> {
+        let uri = document["uri"].as_str().unwrap_or_default().to_owned();
+        let path =
+            convert::path_of(&uri).ok_or_else(|| RequestRefusal::params(format!("{uri:?} names no file")))?;
+        let text =
+            document["text"].as_str().ok_or_else(|| RequestRefusal::params("the document has no text"))?;
+        let version = document["version"].as_i64().and_then(|version| i32::try_from(version).ok());
+        let path = self.native(&path);
+        self.set(OpenDocument::new(uri, path, version.unwrap_or(0), text.into()));
+        Ok(())
+    }
+
+    fn change(&self, params: &Value) -> Result<(), RequestRefusal> {
+        let document = self.document_of(params)?;
+        let version =
+            params["textDocument"]["version"].as_i64().and_then(|version| i32::try_from(version).ok());
+        let version = version.unwrap_or(document.version.saturating_add(1));
+        if version < document.version {
+            let message = format!("version {version} comes after version {}", document.version);
+            return Err(RequestRefusal::params(message));
+        }
+        let changes = params["contentChanges"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let document = self.set(document.changed(version, changes, self.encoding())?);
+        self.check_later(&document, PAUSE, false);
+        Ok(())
+    }
+
+    fn set(&self, document: OpenDocument) -> Arc<OpenDocument> {
+        let document = Arc::new(document);
+        self.documents.lock().insert(document.path.clone(), Arc::clone(&document));
+        self.set_document(&document.path, Some((document.version, &document.text)));
+        self.publish(&document);
+        document
+    }
+
+    fn set_document(&self, path: &Path, text: Option<(i32, &str)>) {
+        if let Some(bank) = self.session.started() {
+            bank.set_document(path, text);
+        }
+    }
+
+    pub(super) fn notify(&self, method: &str, params: Value) {
+        self.send(&Message::Notification(Notification { method: method.to_owned(), params }));
+    }
+
+    fn request(&self, method: &str, params: Value) {
+        let id = RequestId::from(self.requests.fetch_add(1, Ordering::Relaxed));
+        self.send(&Message::Request(Request { id, method: method.to_owned(), params }));
+    }
+
+    pub(super) fn refresh_diagnostics(&self) {
+        self.request("workspace/diagnostic/refresh", Value::Null);
+    }
+
+    pub(super) fn respond(&self, id: RequestId, answer: Answered) {
+        self.output.send(&response(id, answer));
+    }
+
+    /// Shows the person a message of this type: 1 error, 2 warning, 3 info.
+    pub(super) fn show(&self, kind: u32, message: &str) {
+        self.notify("window/showMessage", json!({ "type": kind, "message": message }));
+    }
+
+    pub(super) fn log(&self, message: &str) {
+        self.notify("window/logMessage", json!({ "type": 2, "message": message }));
+    }
+
+    fn send(&self, message: &Message) {
+        self.output.send(&framed(message));
+    }
+}

@@ -1,0 +1,159 @@
+//! What stands in the open documents, and where an answer's places are in them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
+use steelbank_reader::{Dialect, Features, LispText, Range};
+
+use super::convert::{self, RequestRefusal};
+use super::documents::OpenDocument;
+use super::server::Server;
+use crate::actions::uses::occurrences::{FileOccurrence, OccurrencesAnswer, OccurrencesRequest};
+use crate::actions::uses::open_text::{OpenTextAnswer, OpenTextRequest};
+use crate::answer::Location;
+use crate::engine::control::Control;
+use crate::source::tap::roles::SyntaxRole;
+
+/// What is known of the texts that were loaded: by path, with the write date and the stamp of the index.
+pub(super) type LoadedTexts = HashMap<PathBuf, (u64, u64, Option<Arc<OccurrencesAnswer>>)>;
+
+/// A place of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    pub(super) range: Range,
+}
+
+/// A file's text, with its lines.
+pub(super) struct ShownText {
+    pub(super) text: String,
+    pub(super) lines: LineIndex,
+}
+
+impl Server {
+    /// What stands in the loaded version of the file at `path`; none if that is not known.
+    fn loaded(&self, path: &Path, control: &Control) -> Option<Arc<OccurrencesAnswer>> {
+        let bank = self.bank().ok()?;
+        let (date, stamp) = (bank.loaded_date(path)?, bank.index().stamp());
+        let known = self.loaded.lock().get(path).cloned();
+        let before = match known {
+            Some((known, at, answer)) if (known, at) == (date, stamp) => return answer,
+            Some((known, _, answer)) if known == date => answer,
+            _ => None,
+        };
+        let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
+        let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh).map(Arc::new);
+        // What was loaded is not on disk any more: keep what was seen of it.
+        let answer = answer.or(before);
+        self.loaded.lock().insert(path.to_owned(), (date, stamp, answer.clone()));
+        answer
+    }
+
+    /// What stands in a document.
+    pub(super) fn view(
+        &self,
+        document: &OpenDocument,
+        control: &Control,
+    ) -> Result<Arc<OpenTextAnswer>, RequestRefusal> {
+        let bank = self.bank()?;
+        let stamp = bank.index().stamp();
+        let mut view = document.view.lock();
+        if let Some((_, answer)) = view.as_ref().filter(|(known, _)| *known == stamp) {
+            return Ok(Arc::clone(answer));
+        }
+        let loaded = self.loaded(&document.path, control);
+        let request = OpenTextRequest { path: document.path.clone(), text: document.looked_into(), loaded };
+        let answer = Arc::new(bank.ask(&request, control)?);
+        *view = Some((stamp, Arc::clone(&answer)));
+        Ok(answer)
+    }
+
+    /// The text of the file at `path` that was loaded, if it is known.
+    pub(super) fn loaded_text(&self, path: &Path, control: &Control) -> Option<String> {
+        Some(self.loaded(path, control)?.text.clone())
+    }
+
+    /// The place of an answer's location; none if it is not known in the text as it is now.
+    pub(super) fn place(&self, at: &Location, control: &Control) -> Option<Place> {
+        let path = self.native(Path::new(&at.file));
+        let Some(document) = self.document(&path) else {
+            let file = self.file_text(&path)?;
+            let range = at.range.or_else(|| token_at(&file.text, &file.lines, at))?;
+            return (range.end as usize <= file.text.len()).then_some(Place { path, range });
+        };
+        let view = self.view(&document, control).ok()?;
+        let loaded = self.loaded(&path, control)?;
+        let lines = LineIndex::new(loaded.text.as_bytes());
+        let whole = at.range.filter(|_| loaded.text == *document.text);
+        let range = whole.or_else(|| token_at(&loaded.text, &lines, at))?;
+        Some(Place { path, range: view.moved(range)? })
+    }
+
+    /// The text of the file at `path`, as the editor or the disk has it.
+    pub(super) fn file_text(&self, path: &Path) -> Option<ShownText> {
+        let text = match self.document(path) {
+            Some(document) => document.text.to_string(),
+            None => decode(&steelbank_tree::read_source(path).ok()?).into_owned(),
+        };
+        Some(ShownText { lines: LineIndex::new(text.as_bytes()), text })
+    }
+
+    /// The protocol's locations of `places`, each once.
+    pub(super) fn locations(&self, mut places: Vec<Place>) -> Vec<Value> {
+        places.sort();
+        places.dedup();
+        let mut texts: HashMap<PathBuf, Option<ShownText>> = HashMap::new();
+        let located = places.into_iter().filter_map(|Place { path, range }| {
+            let file = texts.entry(path.clone()).or_insert_with(|| self.file_text(&path)).as_ref()?;
+            if range.end as usize > file.text.len() {
+                return None;
+            }
+            let range = convert::range(range, &file.text, &file.lines, self.encoding());
+            Some(json!({ "uri": convert::uri_of(&path), "range": range }))
+        });
+        located.collect()
+    }
+
+    /// The places of the symbol called `name` of `package` in the open documents: of its definitions, and of the rest.
+    pub(super) fn in_documents(
+        &self,
+        package: &str,
+        name: &str,
+        control: &Control,
+    ) -> (Vec<Place>, Vec<Place>) {
+        let (mut definitions, mut uses) = (Vec::new(), Vec::new());
+        for document in self.documents() {
+            let Ok(view) = self.view(&document, control) else { continue };
+            for found in view.occurrences.iter().filter(|found| is_global(found, package, name)) {
+                let place = Place { path: document.path.clone(), range: found.range };
+                match defines(found) {
+                    true => definitions.push(place),
+                    false => uses.push(place),
+                }
+            }
+        }
+        (definitions, uses)
+    }
+}
+
+/// Whether an occurrence is of that symbol, and of no local thing called so.
+pub(super) fn is_global(found: &FileOccurrence, package: &str, name: &str) -> bool {
+    found.name == name && found.package == package && (found.use_type.is_some() || defines(found))
+}
+
+pub(super) fn defines(found: &FileOccurrence) -> bool {
+    matches!(found.role, SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named)
+}
+
+/// The token or form that starts at a location's line and column in `text`.
+fn token_at(text: &str, lines: &LineIndex, at: &Location) -> Option<Range> {
+    let at = LineColumn { line: at.line?, column: at.column.unwrap_or(1) };
+    let start = lines.offset(text.as_bytes(), at, PositionEncoding::Characters)?;
+    let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+    let form = read.forms().partition_point(|form| form.span.start < start);
+    let form = read.forms().get(form).map(|form| form.span).filter(|span| span.start == start);
+    form.or_else(|| read.token_at(start).map(|token| token.span))
+}

@@ -1,0 +1,126 @@
+//! What is about the whole project: its symbols, and commands.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::convert::{Answered, RequestRefusal};
+use super::navigate::quoted;
+use super::server::Server;
+use super::view::Place;
+use crate::LoadRequest;
+use crate::actions::change::reload::ReloadRequest;
+use crate::actions::change::rename::{RenameRequest, RenameVerifyRequest};
+use crate::actions::run::evaluate::EvaluateRequest;
+use crate::actions::run::macroexpand::MacroexpandRequest;
+use crate::actions::run::run_tests::RunTestsRequest;
+use crate::actions::symbols::apropos::AproposRequest;
+use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
+use crate::engine::control::Control;
+use crate::tools::Permission;
+
+/// The commands that the server carries out.
+pub(super) const COMMANDS: [&str; 8] = [
+    "steelbank.check",
+    "steelbank.load",
+    "steelbank.loadFile",
+    "steelbank.reload",
+    "steelbank.runTests",
+    "steelbank.verifyRename",
+    "steelbank.macroexpand",
+    "steelbank.evaluate",
+];
+
+impl Server {
+    pub(super) fn workspace_symbols(&self, params: &Value, control: &Control) -> Answered {
+        let mut request = AproposRequest::new(params["query"].as_str().unwrap_or_default());
+        request.limit = 100;
+        if request.pattern.is_empty() {
+            return Ok(json!([]));
+        }
+        let answer = self.bank()?.ask(&request, control)?;
+        let shown = answer.symbols.iter().filter_map(|found| {
+            let place = self.place(found.place.as_ref()?, control)?;
+            let location = self.locations(vec![Place { ..place }]).pop()?;
+            Some(json!({ "name": found.name, "kind": 12, "location": location }))
+        });
+        Ok(shown.collect())
+    }
+
+    /// The names that can be written where a package is current. Kept until something is loaded.
+    pub(super) fn names(
+        &self,
+        request: &AccessibleNamesRequest,
+        control: &Control,
+    ) -> Result<Arc<Vec<Accessible>>, RequestRefusal> {
+        let bank = self.bank()?;
+        let stamp = bank.index().stamp();
+        let mut known = self.known_names.lock();
+        if let Some((_, _, names)) = known.iter().find(|(at, of, _)| *at == stamp && of == request) {
+            return Ok(Arc::clone(names));
+        }
+        known.retain(|(at, of, _)| *at == stamp && of != request);
+        let names = Arc::new(bank.ask(request, control)?);
+        known.push((stamp, request.clone(), Arc::clone(&names)));
+        Ok(names)
+    }
+
+    pub(super) fn execute(&self, params: &Value, control: &Control) -> Answered {
+        let given = &params["arguments"][0];
+        let word = |key: &str| {
+            given[key].as_str().ok_or_else(|| {
+                RequestRefusal::params(format!("the command needs an argument {{\"{key}\": \"…\"}}"))
+            })
+        };
+        let bank = self.bank()?;
+        let command = params["command"].as_str().unwrap_or_default();
+        if ["steelbank.load", "steelbank.loadFile", "steelbank.reload", "steelbank.evaluate"]
+            .contains(&command)
+        {
+            *self.loaded_at.lock() = Some(SystemTime::now());
+        }
+        match command {
+            "steelbank.check" => self.check_project(control),
+            "steelbank.load" => Ok(json!(bank.run(&LoadRequest::system(word("system")?), control)?)),
+            "steelbank.loadFile" => {
+                Ok(json!(bank.run(&LoadRequest::file(Path::new(word("path")?)), control)?))
+            }
+            "steelbank.reload" => Ok(json!(bank.run(&ReloadRequest::default(), control)?)),
+            "steelbank.runTests" => {
+                let (document, at) = self.at(given)?;
+                let mut request = RunTestsRequest::new();
+                request.lines = Some(vec![(bank.project().shown(&document.path), document.lines.line(at))]);
+                Ok(json!(bank.run(&request, control)?))
+            }
+            "steelbank.verifyRename" => {
+                let found = self.occurrence(given, control)?.filter(|found| found.binding.is_none());
+                let found = found.ok_or_else(|| RequestRefusal::failed("There is no symbol here."))?;
+                let mut request = RenameRequest::new(quoted(&found.name), word("newName")?);
+                request.package = Some(found.package);
+                let plan = self.saved_plan(&request, control)?.1;
+                Ok(json!(bank.run(&RenameVerifyRequest::new(&request, &plan), control)?))
+            }
+            "steelbank.macroexpand" => {
+                let (document, at) = self.at(given)?;
+                let forms = document.read.forms().iter();
+                let form = forms.rev().find(|form| form.span.start <= at && at < form.span.end);
+                let form = form.ok_or_else(|| RequestRefusal::failed("There is no form here."))?;
+                let text = document.text.get(form.span.indices()).unwrap_or_default();
+                let top = document.read.toplevel_from(at).and_then(|top| top.package.clone());
+                let mut request = MacroexpandRequest::new(text);
+                request.package = top.as_deref().unwrap_or("COMMON-LISP-USER").to_owned();
+                Ok(json!({ "expansion": bank.ask(&request, control)?.expansion }))
+            }
+            "steelbank.evaluate" => {
+                self.session().permit(Permission::Eval)?;
+                let package = given["package"].as_str().unwrap_or("COMMON-LISP-USER");
+                let request = EvaluateRequest::new(word("code")?).package(package).values();
+                let answer = bank.run(&request, control)?;
+                Ok(json!({ "values": answer.values, "output": answer.output }))
+            }
+            other => Err(RequestRefusal::params(format!("{other:?} is no command of this server."))),
+        }
+    }
+}

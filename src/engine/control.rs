@@ -1,0 +1,155 @@
+//! Deadlines and cancellation of questions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::engine::{Interrupt, LispError, OnProgress, Progress, Ticket};
+
+/// The default time limit of a question about a symbol.
+pub const ALLOWED: Duration = Duration::from_secs(30);
+
+/// A cancellation token. Clones cancel the same question.
+#[derive(Clone, Default)]
+pub struct Cancellation {
+    inner: Arc<CancellationState>,
+}
+
+#[derive(Default)]
+struct CancellationState {
+    cancelled: AtomicBool,
+    running: Mutex<Option<Interrupt>>,
+}
+
+impl fmt::Debug for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancellation").field("cancelled", &self.is_cancelled()).finish_non_exhaustive()
+    }
+}
+
+impl Cancellation {
+    /// Cancels the question: interrupts its call in Lisp, and its asker gets [`LispError::Cancelled`].
+    pub fn cancel(&self) {
+        self.inner.cancelled.store(true, Ordering::SeqCst);
+        if let Some(interrupt) = self.inner.running.lock().take() {
+            interrupt.stop();
+        }
+    }
+
+    /// Whether the question was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.cancelled.load(Ordering::SeqCst)
+    }
+}
+
+/// A guard that cancels its question when dropped, unless that has ended; see [`Control::cancel_on_drop`].
+#[derive(Debug)]
+pub struct CancelOnDrop(Cancellation);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// The deadline and the cancellation token of a question or an action, and the listener of its progress.
+#[derive(Clone)]
+pub struct Control {
+    allowed: Duration,
+    cancellation: Cancellation,
+    progress: Option<OnProgress>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("allowed", &self.allowed)
+            .field("cancellation", &self.cancellation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new(ALLOWED)
+    }
+}
+
+impl Control {
+    /// Allows a question to take `allowed`.
+    pub fn new(allowed: Duration) -> Self {
+        Self { allowed, cancellation: Cancellation::default(), progress: None }
+    }
+
+    /// Sets the token that cancels the question.
+    #[must_use]
+    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
+    /// Limits the question's time to what is left until `deadline`.
+    pub(crate) fn until(&self, deadline: Instant) -> Self {
+        Self { allowed: deadline.saturating_duration_since(Instant::now()), ..self.clone() }
+    }
+
+    /// Reports progress to `listener`.
+    #[must_use]
+    pub fn on_progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Arc::new(listener));
+        self
+    }
+
+    /// Reports progress to `listener` from here on, in place of the listener so far.
+    pub(crate) fn reporting_to(&self, listener: OnProgress) -> Self {
+        Self { progress: Some(listener), ..self.clone() }
+    }
+
+    /// Returns the listener of progress.
+    pub(crate) fn progress(&self) -> Option<&OnProgress> {
+        self.progress.as_ref()
+    }
+
+    /// Reports progress.
+    pub(crate) fn report(&self, progress: Progress) {
+        if let Some(listener) = &self.progress {
+            listener(progress);
+        }
+    }
+
+    /// Makes a guard that cancels the question when dropped: for a caller that may go away, such as an
+    /// aborted task.
+    pub fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(self.cancellation())
+    }
+
+    /// The time allowed.
+    pub fn allowed(&self) -> Duration {
+        self.allowed
+    }
+
+    /// The token that cancels the question.
+    pub fn cancellation(&self) -> Cancellation {
+        self.cancellation.clone()
+    }
+
+    /// Returns the error of a cancelled question: for loops in Rust, which no interrupt reaches.
+    pub(crate) fn check(&self) -> Result<(), LispError> {
+        if self.cancellation.is_cancelled() { Err(LispError::Cancelled) } else { Ok(()) }
+    }
+
+    /// Waits for a job of the question, and stops it if the question is cancelled.
+    pub(crate) fn wait<T: Send + 'static>(&self, ticket: Ticket<T>) -> Result<T, LispError> {
+        let interrupt = ticket.interrupt();
+        *self.cancellation.inner.running.lock() = Some(interrupt.clone());
+        if self.cancellation.is_cancelled() {
+            interrupt.stop();
+        }
+        let outcome = ticket.wait();
+        self.cancellation.inner.running.lock().take();
+        outcome
+    }
+}

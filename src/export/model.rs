@@ -1,0 +1,617 @@
+//! What a project's files define and use: which thing each token means. Files are read one at a time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding};
+use steelbank_reader::{Dialect, Features, LispText, Range, TokenKind, edit};
+use steelbank_text::DefinitionKind;
+
+use super::ExportError;
+use crate::actions::symbols::facts::{
+    ClassFacts, FactsRequest, HomeAndName, LoadedSystem, OwnedPackage, OwnersRequest, SymbolFacts,
+};
+use crate::actions::uses::code_find_references::UseType;
+use crate::actions::uses::occurrences::{FileOccurrence, MadeUse, OccurrenceKind, ProjectOccurrences};
+use crate::actions::uses::outline::definitions_in;
+use crate::actions::uses::use_counts::is_test_path;
+use crate::answer::package_owner::PackageOwner;
+use crate::engine::control::Control;
+use crate::handle::Question;
+use crate::handle::context::QueryContext;
+use crate::source::positions::{Evidence, PlaceAccess};
+use crate::source::tap::roles::SyntaxRole;
+
+/// The number of a symbol in the model.
+pub(super) type SymbolNumber = u32;
+
+/// What a symbol names: Lisp has a namespace for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Facet {
+    Function,
+    /// `(setf NAME)`.
+    Setf,
+    Macro,
+    CompilerMacro,
+    Variable,
+    /// A class or another type.
+    Type,
+    /// The slot of that class; of any class that has one of this name, where it cannot be known of which.
+    Slot(Option<SymbolNumber>),
+    /// The method with this number among those of the project.
+    Method(u32),
+    Package,
+    /// A thing of a macro's own.
+    Other,
+}
+
+/// A thing that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Entity {
+    pub(super) symbol: SymbolNumber,
+    pub(super) facet: Facet,
+}
+
+/// A symbol that stands in the project's files.
+#[derive(Debug)]
+pub(super) struct ModelSymbol {
+    /// The home package.
+    pub(super) package: String,
+    pub(super) name: String,
+    pub(super) facts: SymbolFacts,
+    /// The definitions in the project's files.
+    pub(super) definitions: Vec<u32>,
+}
+
+/// A definition in a file of the project.
+#[derive(Debug)]
+pub(super) struct ModelDefinition {
+    pub(super) file: u32,
+    pub(super) kind: DefinitionKind,
+    pub(super) entity: Entity,
+    /// Where its name stands: the name in characters, as the reader counts.
+    pub(super) place: LineColumn,
+    /// The first and the last line of its form.
+    pub(super) lines: (u32, u32),
+    /// The beginning of its form: operator, name and, of a method, qualifiers and classes.
+    pub(super) label: String,
+    /// Whether it only announces what stands elsewhere.
+    pub(super) declaration: bool,
+}
+
+/// A file of the project that is loaded.
+#[derive(Debug)]
+pub(super) struct ModelFile {
+    pub(super) path: PathBuf,
+    /// Its path from the project's root.
+    pub(super) shown: String,
+    /// The system that it belongs to.
+    pub(super) system: Option<u32>,
+    pub(super) is_test: bool,
+    /// The numbers of its definitions.
+    pub(super) definitions: std::ops::Range<u32>,
+}
+
+/// A system of the project.
+#[derive(Debug)]
+pub(super) struct ModelSystem {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    pub(super) version: Option<String>,
+    pub(super) files: Vec<u32>,
+}
+
+/// What a class has that is called by other names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accessory {
+    /// Reads or writes the slot with this number.
+    Accessor(SymbolNumber, usize),
+    /// Makes, copies or tells apart structures.
+    Made(SymbolNumber),
+}
+
+/// What a token means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    Global(Entity),
+    /// A local name that is bound there.
+    Local(Range),
+    /// Data, keywords, and what is not known.
+    Nothing,
+}
+
+/// A symbol that stands in a file.
+#[derive(Debug, Clone)]
+pub(super) struct ModelToken {
+    /// With its prefix.
+    pub(super) range: Range,
+    pub(super) name_range: Range,
+    pub(super) symbol: SymbolNumber,
+    pub(super) kind: OccurrenceKind,
+    pub(super) meaning: Meaning,
+    /// The definition that it is the name of.
+    pub(super) definition: Option<u32>,
+    /// Whether it is what defines the name: a definition's, an accessor's, a slot's, a local name's.
+    pub(super) defines: bool,
+    pub(super) access: PlaceAccess,
+    pub(super) use_type: Option<UseType>,
+    pub(super) role: SyntaxRole,
+    pub(super) exact: bool,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub(super) struct ReadFile {
+    pub(super) text: String,
+    pub(super) lines: LineIndex,
+    /// Whether the image was made from this text: else no place in it is sure.
+    pub(super) fresh: bool,
+    /// Whether it is another text than the one that was loaded. Code may also have been made of it, not from it, as
+    /// CFFI's groveller does: then it is neither.
+    pub(super) changed: bool,
+    /// In order; no two overlap.
+    pub(super) tokens: Vec<ModelToken>,
+    /// What macros use there that does not stand there.
+    pub(super) made: Vec<MadeUse>,
+    /// The forms of the definitions at top level.
+    pub(super) forms: Vec<Range>,
+}
+
+/// The project.
+pub(super) struct Model<'a> {
+    context: &'a QueryContext<'a>,
+    control: &'a Control,
+    occurrences: ProjectOccurrences<'a>,
+    pub(super) root: PathBuf,
+    pub(super) files: Vec<ModelFile>,
+    pub(super) systems: Vec<ModelSystem>,
+    pub(super) definitions: Vec<ModelDefinition>,
+    pub(super) symbols: Vec<ModelSymbol>,
+    numbers: HashMap<HomeAndName, SymbolNumber>,
+    /// The classes that have a slot of this name.
+    pub(super) slots: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
+    pub(super) accessories: BTreeMap<SymbolNumber, Accessory>,
+    /// What is known of packages, by name.
+    pub(super) packages: BTreeMap<String, OwnedPackage>,
+    /// The loaded systems.
+    pub(super) loaded: BTreeMap<String, LoadedSystem>,
+    /// SBCL's version.
+    pub(super) lisp: String,
+}
+
+impl<'a> Model<'a> {
+    /// Reads which files are loaded, and what they define.
+    pub(super) fn new(context: &'a QueryContext<'a>, control: &'a Control) -> Result<Self, ExportError> {
+        let project = context.project;
+        let mut model = Self {
+            context,
+            control,
+            occurrences: ProjectOccurrences::new(context, control)?,
+            root: project.root().map(PathBuf::from).unwrap_or_default(),
+            files: Vec::new(),
+            systems: Vec::new(),
+            definitions: Vec::new(),
+            symbols: Vec::new(),
+            numbers: HashMap::new(),
+            slots: BTreeMap::new(),
+            accessories: BTreeMap::new(),
+            packages: BTreeMap::new(),
+            loaded: BTreeMap::new(),
+            lisp: String::new(),
+        };
+        let paths = project.own_loaded_files().into_iter().filter(|path| path.is_file());
+        let numbers: HashMap<PathBuf, u32> = (0..).zip(paths).map(|(number, path)| (path, number)).collect();
+        let mut of_file = HashMap::new();
+        for (name, system) in project.own_systems() {
+            if !system.loaded {
+                continue;
+            }
+            let files: Vec<u32> =
+                system.files.iter().flatten().filter_map(|path| numbers.get(path).copied()).collect();
+            for &file in &files {
+                of_file.entry(file).or_insert(model.systems.len() as u32);
+            }
+            model.systems.push(ModelSystem { name, description: None, version: None, files });
+        }
+        let mut paths: Vec<(PathBuf, u32)> = numbers.into_iter().collect();
+        paths.sort_by_key(|(_, number)| *number);
+        for (path, number) in paths {
+            control.check()?;
+            model.add_file(path, number, of_file.get(&number).copied())?;
+        }
+        if model.files.is_empty() {
+            return Err(ExportError::Nothing);
+        }
+        model.learn()?;
+        model.name_definitions();
+        for system in &mut model.systems {
+            let known = model.loaded.get(&system.name);
+            system.version = known.and_then(|known| known.version.clone());
+            system.description = known.and_then(|known| known.description.clone());
+        }
+        Ok(model)
+    }
+
+    /// Adds the file at `path` and its definitions, with what their text tells.
+    fn add_file(&mut self, path: PathBuf, number: u32, system: Option<u32>) -> Result<(), ExportError> {
+        let (known, _) = definitions_in(self.context, &path).map_err(crate::handle::Error::from)?;
+        let shown = self.context.project.shown(&path);
+        let first = self.definitions.len() as u32;
+        for known in known {
+            let definition = known.definition;
+            let facet = match definition.kind {
+                DefinitionKind::System | DefinitionKind::Package if definition.setf => continue,
+                DefinitionKind::System => continue,
+                DefinitionKind::Package => Facet::Package,
+                DefinitionKind::Method => Facet::Method(0),
+                DefinitionKind::Setf => Facet::Setf,
+                _ if definition.setf => Facet::Setf,
+                DefinitionKind::Function | DefinitionKind::GenericFunction | DefinitionKind::Accessor => {
+                    Facet::Function
+                }
+                DefinitionKind::Macro => Facet::Macro,
+                DefinitionKind::CompilerMacro => Facet::CompilerMacro,
+                DefinitionKind::Variable | DefinitionKind::Constant | DefinitionKind::SymbolMacro => {
+                    Facet::Variable
+                }
+                DefinitionKind::Class
+                | DefinitionKind::Struct
+                | DefinitionKind::Condition
+                | DefinitionKind::Type => Facet::Type,
+                _ => Facet::Other,
+            };
+            let home = match facet {
+                Facet::Package => String::new(),
+                _ => known.home.or(definition.package).unwrap_or_else(|| "COMMON-LISP-USER".to_owned()),
+            };
+            let symbol = self.number(&home, &definition.name);
+            self.symbols[symbol as usize].definitions.push(self.definitions.len() as u32);
+            self.definitions.push(ModelDefinition {
+                file: number,
+                kind: definition.kind,
+                entity: Entity { symbol, facet },
+                place: definition.place,
+                lines: (definition.start, definition.end),
+                label: definition.line,
+                declaration: definition.declaration,
+            });
+        }
+        let definitions = first..self.definitions.len() as u32;
+        self.files.push(ModelFile { is_test: is_test_path(&shown), path, shown, system, definitions });
+        Ok(())
+    }
+
+    /// Returns the number of a symbol, of which nothing is known yet if it is new.
+    fn number(&mut self, package: &str, name: &str) -> SymbolNumber {
+        let key = (package.to_owned(), name.to_owned());
+        if let Some(&known) = self.numbers.get(&key) {
+            return known;
+        }
+        let number = self.symbols.len() as SymbolNumber;
+        self.symbols.push(ModelSymbol {
+            package: package.to_owned(),
+            name: name.to_owned(),
+            facts: SymbolFacts::default(),
+            definitions: Vec::new(),
+        });
+        self.numbers.insert(key, number);
+        number
+    }
+
+    /// The number of a symbol that stands in a file that was read.
+    pub(super) fn known(&self, name: &HomeAndName) -> Option<SymbolNumber> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Asks the image for the facts of the symbols from number `from` on.
+    fn ask(&mut self, from: usize) -> Result<(), ExportError> {
+        let symbols: Vec<HomeAndName> =
+            self.symbols[from..].iter().map(|symbol| (symbol.package.clone(), symbol.name.clone())).collect();
+        if symbols.is_empty() {
+            return Ok(());
+        }
+        let home = |symbol: &ModelSymbol| match symbol.package.is_empty() {
+            true => symbol.name.clone(),
+            false => symbol.package.clone(),
+        };
+        let packages: BTreeSet<String> = self.symbols[from..].iter().map(home).collect();
+        let packages: Vec<String> =
+            packages.into_iter().filter(|name| !self.packages.contains_key(name)).collect();
+        if !packages.is_empty() {
+            let owners = OwnersRequest { packages: packages.clone() }.answer(self.context, self.control)?;
+            self.packages.extend(packages.into_iter().map(|name| (name, OwnedPackage::default())));
+            self.packages.extend(owners.packages.into_iter().map(|package| (package.name.clone(), package)));
+            self.loaded = owners.systems.into_iter().map(|system| (system.name.clone(), system)).collect();
+            self.lisp = owners.lisp;
+        }
+        let facts = FactsRequest { symbols }.answer(self.context, self.control)?;
+        for (symbol, facts) in self.symbols[from..].iter_mut().zip(facts) {
+            symbol.facts = facts.unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Learns what is known of the symbols that are defined, and what classes make of other names.
+    fn learn(&mut self) -> Result<(), ExportError> {
+        self.ask(0)?;
+        let known = self.symbols.len();
+        for class in 0..known as u32 {
+            let Some(facts) = self.symbols[class as usize].facts.class.clone() else { continue };
+            if self.symbols[class as usize].definitions.is_empty() {
+                continue;
+            }
+            for (number, slot) in facts.slots.iter().enumerate() {
+                let name = self.number(&slot.name.0, &slot.name.1);
+                self.slots.entry(name).or_default().insert(class);
+                for accessor in slot.readers.iter().chain(&slot.writers) {
+                    let accessor = self.number(&accessor.0, &accessor.1);
+                    self.accessories.entry(accessor).or_insert(Accessory::Accessor(class, number));
+                }
+            }
+            for made in &facts.made {
+                let made = self.number(&made.0, &made.1);
+                self.accessories.entry(made).or_insert(Accessory::Made(class));
+            }
+        }
+        self.ask(known)
+    }
+
+    /// Tells what definitions by the project's own macros make, and numbers methods.
+    fn name_definitions(&mut self) {
+        let mut methods: HashMap<SymbolNumber, u32> = HashMap::new();
+        for definition in &mut self.definitions {
+            let symbol = definition.entity.symbol;
+            match &mut definition.entity.facet {
+                Facet::Method(number) => {
+                    let next = methods.entry(symbol).or_default();
+                    *number = *next;
+                    *next += 1;
+                }
+                facet @ Facet::Other => {
+                    if let Some(main) = principal(&self.symbols[symbol as usize].facts)
+                        && definition.kind == DefinitionKind::Definition
+                    {
+                        *facet = main;
+                    }
+                }
+                _ => (),
+            }
+        }
+    }
+
+    /// Reads the file with this number.
+    pub(super) fn read(&mut self, number: u32) -> Result<ReadFile, ExportError> {
+        self.control.check()?;
+        let file = &self.files[number as usize];
+        let answer = self.occurrences.of(&file.path)?;
+        let lines = LineIndex::new(answer.text.as_bytes());
+        let own = file.definitions.clone();
+        let places: HashMap<(u32, u32), u32> = own
+            .clone()
+            .map(|number| {
+                let LineColumn { line, column } = self.definitions[number as usize].place;
+                ((line, column), number)
+            })
+            .collect();
+        let forms: Vec<edit::DefinitionForm> = edit::definitions(answer.text.as_bytes());
+        for number in own {
+            let definition = &mut self.definitions[number as usize];
+            let starts = forms.iter().find(|form| lines.line(form.span.start) == definition.lines.0);
+            if let Some(form) = starts.filter(|_| definition.kind == DefinitionKind::Method) {
+                definition.label.clone_from(&form.label);
+            }
+        }
+        let before = self.symbols.len();
+        let numbers: Vec<SymbolNumber> =
+            answer.occurrences.iter().map(|found| self.number(&found.package, &found.name)).collect();
+        self.ask(before)?;
+        let mut tokens: Vec<ModelToken> = Vec::with_capacity(answer.occurrences.len());
+        let mut slots_defined: BTreeSet<(SymbolNumber, SymbolNumber)> = BTreeSet::new();
+        for (found, symbol) in answer.occurrences.iter().zip(numbers) {
+            if tokens.last().is_some_and(|last| last.range.end > found.range.start) {
+                continue;
+            }
+            let at = |offset| {
+                let LineColumn { line, column } = lines.position(answer.text.as_bytes(), offset);
+                places.get(&(line, column)).copied()
+            };
+            let definition = at(found.range.start).or_else(|| at(found.name_range.start));
+            let definition = definition.filter(|&number| {
+                let entity = self.definitions[number as usize].entity;
+                entity.symbol == symbol || entity.facet == Facet::Package
+            });
+            let class = || self.class_around(number, lines.line(found.range.start));
+            let mut meaning = self.meaning(found, symbol, definition);
+            let mut defines = definition.is_some_and(|number| !self.definitions[number as usize].declaration)
+                || matches!(found.role, SyntaxRole::Definition | SyntaxRole::Structure)
+                || found.binding == Some(found.range);
+            if found.kind == OccurrenceKind::Slot
+                && let Some(class) = class()
+                && self.slots.get(&symbol).is_some_and(|classes| classes.contains(&class))
+                && slots_defined.insert((class, symbol))
+            {
+                meaning = Meaning::Global(Entity { symbol, facet: Facet::Slot(Some(class)) });
+                defines = true;
+            }
+            tokens.push(ModelToken {
+                range: found.range,
+                name_range: match answer.text[found.name_range.indices()].starts_with('"') {
+                    // A string that names the symbol in a package definition.
+                    true => Range::new(found.name_range.start + 1, found.name_range.end - 1),
+                    false => found.name_range,
+                },
+                symbol,
+                kind: found.kind,
+                meaning,
+                definition,
+                defines,
+                access: found.access,
+                use_type: found.use_type,
+                role: found.role,
+                exact: found.evidence == Evidence::Exact && answer.fresh,
+            });
+        }
+        self.add_packages(number, &answer.text, &lines, &mut tokens);
+        Ok(ReadFile {
+            lines,
+            fresh: answer.fresh,
+            changed: !answer.fresh && self.context.project.has_changed(&self.files[number as usize].path),
+            tokens,
+            made: answer.made,
+            forms: forms.into_iter().map(|form| form.span).collect(),
+            text: answer.text,
+        })
+    }
+
+    /// Adds the names of packages where these are defined, which need not be symbols, and after `in-package`.
+    fn add_packages(&mut self, file: u32, text: &str, lines: &LineIndex, tokens: &mut Vec<ModelToken>) {
+        for token in tokens.iter_mut() {
+            let before = text[..token.range.start as usize].trim_end().as_bytes();
+            let is_named = || {
+                let start = before.len().checked_sub("(in-package".len());
+                start.is_some_and(|start| before[start..].eq_ignore_ascii_case(b"(in-package"))
+            };
+            if token.definition.is_none() && token.range.start > 0 && is_named() {
+                let name = self.symbols[token.symbol as usize].name.clone();
+                let symbol = self.number("", &name);
+                token.meaning = Meaning::Global(Entity { symbol, facet: Facet::Package });
+                token.exact = true;
+            }
+        }
+        let own = self.files[file as usize].definitions.clone();
+        let missing: Vec<u32> = own
+            .filter(|number| self.definitions[*number as usize].entity.facet == Facet::Package)
+            .filter(|number| !tokens.iter().any(|token| token.definition == Some(*number)))
+            .collect();
+        if missing.is_empty() {
+            return;
+        }
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        for number in missing {
+            let ModelDefinition { place, entity, .. } = self.definitions[number as usize];
+            let offset = lines.offset(text.as_bytes(), place, PositionEncoding::Characters);
+            let Some(token) = offset.and_then(|offset| read.token_at(offset)) else { continue };
+            let place = tokens.partition_point(|before| before.range.start < token.span.start);
+            let free = |token: Option<&ModelToken>, range: Range| {
+                token.is_none_or(|token| token.range.end <= range.start || token.range.start >= range.end)
+            };
+            let before = place.checked_sub(1).and_then(|before| tokens.get(before));
+            if !free(before, token.span) || !free(tokens.get(place), token.span) {
+                continue;
+            }
+            let name = match token.kind {
+                TokenKind::String => Range::new(token.span.start + 1, token.span.end.saturating_sub(1)),
+                _ => token.name_span(),
+            };
+            tokens.insert(
+                place,
+                ModelToken {
+                    range: token.span,
+                    name_range: name,
+                    symbol: entity.symbol,
+                    kind: OccurrenceKind::Datum,
+                    meaning: Meaning::Global(entity),
+                    definition: Some(number),
+                    defines: true,
+                    access: PlaceAccess::Read,
+                    use_type: None,
+                    role: SyntaxRole::Definition,
+                    exact: true,
+                },
+            );
+        }
+    }
+
+    /// The class whose definition in the file with this number has `line`.
+    fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
+        let definition = self.definition_around(file, line)?;
+        let definition = &self.definitions[definition as usize];
+        (definition.entity.facet == Facet::Type).then_some(definition.entity.symbol)
+    }
+
+    /// The innermost definition in the file with this number that has `line`.
+    pub(super) fn definition_around(&self, file: u32, line: u32) -> Option<u32> {
+        let own = self.files[file as usize].definitions.clone();
+        let has = |number: &u32| {
+            let ModelDefinition { kind, lines: (first, last), .. } = self.definitions[*number as usize];
+            kind != DefinitionKind::Accessor && (first..=last).contains(&line)
+        };
+        own.rev().find(has)
+    }
+
+    /// Tells what a symbol means where it stands.
+    fn meaning(&self, found: &FileOccurrence, symbol: SymbolNumber, definition: Option<u32>) -> Meaning {
+        let entity = |facet| Meaning::Global(Entity { symbol, facet });
+        if let Some(definition) = definition {
+            return Meaning::Global(self.definitions[definition as usize].entity);
+        }
+        let facts = &self.symbols[symbol as usize].facts;
+        let user = !PackageOwner::of(&found.package).is_locked() && !found.package.is_empty();
+        match found.kind {
+            OccurrenceKind::Keyword => Meaning::Nothing,
+            OccurrenceKind::LocalVariable | OccurrenceKind::LocalFunction => {
+                found.binding.map_or(Meaning::Nothing, Meaning::Local)
+            }
+            OccurrenceKind::Block => match found.binding {
+                Some(binding) => Meaning::Local(binding),
+                None if facts.function.is_some() => entity(Facet::Function),
+                None => Meaning::Nothing,
+            },
+            OccurrenceKind::Macro | OccurrenceKind::SpecialOperator => entity(Facet::Macro),
+            OccurrenceKind::Variable => entity(Facet::Variable),
+            OccurrenceKind::Class | OccurrenceKind::Type => entity(Facet::Type),
+            OccurrenceKind::Slot => entity(self.slot(symbol)),
+            OccurrenceKind::Function => entity(self.function(found.access, symbol)),
+            OccurrenceKind::Datum if user && found.use_type.is_some() => {
+                principal(facts).map_or(Meaning::Nothing, entity)
+            }
+            OccurrenceKind::Datum => Meaning::Nothing,
+        }
+    }
+
+    /// The slot of this name; of any class if several of the project have one.
+    fn slot(&self, symbol: SymbolNumber) -> Facet {
+        let mut classes = self.slots.get(&symbol).into_iter().flatten();
+        match (classes.next(), classes.next()) {
+            (Some(&class), None) => Facet::Slot(Some(class)),
+            _ => Facet::Slot(None),
+        }
+    }
+
+    /// The function that an operator means: `(setf NAME)` where it is assigned, unless one definition makes both.
+    fn function(&self, access: PlaceAccess, symbol: SymbolNumber) -> Facet {
+        let known = &self.symbols[symbol as usize];
+        let own = known
+            .definitions
+            .iter()
+            .any(|&number| self.definitions[number as usize].entity.facet == Facet::Setf);
+        match access {
+            PlaceAccess::Write if own || known.facts.function.is_none() && known.facts.setf.is_some() => {
+                Facet::Setf
+            }
+            _ => match &known.facts.function {
+                Some(function) if ["macro", "special-operator"].contains(&&*function.kind) => Facet::Macro,
+                _ => Facet::Function,
+            },
+        }
+    }
+
+    /// What is known of the class with this number.
+    pub(super) fn class(&self, class: SymbolNumber) -> Option<&ClassFacts> {
+        self.symbols[class as usize].facts.class.as_ref()
+    }
+}
+
+/// What a name is first, where it is only named.
+pub(super) fn principal(facts: &SymbolFacts) -> Option<Facet> {
+    match facts {
+        SymbolFacts { function: Some(function), .. } => Some(match &*function.kind {
+            "macro" | "special-operator" => Facet::Macro,
+            _ => Facet::Function,
+        }),
+        SymbolFacts { class: Some(_), .. } | SymbolFacts { deftype: Some(_), .. } => Some(Facet::Type),
+        SymbolFacts { variable: Some(_), .. } => Some(Facet::Variable),
+        SymbolFacts { setf: Some(_), .. } => Some(Facet::Setf),
+        _ => None,
+    }
+}

@@ -1,0 +1,149 @@
+//! HTML: what comes from sources is escaped here, and named so that it can be a file.
+
+use std::fmt::{Display, Write as _};
+
+use crate::source::tap::sidecar::fnv_1a;
+
+/// A text in a page, outside of tags. Characters that no page may have become U+FFFD.
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rest = self.0;
+        let special = |letter: char| {
+            matches!(letter, '&' | '<' | '>')
+                || letter.is_control() && !"\n\t".contains(letter)
+                || matches!(letter as u32 & 0xffff, 0xfffe | 0xffff)
+        };
+        while let Some(at) = rest.find(special) {
+            formatter.write_str(&rest[..at])?;
+            let mut letters = rest[at..].chars();
+            match letters.next() {
+                Some('&') => formatter.write_str("&amp;")?,
+                Some('<') => formatter.write_str("&lt;")?,
+                Some('>') => formatter.write_str("&gt;")?,
+                Some('\r') => (),
+                _ => formatter.write_char('\u{fffd}')?,
+            }
+            rest = letters.as_str();
+        }
+        formatter.write_str(rest)
+    }
+}
+
+/// The longest name of a file or place, in bytes.
+const LONGEST: usize = 160;
+
+/// The name of a symbol's place in a page: no two names share one, and no line of a file has it, as lines are numbers.
+pub(super) fn name_slug(name: &str) -> String {
+    let letters = name.chars().enumerate().map(|(at, letter)| match letter {
+        'A'..='Z' => letter.to_ascii_lowercase().to_string(),
+        '0'..='9' if at > 0 => letter.to_string(),
+        '-' => letter.to_string(),
+        other => hex(other),
+    });
+    shortened(letters.collect())
+}
+
+/// The name of a file's page.
+pub(super) fn path_slug(path: &str) -> String {
+    let letters = path.chars().map(|letter| match letter {
+        'a'..='z' | '0'..='9' | '-' | '.' => letter.to_string(),
+        '/' => "~".to_owned(),
+        other => hex(other),
+    });
+    shortened(letters.collect())
+}
+
+/// A character that a file's name does not have.
+fn hex(letter: char) -> String {
+    let mut bytes = [0; 4];
+    letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("_{byte:02x}")).collect()
+}
+
+fn shortened(slug: String) -> String {
+    match slug.len() > LONGEST {
+        true => format!("{}~{:016x}", &slug[..LONGEST - 17], fnv_1a(slug.as_bytes())),
+        false => slug,
+    }
+}
+
+/// Where a page is, from which its links lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Here {
+    /// In the site's folder.
+    Root,
+    /// In a folder of it.
+    Folder,
+    /// The page of this file.
+    File(u32),
+}
+
+impl Here {
+    /// What leads to the site's folder.
+    pub(super) fn root(self) -> &'static str {
+        if self == Self::Root { "" } else { "../" }
+    }
+}
+
+/// A page, or a part of one, that is being written.
+#[derive(Default)]
+pub(super) struct Html {
+    text: String,
+}
+
+impl Html {
+    /// Begins the page `here`, called `title`, of the project `project`.
+    pub(super) fn page(project: &str, title: &str, here: Here) -> Self {
+        let (project, title, root) = (Text(project), Text(title), here.root());
+        let text = format!(
+            "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content=\"width=device-width\">\
+             <title>{title} · {project}</title><link rel=stylesheet href={root}style.css>\
+             <script src={root}script.js defer></script>\
+             <header><a href={root}index.html>{project}</a><nav><a href={root}systems.html>Systems</a>\
+             <a href={root}packages.html>Packages</a><a href={root}files.html>Files</a>\
+             <a href={root}unused.html>Unused</a><a href={root}tests.html>Tests</a></nav></header>\n"
+        );
+        Self { text }
+    }
+
+    /// Adds markup.
+    pub(super) fn add(&mut self, markup: impl Display) -> &mut Self {
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{markup}");
+        self
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// `count` and the word, with an s if there is not one.
+pub(super) fn several(count: usize, word: &str) -> String {
+    crate::answer::counted(count, word, &format!("{word}s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_text_becomes_markup() {
+        let hostile = "<script>alert('\"&')</script>\u{0}\r\n\u{b}";
+        let expected = "&lt;script&gt;alert('\"&amp;')&lt;/script&gt;\u{fffd}\n\u{fffd}";
+        assert_eq!(Text(hostile).to_string(), expected);
+    }
+
+    #[test]
+    fn names_become_places_and_files_that_differ() {
+        assert_eq!(name_slug("TOTAL-PRICE"), "total-price");
+        assert_eq!(name_slug("*x/../<y>*"), "_2a_78_2f_2e_2e_2f_3c_79_3e_2a");
+        assert_eq!(name_slug("1+"), "_31_2b", "no line's number");
+        assert_ne!(name_slug("a"), name_slug("A"));
+        assert_ne!(path_slug("a/b.lisp"), path_slug("a~b.lisp"));
+        assert_eq!(path_slug("src/Cart.lisp"), "src~_43art.lisp");
+        let long = |end: &str| name_slug(&("X".repeat(500) + end));
+        assert!(long("A") != long("B") && long("A").len() <= LONGEST);
+    }
+}

@@ -1,0 +1,360 @@
+//! What is told of a symbol: what it is, where it is defined, what uses it, and what it uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Site;
+use super::file::class_of;
+use super::html::{Here, Html, Text, several};
+use super::uses::UseLine;
+use crate::actions::symbols::facts::HomeAndName;
+use crate::actions::uses::code_find_references::UseType;
+use crate::answer::nearest::readable;
+use crate::export::model::{Accessory, Facet, Model, ModelSymbol, SymbolNumber, principal};
+use crate::source::positions::PlaceAccess;
+
+/// The uses that do nothing: they are folded.
+const NAMED: &str = "Named";
+
+/// How uses are grouped: their kinds, and the title.
+const GROUPS: [(&str, &[UseType]); 8] = [
+    ("Called", &[UseType::Call, UseType::Function]),
+    ("Expanded", &[UseType::Macro]),
+    ("Read", &[UseType::Reference]),
+    ("Written or bound", &[UseType::Set, UseType::Bind]),
+    ("As a class or type", &[UseType::Class, UseType::Type, UseType::Specialize]),
+    ("As a slot", &[UseType::Slot]),
+    ("In macros' templates", &[UseType::Template]),
+    (
+        NAMED,
+        &[
+            UseType::Mention,
+            UseType::Quoted,
+            UseType::Declaration,
+            UseType::Export,
+            UseType::Import,
+            UseType::Block,
+            UseType::ReadTime,
+        ],
+    ),
+];
+
+/// The words for what a symbol names.
+pub(super) fn words(model: &Model<'_>, symbol: SymbolNumber) -> Vec<&'static str> {
+    let facts = &model.symbols[symbol as usize].facts;
+    let mut words = Vec::new();
+    if let Some(function) = &facts.function {
+        words.push(match (&*function.kind, model.accessories.get(&symbol)) {
+            ("macro", _) => "macro",
+            (_, Some(Accessory::Accessor(..))) => "accessor",
+            ("generic-function", _) => "generic function",
+            _ => "function",
+        });
+    }
+    if facts.setf.is_some() {
+        words.push("setf function");
+    }
+    if let Some(variable) = &facts.variable {
+        words.push(if variable.kind == "constant" { "constant" } else { "variable" });
+    }
+    if let Some(class) = &facts.class {
+        words.push(match &*class.kind {
+            "structure" => "structure",
+            "condition" => "condition",
+            _ => "class",
+        });
+    }
+    if facts.deftype.is_some() {
+        words.push("type");
+    }
+    if model.slots.contains_key(&symbol) {
+        words.push("slot");
+    }
+    if words.is_empty() {
+        words.push("definition");
+    }
+    words
+}
+
+impl Site<'_> {
+    /// A link to what is told of a symbol; its name alone if nothing is. `package`: where its prefix is left out.
+    pub(super) fn link(&self, symbol: SymbolNumber, here: Here, package: Option<&str>) -> String {
+        let name = self.name_in(symbol, package);
+        let facts = &self.model.symbols[symbol as usize].facts;
+        let class = class_of(principal(facts).unwrap_or(Facet::Other));
+        match self.href(symbol, here) {
+            Some(href) => format!("<a{class} href={href}>{}</a>", Text(&name)),
+            None => Text(&name).to_string(),
+        }
+    }
+
+    /// A symbol's name as it is written in a package.
+    fn name_in(&self, symbol: SymbolNumber, package: Option<&str>) -> String {
+        let known = &self.model.symbols[symbol as usize];
+        match package {
+            Some(package) if package == known.package => readable(&known.name),
+            _ => format!("{}:{}", readable(&known.package), readable(&known.name)),
+        }
+    }
+
+    fn links(&self, symbols: impl IntoIterator<Item = SymbolNumber>, here: Here, package: &str) -> String {
+        let links: Vec<String> =
+            symbols.into_iter().map(|symbol| self.link(symbol, here, Some(package))).collect();
+        links.join(", ")
+    }
+
+    pub(super) fn write_symbol(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
+        let Some(home) = self.home(symbol) else { return };
+        let known = &self.model.symbols[symbol as usize];
+        let live = self.live(symbol);
+        let tests = self.tests_of(symbol);
+        page.add(format_args!(
+            "<article id={} data-n={}><h2>{}</h2><p>",
+            home.anchor,
+            home.listed,
+            Text(&readable(&known.name))
+        ));
+        for word in words(&self.model, symbol) {
+            page.add(format_args!("<mark>{word}</mark> "));
+        }
+        page.add(if known.facts.exported { "<mark class=e>exported</mark> " } else { "" });
+        page.add(if tests.as_ref().is_some_and(Vec::is_empty) {
+            "<mark class=w>untested</mark> "
+        } else {
+            ""
+        });
+        page.add(format_args!(
+            "in <a href={}>{}</a> · {}",
+            self.package_page(&known.package, "../"),
+            Text(&readable(&known.package)),
+            several(live, "use")
+        ));
+        self.write_facts(page, symbol, here);
+        self.write_definitions(page, symbol, here);
+        let callees = self.graph.callees(symbol).filter(|callee| self.home(*callee).is_some());
+        self.write_list(page, "Calls", callees, here, &known.package);
+        self.write_class(page, symbol, here);
+        if known.facts.function.as_ref().is_some_and(|function| function.kind == "macro") {
+            let made = self.graph.made_by(symbol);
+            self.write_list(page, "What its expansions use", made, here, &known.package);
+        }
+        if let Some(tests) = tests.filter(|tests| !tests.is_empty()) {
+            page.add("<h3>Tested by</h3><ul>");
+            for (test, through) in tests {
+                page.add("<li>").add(self.link(test, here, Some(&known.package)));
+                if through != symbol {
+                    let through = self.link(through, here, Some(&known.package));
+                    page.add(format_args!(" <small>through {through}</small>"));
+                }
+            }
+            page.add("</ul>");
+        }
+        self.write_uses(page, self.uses_of(symbol), &known.package, here);
+        page.add("</article>\n");
+    }
+
+    fn write_list(
+        &self,
+        page: &mut Html,
+        title: &str,
+        symbols: impl Iterator<Item = SymbolNumber>,
+        here: Here,
+        package: &str,
+    ) {
+        let links = self.links(symbols, here, package);
+        if !links.is_empty() {
+            page.add(format_args!("<h3>{title}</h3><p>{links}"));
+        }
+    }
+
+    /// Lambda lists and documentation; whose slot or accessor it is.
+    fn write_facts(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
+        let known = &self.model.symbols[symbol as usize];
+        let name = readable(&known.name);
+        let facts = &known.facts;
+        let operators = [(&facts.function, name.clone()), (&facts.setf, format!("(setf {name})"))];
+        for (operator, name) in operators {
+            let Some(operator) = operator else { continue };
+            let list = operator.arglist.as_deref().unwrap_or("()").to_lowercase();
+            let rest = list.strip_prefix('(').and_then(|list| list.strip_suffix(')')).unwrap_or(&list);
+            let space = if rest.is_empty() { "" } else { " " };
+            page.add(format_args!("<pre>({}{space}{})</pre>", Text(&name), Text(rest)));
+            documentation(page, operator.documentation.as_deref());
+        }
+        let others = [&facts.variable, &facts.deftype];
+        others.into_iter().flatten().for_each(|facts| documentation(page, facts.documentation.as_deref()));
+        documentation(page, facts.class.as_ref().and_then(|class| class.documentation.as_deref()));
+        let slot_of = |page: &mut Html, before, class, slot: &(&String, &String)| {
+            if let Some(href) = self.slot_href(class, slot, here) {
+                page.add(format_args!(
+                    "<p>{before} slot <a class=o href={href}>{}</a> of {}.",
+                    Text(&readable(slot.1)),
+                    self.link(class, here, Some(&known.package))
+                ));
+            }
+        };
+        match self.model.accessories.get(&symbol).copied() {
+            Some(Accessory::Accessor(class, slot)) => {
+                if let Some(slot) = self.model.class(class).and_then(|facts| facts.slots.get(slot)) {
+                    slot_of(page, "Reads or writes the", class, &(&slot.name.0, &slot.name.1));
+                }
+            }
+            Some(Accessory::Made(class)) => {
+                let class = self.link(class, here, Some(&known.package));
+                page.add(format_args!("<p>Made by the structure {class}."));
+            }
+            None => (),
+        }
+        for &class in self.model.slots.get(&symbol).into_iter().flatten() {
+            slot_of(page, "A", class, &(&known.package, &known.name));
+        }
+    }
+
+    /// The lines where it is defined. The script shows the whole form of those in this file.
+    fn write_definitions(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
+        let definitions = &self.model.symbols[symbol as usize].definitions;
+        if !definitions.is_empty() {
+            page.add("<h3>Defined</h3><div class=defined>");
+        }
+        for &number in definitions {
+            let definition = &self.model.definitions[number as usize];
+            let (file, line) = (definition.file, definition.lines.0);
+            let (place, title) = (self.place(file, line, here), Text(&self.titles[file as usize]));
+            page.add(format_args!("<p><a href={place}>{title}:{line}</a>"));
+            // Their lambda lists are told already.
+            if !matches!(definition.entity.facet, Facet::Function | Facet::Macro) {
+                let text = self.files[file as usize].line(line);
+                page.add(format_args!("<i>{}</i>", Text(text)));
+            }
+        }
+        page.add(if definitions.is_empty() { "" } else { "</div>" });
+    }
+
+    /// Superclasses, subclasses, and slots with what reads and writes them.
+    fn write_class(&self, page: &mut Html, symbol: SymbolNumber, here: Here) {
+        let Some(class) = self.model.class(symbol) else { return };
+        let ModelSymbol { package, name, .. } = &self.model.symbols[symbol as usize];
+        let known = |name: &HomeAndName| self.model.known(name);
+        let above = class.superclasses.iter().filter_map(known);
+        let above = above.filter(|above| self.home(*above).is_some());
+        self.write_list(page, "Superclasses", above, here, package);
+        let below = self.subclasses.get(&(package.clone(), name.clone())).into_iter().flatten().copied();
+        self.write_list(page, "Subclasses", below, here, package);
+        if class.slots.is_empty() {
+            return;
+        }
+        page.add("<h3>Slots</h3>");
+        for slot in &class.slots {
+            let own = (&slot.name.0, &slot.name.1);
+            let accessors: BTreeSet<SymbolNumber> =
+                slot.readers.iter().chain(&slot.writers).filter_map(known).collect();
+            let slot_symbol = known(&slot.name);
+            let uses = self.slot_uses(symbol, slot_symbol, &accessors);
+            let writes = uses.iter().filter(|found| found.access != PlaceAccess::Read).count();
+            page.add(format_args!(
+                "<details id={}><summary><b class=o>{}</b>",
+                self.slot_anchor(symbol, &own).unwrap_or_default(),
+                Text(&readable(own.1))
+            ));
+            if let Some(of_type) = &slot.slot_type {
+                page.add(format_args!(" <code>{}</code>", Text(&of_type.to_lowercase())));
+            }
+            page.add(format_args!(
+                " <small>read or named on {}, written on {}</small></summary>",
+                several(uses.len() - writes, "line"),
+                several(writes, "line")
+            ));
+            documentation(page, slot.documentation.as_deref());
+            // The lines of accessors are told there; the script repeats them.
+            if !accessors.is_empty() {
+                page.add(format_args!("<p class=by>By {}", self.links(accessors, here, package)));
+            }
+            let by_name: Vec<&UseLine> =
+                uses.into_iter().filter(|found| Some(found.target) == slot_symbol).collect();
+            self.write_lines(page, &by_name, package, here);
+            page.add("</details>");
+        }
+    }
+
+    /// The tests that reach a symbol; none if it is one's own.
+    fn tests_of(&self, symbol: SymbolNumber) -> Option<Vec<(SymbolNumber, SymbolNumber)>> {
+        if self.graph.tests.is_empty() || self.graph.tests.contains(&symbol) {
+            return None;
+        }
+        let live = self.uses_of(symbol).iter().filter(|found| found.is_live());
+        let users = live.filter_map(|found| Some(self.model.definitions[found.by? as usize].entity.symbol));
+        Some(self.graph.tests_of(symbol, users))
+    }
+
+    fn write_uses(&self, page: &mut Html, uses: &[UseLine], package: &str, here: Here) {
+        if uses.is_empty() {
+            page.add("<p>Nothing in the project's files uses it.");
+            return;
+        }
+        let mut write = |title: &str, group: &[&UseLine]| {
+            let count = group.len();
+            if title == NAMED && count > 0 {
+                page.add(format_args!("<details><summary>{title} <small>{count}</small></summary>"));
+                self.write_lines(page, group, package, here);
+                page.add("</details>");
+            } else if count > 0 {
+                page.add(format_args!("<h3>{title} <small>{count}</small></h3>"));
+                self.write_lines(page, group, package, here);
+            }
+        };
+        for (title, kinds) in GROUPS {
+            let group = uses.iter().filter(|found| !found.made && kinds.contains(&found.what));
+            write(title, &group.collect::<Vec<_>>());
+        }
+        let mut by_macro: BTreeMap<Option<SymbolNumber>, Vec<&UseLine>> = BTreeMap::new();
+        uses.iter()
+            .filter(|found| found.made)
+            .for_each(|found| by_macro.entry(found.via).or_default().push(found));
+        for (via, group) in by_macro {
+            let by = via.map(|via| self.link(via, here, Some(package)));
+            write(&format!("Made by expansions of {}", by.as_deref().unwrap_or("others' macros")), &group);
+        }
+    }
+
+    /// The lines of uses, by file, this one first, each with the definition that it stands in: the script makes a link of it.
+    fn write_lines(&self, page: &mut Html, uses: &[&UseLine], package: &str, here: Here) {
+        if uses.is_empty() {
+            return;
+        }
+        page.add("<div class=lines>");
+        let (mut before, mut caller) = (None, None);
+        let (own, others): (Vec<&UseLine>, Vec<&UseLine>) =
+            uses.iter().partition(|found| here == Here::File(found.file));
+        for found in own.into_iter().chain(others) {
+            if before == Some((found.file, found.line)) {
+                continue;
+            }
+            if before.is_none_or(|(file, _)| file != found.file) {
+                caller = None;
+                if here != Here::File(found.file) {
+                    page.add(format_args!("<h4>{}</h4>", Text(&self.titles[found.file as usize])));
+                }
+            }
+            before = Some((found.file, found.line));
+            page.add(format_args!(
+                "<p{}><a href={}>{}</a>{}<i>{}</i>",
+                if found.sure { "" } else { " class=maybe" },
+                self.place(found.file, found.line, here),
+                found.line,
+                if found.access == PlaceAccess::Read { "" } else { "<mark>writes</mark>" },
+                Text(self.files[found.file as usize].line(found.line))
+            ));
+            let by = found.by.map(|by| self.model.definitions[by as usize].entity);
+            if let Some(by) = by.filter(|by| by.facet != Facet::Package && caller != Some(by.symbol)) {
+                caller = Some(by.symbol);
+                page.add(Text(&self.name_in(by.symbol, Some(package))));
+            }
+        }
+        page.add("</div>");
+    }
+}
+
+pub(super) fn documentation(page: &mut Html, text: Option<&str>) {
+    if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
+        page.add(format_args!("<div class=doc>{}</div>", Text(text.trim())));
+    }
+}

@@ -1,0 +1,207 @@
+//! The context of a question (image, index, project), and the steps that many questions share.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::answer::Location;
+use crate::answer::SourcePlace;
+use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol, written};
+use crate::engine::control::Control;
+use crate::engine::read_json;
+use crate::engine::{CallAnswer, Lane, Lisp};
+use crate::handle::{Error, Steelbank};
+use crate::source::positions::{PositionedFile, universal_write_date};
+use crate::source::sbcl::{SbclSources, SourceFile};
+use crate::workspace::Project;
+use steelbank_reader::Range;
+use steelbank_xref::{Index, Package, TextSymbol};
+
+/// The context in which a question is answered: the image, the index of its cross references, and the sources.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct QueryContext<'a> {
+    pub(crate) bank: &'a Steelbank,
+    /// The image.
+    pub lisp: Lisp,
+    /// The index as it is now.
+    pub index: Index,
+    /// The project, and the files that were loaded.
+    pub(crate) project: &'a Project,
+    /// SBCL's own sources.
+    pub(crate) sbcl: &'a SbclSources,
+    /// The last answers.
+    pub(crate) memo: &'a super::memo::Memo,
+    /// The index of the project's text, if there is one.
+    pub text: Option<&'a steelbank_text::TextIndex>,
+}
+
+impl std::fmt::Debug for QueryContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueryContext").field("lisp", &self.lisp).finish_non_exhaustive()
+    }
+}
+
+impl QueryContext<'_> {
+    /// Asks the image a question that the Lisp half knows by `name`, on the lane of short questions.
+    ///
+    /// # Errors
+    /// Lisp cannot answer, or not in time.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        arguments: Vec<String>,
+        control: &Control,
+    ) -> Result<T, Error> {
+        Ok(self.ask_on(Lane::Query, name, arguments, control)?.0)
+    }
+
+    /// Like [`QueryContext::ask`], on `lane`. Returns the call's answer too, for the output that it wrote.
+    ///
+    /// # Errors
+    /// As [`QueryContext::ask`].
+    pub(crate) fn ask_on<T: DeserializeOwned>(
+        &self,
+        lane: Lane,
+        name: &str,
+        arguments: Vec<String>,
+        control: &Control,
+    ) -> Result<(T, CallAnswer), Error> {
+        let name = name.to_owned();
+        let ticket =
+            self.lisp.submit(lane, control.allowed(), None, move |on_lisp| on_lisp.call(&name, &arguments));
+        let answer = control.wait(ticket)?;
+        Ok((read_json(&answer.bytes)?, answer))
+    }
+
+    /// Adds to the index what `name` denotes in loaded text, if the image has no such symbol: a fasl interns only what it
+    /// refers to, and an answer is to be the same whether a file was compiled or came from the cache.
+    pub(crate) fn knowing(&self, name: &str, package: Option<&str>) -> Cow<'_, Self> {
+        let lookup = Lookup::new(&self.index, name, package.unwrap_or(DEFAULT_PACKAGE));
+        let Ok(Lookup { asked, found: Err(LookupStatus::NoSymbol), .. }) = lookup else {
+            return Cow::Borrowed(self);
+        };
+        let naming = self.project.naming(&asked.name).into_iter();
+        let files: Vec<_> =
+            naming.filter_map(|file| self.project.positions(&file.path, file.write_date).ok()).collect();
+        self.with_symbols(
+            files.iter().flat_map(|file| file.symbols()).filter(|(_, name)| *name == asked.name),
+        )
+    }
+
+    /// Adds to the index the symbols in a loaded file that the image does not have.
+    pub(crate) fn knowing_file(&self, file: &PositionedFile) -> Cow<'_, Self> {
+        self.with_symbols(file.symbols())
+    }
+
+    /// Adds those of `symbols`, each by its home's name and its own, that the image does not have.
+    fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
+        let symbols = symbols.into_iter().filter_map(|(home, name)| {
+            let package = self.index.find_package(home, None)?;
+            self.index.find_symbol(name, package).is_none().then_some((package, name))
+        });
+        let symbols: BTreeSet<(Package, &str)> = symbols.collect();
+        if symbols.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let symbol = |(package, name): (_, &str)| {
+            let (name, printed) = (name.to_owned(), written(name));
+            TextSymbol { package, name, printed }
+        };
+        Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })
+    }
+
+    /// As [`QueryContext::knowing`], of the symbol that a request names.
+    pub(crate) fn knowing_symbol(&self, named: &NamedSymbol) -> Cow<'_, Self> {
+        self.knowing(&named.name, named.package.as_deref())
+    }
+
+    /// Makes a finder of the places of definitions.
+    pub(crate) fn places(&self) -> DefinitionPlaces<'_> {
+        DefinitionPlaces { project: self.project, sbcl: self.sbcl, read: HashMap::new() }
+    }
+}
+
+/// Finds the places of definitions. Reads each of SBCL's own files once.
+pub(crate) struct DefinitionPlaces<'a> {
+    project: &'a Project,
+    sbcl: &'a SbclSources,
+    read: HashMap<PathBuf, Option<SourceFile>>,
+}
+
+impl<'a> DefinitionPlaces<'a> {
+    pub(crate) fn new(project: &'a Project, sbcl: &'a SbclSources) -> Self {
+        Self { project, sbcl, read: HashMap::new() }
+    }
+
+    /// Adds line and column to `source`, and SBCL's offset if it keeps none, as far as its file can be read.
+    pub(crate) fn put(&mut self, source: &mut SourcePlace) {
+        source.place = Location::new(self.project.shown(Path::new(&source.file)));
+        let Some(path) = self.sbcl.native(&source.file) else {
+            let baked = source.octet_offset.and_then(|bytes| self.sbcl.baked(&source.file, bytes));
+            if let Some(at) = baked {
+                source.place = std::mem::take(&mut source.place).at(at);
+            }
+            return;
+        };
+        source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
+        // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.
+        let date = source.write_date.or_else(|| self.project.loaded_date(&path));
+        source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
+        match (source.octet_offset, source.form_path.first()) {
+            (Some(bytes), _) => {
+                let file = self.read.entry(path.clone()).or_insert_with(|| SourceFile::read(&path));
+                if let Some(at) = file.as_ref().and_then(|file| file.line_and_column(bytes)) {
+                    source.place = std::mem::take(&mut source.place).at(at);
+                }
+            }
+            (None, Some(&form)) if source.native.is_none() => {
+                if let Some((file, range)) = self.form(&path, date, form, source.form_number.unwrap_or(0)) {
+                    source.octet_offset = file.octets_before(form);
+                    source.place = Location::placed(std::mem::take(&mut source.place.file), &file, range);
+                }
+            }
+            (None, _) => (),
+        }
+    }
+
+    /// Returns the place of the first of `sources` whose line is known, or else of the first.
+    pub(crate) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<Location> {
+        sources.iter_mut().for_each(|source| self.put(source));
+        let placed = sources.iter().find(|source| source.place.line.is_some()).or(sources.first());
+        placed.map(|source| source.place.clone())
+    }
+
+    /// Returns the place of the sub-form `number` of the top-level form `form` of the file at `path` as it was at `date`,
+    /// as far as it is known.
+    pub(crate) fn of_form(
+        &self,
+        path: &Path,
+        date: Option<u64>,
+        form: Option<u32>,
+        number: Option<u32>,
+    ) -> Location {
+        let shown = self.project.shown(path);
+        match form.and_then(|form| self.form(path, date, form, number.unwrap_or(0))) {
+            Some((file, range)) => Location::placed(shown, &file, range),
+            None => Location::new(shown),
+        }
+    }
+
+    /// Finds a form by its numbers, for variables and classes: SBCL keeps no offset of them.
+    fn form(
+        &self,
+        path: &Path,
+        date: Option<u64>,
+        form: u32,
+        number: u32,
+    ) -> Option<(Arc<PositionedFile>, Range)> {
+        let date = date.or_else(|| universal_write_date(path))?;
+        let file = self.project.positions(path, date).ok()?;
+        let range = file.form_range(form, number).or_else(|| file.form_range(form, 0))?;
+        Some((file, range))
+    }
+}

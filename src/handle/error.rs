@@ -1,0 +1,145 @@
+//! Why something has no answer.
+
+use std::path::PathBuf;
+
+use crate::answer::{Advice, NotFound, designator};
+use crate::engine::{LispError, StartError};
+use crate::handle::scratch::ScratchError;
+use crate::workspace::NoProject;
+use steelbank_xref::ApplyError;
+
+/// Why a question has no answer. What is not found is an answer, not an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name cannot be read.
+    #[error(transparent)]
+    Name(#[from] designator::DesignatorError),
+    /// What the request names does not exist.
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
+    /// There is no project.
+    #[error(transparent)]
+    NoProject(#[from] NoProject),
+    /// The request is wrong.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The project's text cannot be searched or indexed.
+    #[error(transparent)]
+    Text(#[from] steelbank_text::TextError),
+    /// Lisp cannot answer.
+    #[error(transparent)]
+    Lisp(#[from] LispError),
+    /// The time ran out before the question began, as a load was under way.
+    #[error("it never began: a load was under way all the time that it was given")]
+    NeverBegan,
+    /// The set-up before the first load failed: the init file, or ASDF's configuration.
+    #[error("{0}")]
+    SetUp(String),
+    /// SBCL did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// SBCL did not start from a snapshot.
+    #[error("SBCL did not start from the snapshot {}, which is used no more: {source}; start the program again, which then does without", path.display())]
+    Snapshot {
+        /// The snapshot's folder, which was removed.
+        path: PathBuf,
+        /// What became of the start.
+        source: StartError,
+    },
+    /// There is no scratch image, or it ended.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// The cache folder is not its user's alone.
+    #[error(transparent)]
+    Cache(#[from] steelbank_cache::CacheError),
+    /// The index of cross references is damaged.
+    #[error("the index of cross references cannot be read: {0}")]
+    Index(String),
+    /// The index did not fit what Lisp reported.
+    #[error(
+        "the index of cross references could not take what Lisp reported ({0}); answers may lack newer code"
+    )]
+    Apply(#[from] ApplyError),
+}
+
+/// What is wrong with a request: the error of the action that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct RequestError {
+    error: Box<dyn std::error::Error + Send + Sync>,
+    advice: Option<Advice>,
+}
+
+/// The kinds of errors, for callers that decide by them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request is wrong: the same one fails again.
+    Request,
+    /// There is no project.
+    NoProject,
+    /// The caller called it off.
+    Cancelled,
+    /// The time was over.
+    TimedOut,
+    /// Lisp has died: see [`crate::engine::Lisp::died_at`].
+    Dead,
+    /// SBCL, or a scratch image, did not start.
+    Start,
+    /// The user's code failed, or Lisp could not answer.
+    Failed,
+    /// Files of the program or of its cache cannot be used.
+    Files,
+}
+
+impl Error {
+    /// Makes the error of an action's request.
+    pub(crate) fn of_request(
+        error: impl std::error::Error + Send + Sync + 'static,
+        advice: Option<Advice>,
+    ) -> Self {
+        Self::Request(RequestError { error: Box::new(error), advice })
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Name(_) | Self::NotFound(_) | Self::Request(_) => ErrorKind::Request,
+            Self::NoProject(_) => ErrorKind::NoProject,
+            Self::Lisp(LispError::Cancelled) => ErrorKind::Cancelled,
+            Self::Lisp(LispError::DeadlinePassed { .. }) | Self::NeverBegan => ErrorKind::TimedOut,
+            Self::Lisp(LispError::Dead { .. }) => ErrorKind::Dead,
+            Self::Lisp(_) | Self::SetUp(_) => ErrorKind::Failed,
+            Self::Scratch(error) => match error {
+                ScratchError::Overlay { .. } => ErrorKind::Request,
+                ScratchError::Cancelled => ErrorKind::Cancelled,
+                ScratchError::DeadlinePassed { .. } => ErrorKind::TimedOut,
+                ScratchError::Ended(_) | ScratchError::Call(_) => ErrorKind::Failed,
+                _ => ErrorKind::Start,
+            },
+            Self::Start(_) | Self::Snapshot { .. } => ErrorKind::Start,
+            Self::Cache(_) | Self::Index(_) | Self::Apply(_) => ErrorKind::Files,
+            Self::Text(_) => ErrorKind::Files,
+        }
+    }
+
+    /// Returns the error of the action that was asked for, if it is an `E`.
+    pub fn request<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self {
+            Self::Request(request) => request.error.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns what can be done, if that is known.
+    pub fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::NotFound(NotFound::System(system)) => Some(Advice::LoadOrGivePath(system.clone())),
+            Self::NoProject(_) => Some(Advice::SetProject),
+            Self::Request(request) => request.advice.clone(),
+            Self::Lisp(LispError::Dead { .. }) => Some(Advice::RestartProgram),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The loads under way, by system, so that a caller that asks for the same one joins it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::engine::LispError;
+use crate::engine::control::Control;
+use crate::engine::{OnProgress, Progress};
+use crate::handle::Error;
+use crate::handle::loaded::LoadAnswer;
+
+/// The interval at which a caller that waits for another's load checks for its own cancellation.
+const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The loads of systems that wait or run.
+#[derive(Default)]
+pub(crate) struct InFlightLoads {
+    by_system: Mutex<HashMap<String, Arc<Flight>>>,
+}
+
+/// A load, and the callers that wait for it.
+#[derive(Default)]
+pub(crate) struct Flight {
+    listeners: Mutex<Vec<OnProgress>>,
+    outcome: Mutex<FlightState>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct FlightState {
+    ended: bool,
+    answer: Option<LoadAnswer>,
+}
+
+impl InFlightLoads {
+    /// Joins the load of `system` that is under way; begins one if there is none, or if the caller wants to
+    /// `lead` its own. True if the caller leads it, and must [`InFlightLoads::finish`] it.
+    pub(crate) fn join(
+        &self,
+        system: &str,
+        listener: Option<&OnProgress>,
+        lead: bool,
+    ) -> (Arc<Flight>, bool) {
+        let mut by_system = self.by_system.lock();
+        let (flight, leads) = match by_system.get(system) {
+            Some(flight) if !lead => (Arc::clone(flight), false),
+            under_way => {
+                let flight = Arc::new(Flight::default());
+                if under_way.is_none() {
+                    by_system.insert(system.to_owned(), Arc::clone(&flight));
+                }
+                (flight, true)
+            }
+        };
+        flight.listeners.lock().extend(listener.cloned());
+        (flight, leads)
+    }
+
+    /// Ends `flight`, the load of `system`, and hands `answer` to its waiting callers.
+    pub(crate) fn finish(&self, system: &str, flight: &Arc<Flight>, answer: Option<LoadAnswer>) {
+        let mut by_system = self.by_system.lock();
+        if by_system.get(system).is_some_and(|other| Arc::ptr_eq(other, flight)) {
+            by_system.remove(system);
+        }
+        drop(by_system);
+        *flight.outcome.lock() = FlightState { ended: true, answer };
+        flight.ended.notify_all();
+    }
+}
+
+impl Flight {
+    /// Reports `progress` to all listeners.
+    pub(crate) fn report(&self, progress: &Progress) {
+        let listeners = self.listeners.lock().clone();
+        for listener in listeners {
+            listener(progress.clone());
+        }
+    }
+
+    /// Waits until the load has ended, and returns its answer, an empty one if it failed. None if `deadline`
+    /// passed first.
+    pub(crate) fn wait(&self, control: &Control, deadline: Instant) -> Result<Option<LoadAnswer>, Error> {
+        let mut outcome = self.outcome.lock();
+        while !outcome.ended {
+            if control.cancellation().is_cancelled() {
+                return Err(LispError::Cancelled.into());
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return Ok(None);
+            }
+            self.ended.wait_until(&mut outcome, deadline.min(now + CANCELLATION_INTERVAL));
+        }
+        Ok(Some(outcome.answer.clone().unwrap_or_default()))
+    }
+}

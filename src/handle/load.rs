@@ -1,0 +1,614 @@
+//! Loads a project's systems and files, and answers questions about its files line by line.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::Steelbank;
+use crate::answer::nearest;
+use crate::answer::{Caution, Location};
+use crate::engine::control::Control;
+use crate::engine::read_json;
+use crate::engine::{
+    CallError, Expired, Lane, LispError, OnProgress, Progress, ProgressListener, deadline_after,
+    give_back_memory,
+};
+use crate::handle::Error;
+use crate::handle::flights::{Flight, InFlightLoads};
+use crate::handle::loaded::{
+    Diagnostic, FailureKind, ImageContents, LoadAnswer, LoadStatus, LoadTarget, SetUp, Severity,
+};
+use crate::handle::recovery::LoadedItem;
+use crate::handle::requests::LoadOptions;
+use crate::handle::snapshot::{Inputs, Snapshot};
+use crate::workspace::systems::files_of_system;
+use crate::workspace::{Contents, ImageSystem, Project, ProjectSettings};
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
+use steelbank_reader::structure::{ProblemKind, check_structure};
+use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
+
+/// The answers to loads of a snapshot's systems, kept for the first load of each.
+pub(crate) struct RestoredLoads {
+    answers: HashMap<String, LoadAnswer>,
+    /// What the answers hold for.
+    inputs: Inputs,
+    /// The project's systems, if the snapshot is of all of them.
+    project: Option<Vec<String>>,
+    /// Whether all systems are loaded.
+    pub(crate) whole: bool,
+    /// Kept open: SBCL opens it by its descriptor's name while it starts.
+    _core: std::fs::File,
+}
+
+/// The time after its deadline in which a load may end between two forms, before it is interrupted.
+const INTERRUPT_DELAY: Duration = Duration::from_millis(300);
+/// The time after an interruption in which Lisp may report what was loaded, before the load is answered
+/// without it.
+const REPORT_TIME: Duration = Duration::from_secs(2);
+/// The time limit for refreshing the index after a load.
+const REFRESH_TIME: Duration = Duration::from_secs(10);
+
+impl Steelbank {
+    /// Loads `system` through ASDF. This runs the system's code, and before the
+    /// first load the user's init file if the project's settings name one. Questions are answered meanwhile.
+    ///
+    /// If a load of the same system is under way, joins it, and shares its news and outcome.
+    ///
+    /// # Errors
+    /// It was cancelled, or Lisp is gone. A failed load is an answer.
+    pub(crate) fn load_system(
+        &self,
+        system: &str,
+        options: LoadOptions,
+        control: &Control,
+    ) -> Result<LoadAnswer, Error> {
+        let restored = if options.force { None } else { self.restored(&[system.to_owned()]) };
+        if let Some(answer) = restored.and_then(|mut answers| answers.pop()) {
+            return Ok(answer);
+        }
+        let deadline = deadline_after(control.allowed());
+        let mut first: Option<LoadAnswer> = None;
+        loop {
+            let (flight, leads) =
+                self.flights().join(system, control.progress(), options.force || options.keep_going);
+            if !leads {
+                match flight.wait(control, deadline)? {
+                    // Load once more: files may have changed since that load began.
+                    Some(answer) => {
+                        first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)))
+                    }
+                    None => {
+                        let message =
+                            "Its time was over while it waited for a load of the same system.".to_owned();
+                        let target = LoadTarget::System(system.to_owned());
+                        return Ok(LoadAnswer::timed_out(target, control.allowed(), message).finished());
+                    }
+                }
+                continue;
+            }
+            let flying = JoinGuard { flights: self.flights(), system, flight: &flight, answer: None };
+            return self.run_shared_load(system, options, control, deadline, flying, first);
+        }
+    }
+
+    /// Loads `system` for all callers that have joined.
+    fn run_shared_load(
+        &self,
+        system: &str,
+        options: LoadOptions,
+        control: &Control,
+        deadline: Instant,
+        mut landing: JoinGuard<'_>,
+        first: Option<LoadAnswer>,
+    ) -> Result<LoadAnswer, Error> {
+        let flight = Arc::clone(landing.flight);
+        let listener: OnProgress = Arc::new(move |progress| flight.report(&progress));
+        let run = |asd: Option<&str>| {
+            let control = control.until(deadline).reporting_to(Arc::clone(&listener));
+            let arguments = vec![json!(system), json!(asd), json!(options.force), json!(options.keep_going)];
+            let target = LoadTarget::System(system.to_owned());
+            self.load_target(target, "load-system", arguments, &control)
+        };
+        let mut answer = run(None)?;
+        if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
+            // Try the project's own definitions: ASDF finds a system only by the name of its file.
+            match self.definition_of(system, control) {
+                Ok(asd) => answer = run(Some(&asd))?,
+                Err(known) => answer.suggest(system, &known),
+            }
+        }
+        if answer.status == LoadStatus::Loaded {
+            self.note_system(answer.system.as_deref().unwrap_or(system));
+        }
+        landing.answer = Some(answer.clone());
+        drop(landing);
+        Ok(match first {
+            Some(first) => first.followed_by(answer).finished(),
+            None => answer,
+        })
+    }
+
+    /// Loads `systems`, each with the file that defines it, one after the other.
+    pub(crate) fn load_systems(
+        &self,
+        systems: Vec<(String, PathBuf)>,
+        control: &Control,
+    ) -> Result<LoadAnswer, Error> {
+        let name = systems.last().map(|(name, _)| name.clone()).unwrap_or_default();
+        self.load_target(
+            LoadTarget::System(name),
+            "load-systems",
+            vec![json!(systems), json!(false)],
+            control,
+        )
+    }
+
+    /// Restores the Rust half of the image that was saved as `snapshot`; SBCL has started from its core
+    /// already.
+    pub(crate) fn restore(&self, snapshot: Snapshot, whole: bool) {
+        *self.project().opened.lock() = true;
+        note(self.project(), &snapshot.image, &HashSet::new());
+        let answers: Vec<(String, LoadAnswer)> = snapshot
+            .answers
+            .into_iter()
+            .filter_map(|answer| Some((answer.system.clone()?, answer)))
+            .collect();
+        // What stands alone has no other systems between its own.
+        let project = (whole && snapshot.loads == [LoadedItem::Project])
+            .then(|| answers.iter().map(|(name, _)| name.clone()).collect());
+        let (answers, inputs) = (answers.into_iter().collect(), snapshot.inputs);
+        *self.inner.restored.lock() =
+            Some(RestoredLoads { answers, inputs, project, whole, _core: snapshot.core });
+    }
+
+    /// Forgets the answers to loads that the snapshot has, so that ASDF decides again.
+    pub(crate) fn forget_restored_loads(&self) {
+        if let Some(restored) = &mut *self.inner.restored.lock() {
+            restored.answers.clear();
+            restored.project = None;
+        }
+    }
+
+    /// Takes the answers to loading `systems` that the snapshot has, if its inputs are as they were. None at the next load,
+    /// for which ASDF is asked.
+    fn restored(&self, systems: &[String]) -> Option<Vec<LoadAnswer>> {
+        let begun = Instant::now();
+        let mut restored = self.inner.restored.lock();
+        let restored = restored.as_mut().filter(|restored| !restored.answers.is_empty())?;
+        if !restored.inputs.hold() {
+            restored.answers.clear();
+        }
+        let mut answers: Vec<LoadAnswer> =
+            systems.iter().map_while(|system| restored.answers.remove(system)).collect();
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        answers.iter_mut().for_each(|answer| answer.duration_ms = duration_ms);
+        (answers.len() == systems.len()).then(|| {
+            systems.iter().for_each(|system| self.note_system(system));
+            answers
+        })
+    }
+
+    /// Finds the project's `.asd` file whose text defines `system`; else returns the names of the systems
+    /// that are defined.
+    fn definition_of(&self, system: &str, control: &Control) -> Result<String, Vec<String>> {
+        let systems = self.list_systems(control).map(|answer| answer.systems).unwrap_or_default();
+        let root = self.project().root();
+        match (systems.iter().find(|entry| entry.name.eq_ignore_ascii_case(system)), root) {
+            (Some(entry), Some(root)) => Ok(root.join(&entry.asd).display().to_string()),
+            _ => Err(systems.into_iter().map(|entry| entry.name).collect()),
+        }
+    }
+
+    /// Loads all systems that the project's own `.asd` files define, tests included, one after the other, and
+    /// lists the outcome of each.
+    ///
+    /// # Errors
+    /// There is no project, it was cancelled, or Lisp is gone. A failed load is an answer.
+    pub(crate) fn load_project(&self, options: LoadOptions, control: &Control) -> Result<LoadAnswer, Error> {
+        let deadline = deadline_after(control.allowed());
+        let mut all = LoadAnswer::default();
+        let known = self.inner.restored.lock().as_mut().and_then(|restored| restored.project.take());
+        if let Some(systems) = known.filter(|_| !options.force)
+            && let Some(answers) = self.restored(&systems)
+        {
+            let each = systems.iter().zip(answers);
+            return Ok(each.fold(all, |all, (system, answer)| all.with_system(system, answer)).finished());
+        }
+        for system in self.list_systems(control)?.systems.into_iter().map(|system| system.name) {
+            let left = control.until(deadline);
+            let answer = self.load_system(&system, options, &left)?;
+            all = all.with_system(&system, answer);
+        }
+        Ok(all.finished())
+    }
+
+    /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
+    ///
+    /// # Errors
+    /// It was cancelled, or Lisp is gone. A failed load is an answer.
+    pub(crate) fn load_file(&self, path: &str, control: &Control) -> Result<LoadAnswer, Error> {
+        let given = Path::new(path);
+        let below = self.project().root().filter(|_| !path.is_empty()).map(|_| self.project().native(given));
+        let absolute = match below {
+            // Accept a path from the current folder, as the shell completes it.
+            Some(below) if below.exists() || !given.exists() => below,
+            _ => std::path::absolute(given).unwrap_or_else(|_| given.to_owned()),
+        };
+        let absolute = absolute.display().to_string();
+        let target = LoadTarget::File(absolute.clone());
+        let outcome = self.load_target(target, "load-file", vec![json!(absolute)], control);
+        let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
+        self.note_file(Path::new(&absolute), loaded);
+        let mut answer = outcome?;
+        if let Some(failure) = &mut answer.failure
+            && failure.is_of_missing(Path::new(&absolute))
+        {
+            let near = nearest::paths_in(self.project(), path);
+            let meant = (!near.is_empty()).then(|| format!("Did you mean {}?", near.join(" or ")));
+            failure.remedies = meant.into_iter().chain([self.project().path_advice()]).collect();
+        }
+        Ok(answer)
+    }
+
+    /// Whether a load is under way, so that answers may soon change.
+    pub fn is_loading(&self) -> bool {
+        self.project().is_loading()
+    }
+
+    /// Marks a load as under way until the guard is dropped, for loads that are about to begin.
+    pub(crate) fn announce_loads(&self) -> LoadingGuard {
+        let moving = LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) };
+        moving.begin();
+        moving
+    }
+
+    fn load_target(
+        &self,
+        target: LoadTarget,
+        question: &'static str,
+        arguments: Vec<Value>,
+        control: &Control,
+    ) -> Result<LoadAnswer, Error> {
+        let project = self.project();
+        // Count the load of a loaded system only once it compiles or loads a file: before, it changes
+        // nothing.
+        let settled = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
+        let moving = Arc::new(LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) });
+        if !settled {
+            moving.begin();
+        }
+        let begins = Arc::clone(&moving);
+        let at = Arc::new(Mutex::new(None::<String>));
+        let reached = Arc::clone(&at);
+        let told = control.clone();
+        let reporting = control.reporting_to(Arc::new(move |progress: Progress| {
+            begins.begin();
+            if progress.path.is_some() {
+                reached.lock().clone_from(&progress.path);
+            }
+            told.report(progress);
+        }));
+        let deadline = deadline_after(control.allowed());
+        let outcome = self.open_project(control, deadline).and_then(|cautions| {
+            let bytes = self.work(question, arguments, &reporting, deadline)?;
+            let mut answer: LoadAnswer = read_json(&bytes)?;
+            answer.cautions.splice(0..0, cautions);
+            Ok(answer)
+        });
+        let is_stuck = matches!(
+            &outcome,
+            Err(Error::Lisp(LispError::DeadlinePassed { work: Expired::StillRunning, .. }))
+        );
+        let outcome = outcome.or_else(|error| timed_out(error, target, control.allowed()));
+        // Refresh the index after a failure too: whatever was loaded before it stays.
+        let mut answer = match outcome {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.refresh_later(move || moving.end());
+                let at = at.lock().as_deref().map(|path| project.shown(Path::new(path)));
+                return Err(died_at(error, at));
+            }
+        };
+        if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Heap) {
+            self.lisp().note_filled();
+        }
+        // Wait no longer for a Lisp that does not react: the answer's time is over.
+        let refreshed = self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
+        if let Err(error) = refreshed {
+            answer.cautions.push(Caution::IndexBehindLoad(error.to_string()));
+        }
+        let image = answer.image.take();
+        let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
+        if let Some(image) = image {
+            note(project, &image, &anew);
+        }
+        note_asked(project, &answer);
+        project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
+        moving.end();
+        let bank = self.clone();
+        // Read the sidecars now, so that the first question does not wait for them. Without a thread, that
+        // question reads them.
+        let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
+            bank.project().keep_names();
+            give_back_memory();
+        });
+        // Drop the kept diagnostics of dependencies: they are not the project's.
+        answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
+        let mut texts = HashMap::new();
+        answer.diagnostics.iter_mut().for_each(|diagnostic| {
+            place(project, diagnostic);
+            end(project, diagnostic, &mut texts);
+        });
+        Ok(answer.finished())
+    }
+
+    /// Tells Lisp of the project and loads the init file, once, before the first load. Returns what is wrong with ASDF's
+    /// configuration.
+    fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
+        let project = self.project();
+        let Some(settings) = project.settings() else { return Ok(Vec::new()) };
+        // Wait for another thread that opens the project.
+        let mut opened = loop {
+            let soon = (Instant::now() + Duration::from_millis(20)).min(deadline);
+            if let Some(opened) = project.opened.try_lock_until(soon) {
+                break opened;
+            }
+            if control.cancellation().is_cancelled() {
+                return Err(LispError::Cancelled.into());
+            }
+            if soon == deadline {
+                return Err(Error::NeverBegan);
+            }
+        };
+        if *opened {
+            return Ok(Vec::new());
+        }
+        let text = |path: Option<&PathBuf>| json!(path.map(|path| path.display().to_string()));
+        let arguments =
+            vec![text(settings.root.as_ref()), text(Some(&settings.cache)), text(settings.userinit.as_ref())];
+        let bytes = self.work("open-project", arguments, control, deadline)?;
+        let set_up: SetUp = read_json(&bytes)?;
+        if set_up.status != LoadStatus::Loaded {
+            return Err(Error::SetUp(set_up_failed(settings, set_up)));
+        }
+        *opened = true;
+        let warnings = set_up.diagnostics.into_iter().filter(|said| said.severity <= Severity::Warning);
+        Ok(warnings.map(|said| Caution::Said(said.message)).collect())
+    }
+
+    /// Asks `question` on the lane of long work until `deadline`. The remaining time is its last argument.
+    fn work(
+        &self,
+        question: &'static str,
+        mut arguments: Vec<Value>,
+        control: &Control,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Error> {
+        let progress = control.progress().cloned().map(|listener| -> ProgressListener {
+            Arc::new(move |json: &str| {
+                if let Ok(progress) = serde_json::from_str(json) {
+                    listener(progress);
+                }
+            })
+        });
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ticket = self.lisp().submit(Lane::Work, left, progress, move |on_lisp| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(CallError::Interrupted);
+            }
+            on_lisp.grant(REPORT_TIME);
+            arguments.push(json!(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
+            on_lisp.call_within(left.saturating_add(INTERRUPT_DELAY), question, &arguments)
+        });
+        match control.wait(ticket) {
+            Err(LispError::DeadlinePassed { work: Expired::NeverBegan, .. }) => Err(Error::NeverBegan),
+            outcome => Ok(outcome?.bytes),
+        }
+    }
+}
+
+/// A guard that counts a load as changing the image, from `begin` until `end` or its drop.
+pub(crate) struct LoadingGuard {
+    bank: Steelbank,
+    counted: AtomicBool,
+}
+
+impl LoadingGuard {
+    fn begin(&self) {
+        if !self.counted.swap(true, Ordering::SeqCst) {
+            self.bank.project().loading.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn end(&self) {
+        if self.counted.swap(false, Ordering::SeqCst) {
+            self.bank.project().loading.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for LoadingGuard {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A guard that ends a flight when it is dropped, on every path.
+struct JoinGuard<'a> {
+    flights: &'a InFlightLoads,
+    system: &'a str,
+    flight: &'a Arc<Flight>,
+    answer: Option<LoadAnswer>,
+}
+
+impl Drop for JoinGuard<'_> {
+    fn drop(&mut self) {
+        self.flights.finish(self.system, self.flight, self.answer.take());
+    }
+}
+
+/// Adds to the error of a load during which Lisp died the file that it was at, if it was at one.
+fn died_at(error: Error, path: Option<String>) -> Error {
+    match (error, path) {
+        (Error::Lisp(LispError::Dead { reason }), Some(path)) => {
+            Error::Lisp(LispError::Dead { reason: format!("{reason}, when {path} was being loaded") })
+        }
+        (error, _) => error,
+    }
+}
+
+/// Turns the error of a load whose deadline passed before Lisp reported into an answer; other errors stay.
+fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
+    let message = match error {
+        Error::NeverBegan => {
+            "It never began: another load was under way all the time that it was given.".to_owned()
+        }
+        Error::Lisp(error @ LispError::DeadlinePassed { .. }) => format!("{error}."),
+        other => return Err(other),
+    };
+    Ok(LoadAnswer::timed_out(target, allowed, message))
+}
+
+/// Renders a set-up that failed or was stopped as a sentence.
+fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
+    let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
+    let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
+    let message = message.trim_end_matches('.');
+    let place = place.and_then(|said| said.place.clone()).or(path.map(Location::new));
+    let at = place.map(|place| format!(" (at {})", place.whole_line())).unwrap_or_default();
+    let how = match set_up.status {
+        LoadStatus::TimedOut => "did not end in time",
+        LoadStatus::Cancelled => "was called off",
+        LoadStatus::Failed | LoadStatus::Loaded => "failed",
+    };
+    let init = settings.userinit.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    match set_up.step.as_str() {
+        "init-file" => format!(
+            "The init file {init} {how}: {message}{at}. Correct it, or leave it out with --no-userinit."
+        ),
+        "qlot" => format!("The project's qlot set-up, .qlot/setup.lisp, {how}: {message}{at}. Correct it."),
+        _ => format!("{message}. Correct ASDF's configuration, and start again."),
+    }
+}
+
+/// Looks a diagnostic's line up in the sidecar of the file that was compiled.
+fn place(project: &Project, diagnostic: &mut Diagnostic) {
+    let (Some(at), Some(place)) =
+        (diagnostic.at, diagnostic.place.as_mut().filter(|place| place.line.is_none()))
+    else {
+        return;
+    };
+    let Ok(file) = project.positions(Path::new(&place.file), at.write_date) else { return };
+    if file.is_fresh()
+        && let Some(range) = file.form_range(at.form, at.number)
+    {
+        *place = Location::placed(std::mem::take(&mut place.file), &file, range);
+    }
+}
+
+/// A file's text, read.
+type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
+
+/// Finds where the form ends that a diagnostic is about; and where an undefined name stands in it, which the compiler
+/// does not tell: the first one outside of the inner forms, or else the first.
+fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
+    let Some(place) = &mut diagnostic.place else { return };
+    let (Some(line), Some(column)) = (place.line, place.column) else { return };
+    let read = || {
+        let bytes = project.read(Path::new(&place.file)).ok()?;
+        let bytes = decode(&bytes).into_owned().into_bytes();
+        let read = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+        let lines = LineIndex::new(&bytes);
+        Some((bytes, lines, read))
+    };
+    let Some((bytes, lines, read)) = texts.entry(place.file.clone()).or_insert_with(read) else { return };
+    let start = lines.offset(bytes, LineColumn { line, column }, PositionEncoding::Characters);
+    let Some(mut start) = start else { return };
+    if diagnostic.severity == Severity::ReadError {
+        (start, diagnostic.message) = misread(start, bytes, read, std::mem::take(&mut diagnostic.message));
+        *place = Location::in_text(std::mem::take(&mut place.file), lines, bytes, Range::new(start, start));
+    }
+    let form = read.forms().partition_point(|form| form.span.start < start);
+    let form = read.forms().get(form).filter(|form| form.span.start == start);
+    let whole = match form {
+        Some(form) => Some(form.span),
+        None => read.token_at(start).map(|token| token.span),
+    };
+    let named = diagnostic.subject.as_deref().zip(form).and_then(|(name, form)| {
+        let inside = &read.tokens()[form.tokens()];
+        let mut named = inside.iter().filter(|token| token.active && token.is_named(bytes, name));
+        let own = named.clone().find(|token| {
+            let around = token.form.and_then(|around| read.form(around));
+            around.is_some_and(|around| around.span == form.span)
+        });
+        own.or_else(|| named.next()).map(|token| token.span)
+    });
+    if let Some(range) = named.or(whole) {
+        *place = Location::in_text(std::mem::take(&mut place.file), lines, bytes, range);
+        let after = lines.position(bytes, range.end);
+        (diagnostic.end_line, diagnostic.end_column) = (Some(after.line), Some(after.column));
+    }
+}
+
+/// Finds where the text begins that the reader could not read, which stood behind it or at the form around it; and says
+/// which string, symbol or comment has no end.
+fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, String) {
+    let unclosed = check_structure(bytes, Dialect::CommonLisp).problem.and_then(|problem| {
+        let what = match problem.kind {
+            ProblemKind::UnclosedString => "string",
+            ProblemKind::UnclosedBar => "symbol in bars",
+            ProblemKind::UnclosedComment => "comment",
+            ProblemKind::Unclosed | ProblemKind::ExtraClose => return None,
+        };
+        (problem.start >= at).then(|| (problem.start, format!("The {what} that begins here has no end.")))
+    });
+    let behind = |token: &&Token| token.span.start < at && token.kind != TokenKind::Comment;
+    let token = || (1..=2).find_map(|back| read.token_at(at.checked_sub(back)?)).filter(behind);
+    // A form that begins there is what a problem at the end of the text is told at.
+    let is_form = read.forms().binary_search_by_key(&at, |form| form.span.start).is_ok();
+    match unclosed {
+        Some(found) => found,
+        None if is_form => (at, message),
+        None => (token().map_or(at, |token| token.span.start), message),
+    }
+}
+
+/// Whether a diagnostic is about a file of the project's own.
+fn is_own(project: &Project, diagnostic: &Diagnostic) -> bool {
+    diagnostic.place.as_ref().is_some_and(|place| project.contains(Path::new(&place.file)))
+}
+
+/// Remembers the files of the system or file that was to be loaded: the ones that were not loaded are
+/// searched as text.
+fn note_asked(project: &Project, answer: &LoadAnswer) {
+    let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
+    project.note_asked(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));
+    let asd = answer.system.as_ref().and_then(|name| Some((name, project.image_systems().remove(name)?.asd)));
+    if let Some((name, asd)) = asd
+        && !project.contains(&asd)
+    {
+        project.note_asked(files_of_system(&asd, name));
+    }
+}
+
+/// Remembers the image's contents; `anew` are the files that this load compiled or loaded.
+fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
+    let contents = image
+        .files
+        .iter()
+        .filter_map(|file| Some((file.path.clone(), Contents { size: file.size?, hash: file.hash? })));
+    let systems = image.systems.iter().map(|system| {
+        let known =
+            ImageSystem { asd: system.asd.clone(), loaded: system.loaded, files: system.files.clone() };
+        (system.name.clone(), known)
+    });
+    project.note_image(contents, systems);
+    let dated = image.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
+    project.note_loaded(dated, |path| anew.contains(path));
+}

@@ -1,0 +1,509 @@
+//! Recovery from Lisp's death: remembers deaths and restarts, hands the state over to the next image of the
+//! program, and reports restarts.
+//!
+//! A restart goes through four hands: the session's death watch hears (`tools/session.rs`), [`Recovery::decide`] decides,
+//! the door ends its calls and hands its clients over (`doors/mcp/restart.rs`), and `doors/cli/serve.rs` executes the program
+//! again in place ([`crate::engine::execute_again`]). The next image restores the record ([`Recovery::restore`]).
+
+use crate::answer::Advice;
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted.
+const LOOP: usize = 3;
+const WINDOW: u64 = 60;
+/// The number of a client's answers that carry a note on a restart.
+pub(crate) const NOTES: usize = 3;
+/// The number of restarts that are remembered.
+const KEPT: usize = 10;
+
+/// The cause of a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// Lisp died.
+    Died(String),
+    /// Lisp lives, but can do no more work: the reason, as a sentence's end.
+    Spent(String),
+    /// A client asked for a clean image.
+    Asked,
+}
+
+/// A restart, as it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LispRestart {
+    /// Which of the session's restarts it is, from 1.
+    pub number: u64,
+    /// When, in seconds since 1970 (UTC).
+    pub at: u64,
+    /// Why.
+    pub why: String,
+    /// What was loaded before, and is loaded again.
+    pub loaded_again: Vec<String>,
+    /// What is not loaded again, as Lisp has died of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+impl LispRestart {
+    fn sentence(&self) -> String {
+        let again = match self.loaded_again.as_slice() {
+            [] => "Nothing had been loaded".to_owned(),
+            loads => format!("Loaded again: {}", loads.join(", ")),
+        };
+        let left_out = match self.left_out.as_slice() {
+            [] => String::new(),
+            loads => {
+                format!(" Not loaded again, as Lisp died twice while it was loaded: {}.", loads.join(", "))
+            }
+        };
+        format!(
+            "Lisp was started again at {}:{:02} UTC: {}. {again}; what was evaluated by hand, or \
+             set by code that ran, is lost.{left_out}",
+            clock(self.at),
+            self.at % 60,
+            self.why.trim_end_matches('.')
+        )
+    }
+}
+
+/// Something that was loaded, with enough to load it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadedItem {
+    /// A system.
+    System(String),
+    /// All systems of the project.
+    Project,
+    /// A file.
+    File(String),
+}
+
+impl std::fmt::Display for LoadedItem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::System(name) => f.write_str(name),
+            Self::Project => f.write_str("the project's systems"),
+            Self::File(path) => f.write_str(path),
+        }
+    }
+}
+
+/// The state of one client that one image of the program hands over to the next.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClientHandover {
+    /// The descriptor that the client's requests come from.
+    pub input: RawFd,
+    /// The descriptor that answers go to.
+    pub output: RawFd,
+    /// The protocol's state, as the door that speaks it wrote it.
+    pub protocol: String,
+    /// What is kept of a client that shares the image.
+    pub joined: Option<JoinedClient>,
+    /// Input that was read and not answered yet.
+    #[serde(skip)]
+    pub unread: Vec<u8>,
+}
+
+/// What is kept of a client that shares an image with others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct JoinedClient {
+    /// The descriptor of the socket that it keeps open.
+    pub socket: RawFd,
+    /// Its own settings, as its process wrote them.
+    pub settings: String,
+    /// Its number among the clients.
+    pub number: u64,
+    /// The names of its edits that it may undo, oldest first.
+    pub edits: Vec<String>,
+}
+
+/// The state that one image of the program hands over to the next.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Handover {
+    /// What is each client's.
+    pub clients: Vec<ClientHandover>,
+    /// The descriptor of the socket that further clients join at.
+    pub listener: Option<RawFd>,
+    /// The project's folder.
+    pub project: Option<PathBuf>,
+    /// The loads to repeat, in order.
+    pub loads: Vec<LoadedItem>,
+    /// When Lisp died lately, other than on request, in seconds since the machine was started.
+    pub deaths: Vec<u64>,
+    /// The restarts so far, oldest first.
+    pub restarts: Vec<LispRestart>,
+    /// The loads during which Lisp died.
+    #[serde(default)]
+    pub suspects: Vec<LoadedItem>,
+    /// The loads during which Lisp died twice, which are not repeated.
+    #[serde(default)]
+    pub deadly: Vec<LoadedItem>,
+}
+
+impl Handover {
+    /// Writes the handover to a memory file, which [`Handover::read`] reads after the execution.
+    ///
+    /// # Errors
+    /// The system refuses a memory file.
+    pub fn write(&self) -> io::Result<OwnedFd> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
+        let unread: Vec<&[u8]> = self.clients.iter().map(|client| client.unread.as_slice()).collect();
+        let lengths: Vec<usize> = unread.iter().map(|unread| unread.len()).collect();
+        serde_json::to_writer(&mut file, &(self, lengths))?;
+        file.write_all(b"\n")?;
+        file.write_all(&unread.concat())?;
+        file.rewind()?;
+        Ok(file.into())
+    }
+
+    /// Reads the handover that the image before this one wrote.
+    ///
+    /// # Errors
+    /// The descriptor is not that of such a file.
+    pub fn read(file: OwnedFd) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        std::fs::File::from(file).read_to_end(&mut bytes)?;
+        let end = memchr::memchr(b'\n', &bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let (mut handover, lengths): (Self, Vec<usize>) = serde_json::from_slice(&bytes[..end])?;
+        let mut rest = &bytes[end + 1..];
+        for (client, length) in handover.clients.iter_mut().zip(lengths) {
+            let (unread, others) = rest.split_at_checked(length).ok_or(io::ErrorKind::InvalidData)?;
+            (client.unread, rest) = (unread.to_vec(), others);
+        }
+        Ok(handover)
+    }
+
+    /// Returns the descriptors that the next image needs.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let of_clients = self.clients.iter().flat_map(|client| {
+            let socket = client.joined.as_ref().map(|joined| joined.socket);
+            [client.input, client.output].into_iter().chain(socket)
+        });
+        of_clients.chain(self.listener).collect()
+    }
+}
+
+const UNARMED: u8 = 0;
+const ARMED: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// A session's record of Lisp's deaths, which also requests restarts.
+#[derive(Debug)]
+pub struct Recovery {
+    state: AtomicU8,
+    causes: Sender<Cause>,
+    caused: Mutex<Option<Receiver<Cause>>>,
+    loads: Mutex<Vec<LoadedItem>>,
+    /// The loads under way.
+    begun: Mutex<Vec<LoadedItem>>,
+    suspects: Mutex<Vec<LoadedItem>>,
+    deadly: Mutex<Vec<LoadedItem>>,
+    deaths: Mutex<Vec<u64>>,
+    restarts: Mutex<Vec<LispRestart>>,
+    restored: AtomicBool,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        let (causes, caused) = channel();
+        Self {
+            state: AtomicU8::new(UNARMED),
+            causes,
+            caused: Mutex::new(Some(caused)),
+            loads: Mutex::default(),
+            begun: Mutex::default(),
+            suspects: Mutex::default(),
+            deadly: Mutex::default(),
+            deaths: Mutex::default(),
+            restarts: Mutex::default(),
+            restored: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Recovery {
+    /// Subscribes to the causes of restarts. None if there is a subscriber already.
+    pub fn arm(&self) -> Option<Receiver<Cause>> {
+        let caused = self.caused.lock().take();
+        if caused.is_some() {
+            self.state.store(ARMED, Ordering::SeqCst);
+        }
+        caused
+    }
+
+    /// Whether Lisp is restarted if it dies.
+    pub fn is_armed(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == ARMED
+    }
+
+    /// Notes that Lisp is not restarted any more: the program could not be executed.
+    pub fn give_up(&self) {
+        self.state.store(STOPPED, Ordering::SeqCst);
+    }
+
+    /// Restores the record of the image before this one.
+    pub fn restore(&self, handover: &Handover) {
+        *self.deaths.lock() = handover.deaths.clone();
+        *self.restarts.lock() = handover.restarts.clone();
+        // Keep the loads even if this image ends before it has repeated them.
+        *self.loads.lock() = handover.loads.clone();
+        self.suspects.lock().clone_from(&handover.suspects);
+        self.deadly.lock().clone_from(&handover.deadly);
+        self.restored.store(true, Ordering::SeqCst);
+    }
+
+    /// Requests a restart. False if nothing can restart the program.
+    pub fn ask(&self, cause: Cause) -> bool {
+        self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
+    }
+
+    /// Notes that a load begins. If Lisp dies during it twice, it is not repeated.
+    pub fn note_begun(&self, load: &LoadedItem) {
+        self.begun.lock().push(load.clone());
+    }
+
+    /// Notes that a load has ended, and Lisp lives.
+    pub fn note_ended(&self, load: &LoadedItem) {
+        let mut begun = self.begun.lock();
+        if let Some(at) = begun.iter().position(|other| other == load) {
+            begun.swap_remove(at);
+        }
+    }
+
+    /// Whether Lisp has died of this load twice, so that it is not repeated without a request.
+    pub fn is_deadly(&self, load: &LoadedItem) -> bool {
+        self.deadly.lock().contains(load)
+    }
+
+    /// Notes a complete load.
+    pub fn note_loaded(&self, loaded: LoadedItem) {
+        for list in [&self.suspects, &self.deadly] {
+            list.lock().retain(|other| *other != loaded);
+        }
+        let mut loads = self.loads.lock();
+        loads.retain(|other| *other != loaded);
+        loads.push(loaded);
+    }
+
+    /// Forgets the deaths: a client asked for a restart, whatever other cause there is.
+    pub fn forget_deaths(&self) {
+        self.deaths.lock().clear();
+    }
+
+    /// Decides whether to restart because of `cause`, and notes it. Returns the state for the next image; none
+    /// if Lisp dies too often.
+    pub fn decide(&self, cause: &Cause, now: Moment) -> Option<Handover> {
+        let mut deaths = self.deaths.lock();
+        deaths.retain(|death| now.uptime.saturating_sub(*death) < WINDOW);
+        let why = match cause {
+            Cause::Died(reason) | Cause::Spent(reason) => {
+                deaths.push(now.uptime);
+                if deaths.len() >= LOOP {
+                    self.state.store(STOPPED, Ordering::SeqCst);
+                    return None;
+                }
+                match cause {
+                    Cause::Died(_) => format!("it had died ({reason})"),
+                    _ => reason.clone(),
+                }
+            }
+            Cause::Asked => {
+                deaths.clear();
+                "restart-lisp was called".to_owned()
+            }
+        };
+        let (mut suspects, mut deadly) = (self.suspects.lock().clone(), self.deadly.lock().clone());
+        if matches!(cause, Cause::Died(_)) {
+            let begun = self.begun.lock().clone();
+            for load in begun.iter().filter(|load| suspects.contains(load)) {
+                if !deadly.contains(load) {
+                    deadly.push(load.clone());
+                }
+            }
+            suspects = begun;
+        }
+        let mut loads = self.loads.lock().clone();
+        loads.retain(|load| !deadly.contains(load));
+        let mut restarts = self.restarts.lock().clone();
+        let number = restarts.last().map_or(0, |last| last.number) + 1;
+        let names = |loads: &[LoadedItem]| loads.iter().map(LoadedItem::to_string).collect();
+        let (loaded_again, left_out) = (names(&loads), names(&deadly));
+        restarts.push(LispRestart { number, at: now.at, why, loaded_again, left_out });
+        let surplus = restarts.len().saturating_sub(KEPT);
+        restarts.drain(..surplus);
+        Some(Handover { loads, suspects, deadly, deaths: deaths.clone(), restarts, ..Handover::default() })
+    }
+
+    /// Returns the restarts so far, oldest first.
+    pub fn restarts(&self) -> Vec<LispRestart> {
+        self.restarts.lock().clone()
+    }
+
+    /// Takes the note on a restart for an answer to a client that was `told` so often; none after a few answers.
+    pub fn take_note(&self, told: &AtomicUsize) -> Option<String> {
+        let next = |told| (told < NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);
+        told.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok()?;
+        self.restarts.lock().last().map(LispRestart::sentence)
+    }
+
+    /// Describes the restarts, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
+        if self.state.load(Ordering::SeqCst) == STOPPED {
+            sentences.push(format!(
+                "Lisp has died {LOOP} times within a minute, and is not started again by itself: the tool restart-lisp \
+                 starts it. The index goes on answering."
+            ));
+        }
+        sentences
+    }
+
+    /// Returns advice on what to do about a dead Lisp.
+    pub fn advice(&self) -> Advice {
+        match self.state.load(Ordering::SeqCst) {
+            ARMED => Advice::AskAgain,
+            STOPPED => Advice::RestartLisp,
+            _ => Advice::RestartProgram,
+        }
+    }
+}
+
+/// A time for people, and one for comparisons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Seconds since 1970, by a clock that may be set to another time.
+    pub at: u64,
+    /// Seconds since the machine was started: the same for each image of the program.
+    pub uptime: u64,
+}
+
+impl Moment {
+    /// Returns the present.
+    pub fn now() -> Self {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
+        Self {
+            at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            uptime: u64::try_from(since).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns hour and minute (UTC) of `at`, in seconds since 1970.
+pub fn clock(at: u64) -> String {
+    format!("{:02}:{:02}", at / 3600 % 24, at / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handover_is_read_as_it_was_written() {
+        let handover = Handover {
+            clients: vec![
+                ClientHandover {
+                    input: 900,
+                    output: 901,
+                    protocol: "{\"lifecycle\":1}".to_owned(),
+                    joined: None,
+                    unread: b"{\"id\":1}\n{\"half".to_vec(),
+                },
+                ClientHandover {
+                    input: 902,
+                    output: 903,
+                    joined: Some(JoinedClient {
+                        socket: 904,
+                        settings: "{}".to_owned(),
+                        number: 2,
+                        edits: vec!["7".to_owned()],
+                    }),
+                    unread: b"\n\n".to_vec(),
+                    ..ClientHandover::default()
+                },
+            ],
+            listener: Some(905),
+            project: Some(PathBuf::from("/a b/é")),
+            loads: vec![
+                LoadedItem::System("a".into()),
+                LoadedItem::Project,
+                LoadedItem::File("/x.lisp".into()),
+            ],
+            deaths: vec![1, 2],
+            restarts: vec![LispRestart {
+                number: 1,
+                at: 3661,
+                why: "it had died".into(),
+                loaded_again: vec!["a".into()],
+                left_out: Vec::new(),
+            }],
+            suspects: vec![LoadedItem::System("s".into())],
+            deadly: vec![LoadedItem::File("/d.lisp".into())],
+        };
+        assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);
+        assert_eq!(handover.descriptors(), [900, 901, 902, 903, 904, 905]);
+        assert!(handover.restarts[0].sentence().contains("at 01:01:01 UTC: it had died. Loaded again: a;"));
+    }
+
+    #[test]
+    fn the_third_death_in_a_minute_is_the_last_until_somebody_asks() {
+        let recovery = Recovery::default();
+        let died = Cause::Died("killed".to_owned());
+        assert!(!recovery.ask(Cause::Asked), "nobody can make another image");
+        let caused = recovery.arm().unwrap();
+        assert!(recovery.ask(Cause::Asked) && caused.try_recv() == Ok(Cause::Asked));
+        // Whatever time the clock for people is set to.
+        assert!(recovery.decide(&died, Moment { at: 90_000, uptime: 100 }).is_some());
+        assert!(recovery.decide(&died, Moment { at: 3_600, uptime: 130 }).is_some());
+        let third = Moment { at: 3_601, uptime: 161 };
+        assert!(recovery.decide(&died, third).is_some(), "the first was more than a minute ago");
+        assert!(recovery.decide(&died, Moment { at: 180_000, uptime: 162 }).is_none());
+        assert_eq!(recovery.advice(), Advice::RestartLisp);
+        assert!(recovery.sentences().last().unwrap().contains("3 times"));
+        let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 163 }).unwrap();
+        assert!(handover.deaths.is_empty());
+    }
+
+    #[test]
+    fn what_is_deadly_is_told_once() {
+        let (recovery, load) = (Recovery::default(), LoadedItem::File("/moody.lisp".into()));
+        recovery.note_begun(&load);
+        let died = Cause::Died("killed".to_owned());
+        for (death, told) in [0, 1, 1].into_iter().enumerate() {
+            let handover = recovery.decide(&died, Moment { at: 0, uptime: 100 * death as u64 }).unwrap();
+            assert_eq!(handover.restarts.last().unwrap().left_out.len(), told, "{death}");
+            recovery.restore(&handover);
+        }
+    }
+
+    #[test]
+    fn the_next_answers_tell_of_a_restart() {
+        let recovery = Recovery::default();
+        let told = AtomicUsize::new(0);
+        assert_eq!(recovery.take_note(&told), None);
+        recovery.note_loaded(LoadedItem::System("a".into()));
+        recovery.note_loaded(LoadedItem::System("b".into()));
+        recovery.note_loaded(LoadedItem::System("a".into()));
+        let handover = recovery.decide(&Cause::Died("killed".to_owned()), Moment::now()).unwrap();
+        assert_eq!(handover.loads, [LoadedItem::System("b".into()), LoadedItem::System("a".into())]);
+        let next = Recovery::default();
+        next.restore(&handover);
+        for _ in 0..NOTES {
+            assert!(next.take_note(&told).unwrap().contains("killed"));
+        }
+        assert_eq!(next.take_note(&told), None);
+        assert!(next.take_note(&AtomicUsize::new(0)).is_some(), "another client is told, too");
+    }
+}

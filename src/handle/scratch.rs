@@ -1,0 +1,626 @@
+//! Scratch images: copies of the program with an SBCL of their own, for trials that must not touch the main
+//! image. They are thrown away afterwards.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # use steelbank::scratch::{Overlay, ScratchRequest};
+//! # use steelbank::Control;
+//! # fn try_it(bank: &steelbank::Steelbank) -> Result<(), steelbank::Error> {
+//! let overlay = Overlay { path: "src/shop.lisp".into(), text: Some("(defun price (x) x)".into()) };
+//! let control = Control::new(Duration::from_secs(60));
+//! let mut scratch = bank.run(&ScratchRequest::new().overlays([overlay]), &control)?;
+//! // Any tool of the server can be called in it. Nothing is loaded before it is asked for.
+//! let answer = scratch.call("load-system", serde_json::json!({ "system": "shop" }), &control)?;
+//! println!("{}", answer.text);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A scratch image sees the project, the cache and the environment of the process that starts it. It reads
+//! the cache's fasls and sidecars, but writes to a folder of its own, which is removed with it. *Overlays*
+//! are files whose text is given and is not on disk, or that count as deleted: Lisp reads them so, and every
+//! position names the real path.
+//!
+//! A *confined* one ([`ScratchRequest::confined`]) may write in that folder only, and so may the programs
+//! that it starts: the kernel refuses the rest (Landlock, seccomp). It is for text that nobody has allowed to run.
+//!
+//! It ends when the [`Scratch`] is dropped, when its time is over, and when the process that started it ends,
+//! however that happens: the pipe with its orders is then at its end. Its memory is limited (`RLIMIT_AS`),
+//! and there are at most [`MOST_SCRATCHES`] at a time. The next one to start removes what a killed process
+//! has left in the cache.
+
+mod messages;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Steelbank;
+use crate::engine::control::Control;
+use crate::handle::Error;
+use crate::handle::question::Action;
+use crate::handle::snapshot::SnapshotKey;
+pub(crate) use messages::{HelperStart, HelperTask, Reply, ScratchOrder};
+
+/// The most scratch images that a process has at a time. Further requests wait.
+pub const MOST_SCRATCHES: usize = 2;
+
+/// The order to call a tool: its name and arguments, for a [`ScratchAnswer`].
+pub(crate) const CALL: &str = "call";
+
+/// The time limit for the start of a scratch image.
+const START: Duration = Duration::from_secs(30);
+/// The longest reply, in bytes, and that of a confined image, whose code nobody has allowed: as JSON, it takes many times that.
+const LONGEST_REPLY: u64 = 1 << 28;
+const LONGEST_CONFINED_REPLY: u64 = 1 << 23;
+/// The most replies that wait to be read: code in the image may write them, too.
+const MOST_REPLIES: usize = 256;
+/// The interval at which a waiting call checks for its cancellation.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A file whose text replaces, in the scratch image, what is on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// The file. A relative path is the project's.
+    pub path: PathBuf,
+    /// Its text; none if the file counts as deleted.
+    pub text: Option<String>,
+}
+
+/// The outcome of a call in a scratch image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScratchOutcome {
+    /// The tool answered.
+    Answered,
+    /// The subject of the question does not exist.
+    NotFound,
+    /// The action failed: the answer says why.
+    Failed,
+}
+
+/// The answer of a tool in a scratch image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ScratchAnswer {
+    /// For people and models.
+    pub text: String,
+    /// For programs, as the tool's output schema says.
+    pub structured: Value,
+    /// The outcome.
+    pub outcome: ScratchOutcome,
+}
+
+/// The errors of scratch images and calls in them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScratchError {
+    /// The builder names no program to run.
+    #[error("no scratch image can be started: this program is not steelbank; name it with Builder::program")]
+    NoProgram,
+    /// There is no cache folder to work in.
+    #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
+    NoCache,
+    /// The system refused a file or a process.
+    #[error("cannot start a scratch image: {0}")]
+    System(#[from] std::io::Error),
+    /// An overlay is not possible.
+    #[error("{path}: {why}", path = path.display())]
+    Overlay {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// This system cannot confine a process, so that the code was not tried.
+    #[error("the text cannot be tried in a confined copy: {0}")]
+    Unconfined(String),
+    /// It started, but could not be set up.
+    #[error("the scratch image could not be set up: {0}")]
+    Broken(String),
+    /// Its Lisp died, or its process ended by itself.
+    #[error("the scratch image ended: {0}")]
+    Ended(String),
+    /// The time limit passed.
+    #[error("the scratch image did not answer within {milliseconds} ms, and was ended")]
+    DeadlinePassed {
+        /// The time allowed.
+        milliseconds: u128,
+    },
+    /// The call was cancelled.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// The tool could not answer.
+    #[error("{0}")]
+    Call(String),
+}
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+/// The permit to run one of the [`MOST_SCRATCHES`].
+#[derive(Debug)]
+struct Permit;
+
+impl Permit {
+    fn wait(control: &Control, until: Instant) -> Result<Self, ScratchError> {
+        let mut running = RUNNING.lock();
+        while *running >= MOST_SCRATCHES {
+            ENDED.wait_for(&mut running, GLANCE);
+            check(control, until)?;
+        }
+        *running += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        *RUNNING.lock() -= 1;
+        ENDED.notify_one();
+    }
+}
+
+fn check(control: &Control, until: Instant) -> Result<(), ScratchError> {
+    if control.cancellation().is_cancelled() {
+        return Err(ScratchError::Cancelled);
+    }
+    if Instant::now() >= until {
+        return Err(ScratchError::DeadlinePassed { milliseconds: control.allowed().as_millis() });
+    }
+    Ok(())
+}
+
+/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, `tmp/`, and
+/// `lower`, a link to the cache that is read besides. It is locked while in use.
+#[derive(Debug)]
+struct ScratchFolder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl ScratchFolder {
+    fn new(cache: &Path) -> std::io::Result<Self> {
+        let all = cache.join("scratch");
+        steelbank_cache::create_folder(&all)?;
+        sweep(&all);
+        let path = all.join(steelbank_cache::unique_name());
+        steelbank_cache::create_new_folder(&path)?;
+        steelbank_cache::create_new_folder(&path.join("overlays"))?;
+        steelbank_cache::create_new_folder(&path.join("tmp"))?;
+        let lock = steelbank_cache::create_file(&path.join("lock"))?;
+        flock(&lock, FlockOperation::LockShared)?;
+        std::os::unix::fs::symlink(std::fs::canonicalize(cache)?, path.join("lower"))?;
+        Ok(Self { path, _lock: lock })
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        // Leave what cannot be removed to the next sweep.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the folders of scratch images whose processes have ended.
+fn sweep(all: &Path) {
+    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+        // Wait for nothing: the code that runs there may have put another thing in the lock's place.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(lock) = rustix::fs::open(entry.path().join("lock"), flags, Mode::empty()) else {
+            // Keep a folder without a lock unless it is old: another process may be making it.
+            let age = entry.metadata().and_then(|metadata| metadata.modified());
+            if age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > Duration::from_secs(60))) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+            continue;
+        };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A helper process, and the pipes to it.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    child: Child,
+    input: Option<ChildStdin>,
+    replies: Receiver<Reply>,
+}
+
+impl Helper {
+    /// Starts `program` with the task in `start`.
+    pub(crate) fn start(program: &Path, start: &HelperStart) -> Result<Self, ScratchError> {
+        let mut command = Command::new(program);
+        if start.confined {
+            // Name the one place for temporary files where it may write.
+            command.env("TMPDIR", start.cache.join("tmp"));
+        }
+        let mut child = command
+            .arg("helper")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (sender, replies) = sync_channel(MOST_REPLIES);
+        let longest = if start.confined { LONGEST_CONFINED_REPLY } else { LONGEST_REPLY };
+        let output = child.stdout.take();
+        let input = child.stdin.take();
+        let mut helper = Self { child, input, replies };
+        let output = output.ok_or_else(|| ScratchError::Broken("it has no output".to_owned()))?;
+        std::thread::Builder::new().name("steelbank-scratch".into()).spawn(move || {
+            let mut output = BufReader::new(output);
+            loop {
+                let mut line = Vec::new();
+                // Code in the copy can write here, too: a line without an end is none of ours.
+                let read = output.by_ref().take(longest).read_until(b'\n', &mut line);
+                if read.is_err() || !line.ends_with(b"\n") {
+                    break;
+                }
+                if serde_json::from_slice(&line).is_ok_and(|reply| sender.send(reply).is_err()) {
+                    break;
+                }
+            }
+        })?;
+        helper.send(start)?;
+        Ok(helper)
+    }
+
+    pub(crate) fn send<T: Serialize>(&mut self, line: &T) -> Result<(), ScratchError> {
+        let mut text =
+            serde_json::to_string(line).map_err(|error| ScratchError::Broken(error.to_string()))?;
+        text.push('\n');
+        let input = self.input.as_mut().ok_or_else(|| ScratchError::Ended("it has no input".to_owned()))?;
+        input.write_all(text.as_bytes()).map_err(|error| ScratchError::Ended(error.to_string()))
+    }
+
+    /// Waits a moment for the next reply; none if none came.
+    pub(crate) fn reply(&mut self) -> Result<Option<Reply>, ScratchError> {
+        match self.replies.recv_timeout(GLANCE) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                let how =
+                    self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                Err(ScratchError::Ended(how))
+            }
+        }
+    }
+}
+
+impl Helper {
+    /// Waits until the image can be asked.
+    fn ready(&mut self, control: &Control, until: Instant) -> Result<(), ScratchError> {
+        let until = until.min(Instant::now() + START);
+        loop {
+            match self.reply()? {
+                Some(Reply::Ready) => return Ok(()),
+                Some(Reply::Broken(why)) => return Err(ScratchError::Broken(why)),
+                Some(Reply::Unconfined(why)) => return Err(ScratchError::Unconfined(why)),
+                _ => check(control, until)?,
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A running scratch image. Dropping it ends it, and removes its files.
+#[derive(Debug)]
+pub struct Scratch {
+    helper: Helper,
+    program: PathBuf,
+    start: HelperStart,
+    calls: u64,
+    // Drop these after the helper has ended.
+    _folder: ScratchFolder,
+    _permit: Permit,
+}
+
+/// A request for a scratch image of this project. It can be asked after some 20 ms. Nothing is loaded in it, unless
+/// there is a snapshot of the systems that this image has loaded.
+#[derive(Debug, Clone, Default)]
+pub struct ScratchRequest {
+    overlays: Vec<Overlay>,
+    confined: bool,
+    as_loaded: bool,
+}
+
+impl ScratchRequest {
+    /// Makes a request for one that sees the files on disk, and may do what this process may.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Has it see `overlays` in place of files on disk.
+    #[must_use]
+    pub fn overlays(mut self, overlays: impl IntoIterator<Item = Overlay>) -> Self {
+        self.overlays.extend(overlays);
+        self
+    }
+
+    /// Lets it write in its own folder only, if `confined`: the kernel refuses everything else, to it and to the programs
+    /// that it starts. It may read what this process may.
+    #[must_use]
+    pub fn confined(mut self, confined: bool) -> Self {
+        self.confined = confined;
+        self
+    }
+
+    /// Has it start from the snapshot of what this image has loaded, also if files of it have changed since.
+    #[must_use]
+    pub(crate) fn of_loaded(mut self) -> Self {
+        self.as_loaded = true;
+        self
+    }
+}
+
+impl Action for ScratchRequest {
+    type Answer = Scratch;
+
+    /// Starts it. [`ScratchError::Unconfined`] if it was to be confined, and the kernel cannot do that.
+    fn run(&self, bank: &Steelbank, control: &Control) -> Result<Scratch, Error> {
+        Ok(bank.scratch(self, control)?)
+    }
+}
+
+impl Steelbank {
+    /// Starts the scratch image that `request` is for.
+    pub(crate) fn scratch(
+        &self,
+        request: &ScratchRequest,
+        control: &Control,
+    ) -> Result<Scratch, ScratchError> {
+        let ScratchRequest { overlays, confined, as_loaded } = request.clone();
+        let key = self.snapshot_key().filter(|_| as_loaded || overlays.is_empty() && !confined);
+        let key = key.map(|key| key.with_changes(as_loaded));
+        self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, confined, control)
+    }
+
+    /// Starts a scratch image from no snapshot, in which the files `texts`, by their real paths, have other
+    /// contents.
+    pub(crate) fn scratch_of(
+        &self,
+        texts: &[(PathBuf, &[u8])],
+        control: &Control,
+    ) -> Result<Scratch, ScratchError> {
+        self.start_scratch(Vec::new(), texts, None, false, control)
+    }
+
+    fn start_scratch(
+        &self,
+        overlays: Vec<Overlay>,
+        texts: &[(PathBuf, &[u8])],
+        key: Option<SnapshotKey>,
+        confined: bool,
+        control: &Control,
+    ) -> Result<Scratch, ScratchError> {
+        let until = Instant::now() + control.allowed();
+        let program = self.program().ok_or(ScratchError::NoProgram)?;
+        let settings = self.project().settings().ok_or(ScratchError::NoCache)?;
+        let permit = Permit::wait(control, until)?;
+        let folder = ScratchFolder::new(&settings.cache)?;
+        let mut held = Vec::with_capacity(texts.len());
+        for (number, (path, text)) in texts.iter().enumerate() {
+            let file = folder.path.join(format!("overlays/text-{number}.lisp"));
+            steelbank_cache::write(&file, text)?;
+            // Give the text the file's own date, so that code that asks ASDF, as tests do, does not find it
+            // newer than its fasl.
+            let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+            if let Ok(written) = written {
+                File::options().write(true).open(&file)?.set_modified(written)?;
+            }
+            held.push((path.clone(), file));
+        }
+        let heap = self.dynamic_space_size();
+        let mut start = HelperStart {
+            cache: folder.path.clone(),
+            key,
+            overlays,
+            texts: held,
+            confined,
+            ..HelperStart::new(HelperTask::Scratch, settings, heap)
+        };
+        let mut helper = Helper::start(program, &start)?;
+        if let Err(error) = helper.ready(control, until) {
+            let (ScratchError::Broken(_) | ScratchError::Ended(_), Some(_)) = (&error, start.key.take())
+            else {
+                return Err(error);
+            };
+            // The snapshot may be what is broken.
+            helper = Helper::start(program, &start)?;
+            helper.ready(control, until)?;
+        }
+        let program = program.to_owned();
+        Ok(Scratch { helper, program, start, calls: 0, _folder: folder, _permit: permit })
+    }
+}
+
+/// Resolves the overlays' paths. Refuses two of one file: one of them would be lost.
+fn all_real(root: Option<&Path>, overlays: Vec<Overlay>) -> Result<Vec<Overlay>, ScratchError> {
+    let mut resolved: Vec<Overlay> = Vec::with_capacity(overlays.len());
+    for overlay in overlays {
+        let overlay = real(root, overlay)?;
+        if resolved.iter().any(|other| other.path == overlay.path) {
+            return Err(ScratchError::Overlay {
+                path: overlay.path,
+                why: "more than one text is given for it".to_owned(),
+            });
+        }
+        resolved.push(overlay);
+    }
+    Ok(resolved)
+}
+
+/// Resolves the overlay's path as the file system does.
+fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> {
+    let given = crate::workspace::native(root, &overlay.path);
+    let unfit = |why: &str| ScratchError::Overlay { path: given.clone(), why: why.to_owned() };
+    if !given.is_absolute() {
+        return Err(unfit("a relative path needs a project"));
+    }
+    if given.is_dir() {
+        return Err(unfit("it is a folder"));
+    }
+    let path = match std::fs::canonicalize(&given) {
+        Ok(path) => path,
+        Err(_) => {
+            let (Some(parent), Some(name)) = (given.parent(), given.file_name()) else {
+                return Err(unfit("it names no file"));
+            };
+            let parent = std::fs::canonicalize(parent).map_err(|_| unfit("its folder does not exist"))?;
+            parent.join(name)
+        }
+    };
+    if path.to_string_lossy().contains('\n') {
+        return Err(unfit("its name has a line break"));
+    }
+    Ok(Overlay { path, text: overlay.text })
+}
+
+impl Scratch {
+    /// Calls the server's tool `tool` in the image with `arguments`, and waits for its answer as long as
+    /// `control` allows.
+    ///
+    /// # Errors
+    /// The tool cannot answer; the image ended; `control` ended the wait. After the latter two, drop it.
+    pub fn call(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+        control: &Control,
+    ) -> Result<ScratchAnswer, ScratchError> {
+        self.order(CALL, &(tool, arguments), control)
+    }
+
+    /// Restarts the image: nothing is loaded in it, and its compiled files are in its cache.
+    pub(crate) fn again(&mut self, control: &Control) -> Result<(), ScratchError> {
+        let until = Instant::now() + control.allowed();
+        self.helper.end();
+        self.helper = Helper::start(&self.program, &self.start)?;
+        self.helper.ready(control, until)
+    }
+
+    /// Returns the files to which writes were refused by the kernel, if the image is confined. What foreign code
+    /// and other programs tried is not seen.
+    ///
+    /// # Errors
+    /// The image ended, or `control` ended the wait.
+    pub fn refused(&mut self, control: &Control) -> Result<Vec<String>, ScratchError> {
+        self.order("refused-writes", &(), control)
+    }
+
+    /// Has the image carry out the order that the actions know by `name`.
+    pub(crate) fn order<A: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        arguments: &impl Serialize,
+        control: &Control,
+    ) -> Result<A, ScratchError> {
+        let unreadable = |error: serde_json::Error| ScratchError::Call(error.to_string());
+        self.calls += 1;
+        let id = self.calls;
+        let milliseconds = u64::try_from(control.allowed().as_millis()).unwrap_or(u64::MAX);
+        let arguments = serde_json::to_value(arguments).map_err(unreadable)?;
+        self.helper.send(&ScratchOrder::Order { id, name: name.to_owned(), arguments, milliseconds })?;
+        serde_json::from_value(self.wait(id, control)?).map_err(unreadable)
+    }
+
+    /// Waits for what the order `id` comes to.
+    fn wait(&mut self, id: u64, control: &Control) -> Result<Value, ScratchError> {
+        let until = Instant::now() + control.allowed();
+        loop {
+            match self.helper.reply()? {
+                Some(Reply::Failure { id: of, message }) if of == id => {
+                    return Err(ScratchError::Call(message));
+                }
+                Some(Reply::Died { id: of, reason }) if of == id => return Err(ScratchError::Ended(reason)),
+                Some(Reply::Done { id: of, answer }) if of == id => return Ok(answer),
+                Some(Reply::Progress { id: of, progress }) if of == id => control.report(progress),
+                _ => {}
+            }
+            if let Err(error) = check(control, until) {
+                // Cancel the call in the image too. Ignore an error: if the image has ended, the next call
+                // says so.
+                let _ = self.helper.send(&ScratchOrder::Cancel { id });
+                return Err(error);
+            }
+        }
+    }
+
+    /// Returns the id of the image's process.
+    pub fn process_id(&self) -> u32 {
+        self.helper.child.id()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_dead_processes_left_is_swept_and_what_is_in_use_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let used = ScratchFolder::new(cache.path()).unwrap();
+        let dead = cache.path().join("scratch/999999-0");
+        std::fs::create_dir_all(&dead).unwrap();
+        File::create(dead.join("lock")).unwrap();
+        let other = ScratchFolder::new(cache.path()).unwrap();
+        assert!(used.path.join("lower").exists() && other.path.exists());
+        assert!(!dead.exists());
+        let path = used.path.clone();
+        drop(used);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_of_another_container_with_this_process_id_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let all = cache.path().join("scratch");
+        let mut theirs = Vec::new();
+        for number in 0..20 {
+            let path = all.join(format!("{}-{number}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            let lock = File::create(path.join("lock")).unwrap();
+            flock(&lock, FlockOperation::LockShared).unwrap();
+            theirs.push((path, lock));
+        }
+        let ours = ScratchFolder::new(cache.path()).unwrap();
+        assert!(theirs.iter().all(|(path, _)| path.exists() && *path != ours.path));
+    }
+
+    #[test]
+    fn overlays_have_real_paths() {
+        let root = tempfile::tempdir().unwrap();
+        let canonical = root.path().canonicalize().unwrap();
+        let overlay = |path: &str| Overlay { path: path.into(), text: None };
+        let path = |given: &str| real(Some(root.path()), overlay(given)).map(|overlay| overlay.path);
+        assert_eq!(path("new.lisp").unwrap(), canonical.join("new.lisp"));
+        assert!(path("no/folder.lisp").unwrap_err().to_string().contains("its folder does not exist"));
+        assert!(path(".").unwrap_err().to_string().contains("it is a folder"));
+        assert!(real(None, overlay("a.lisp")).unwrap_err().to_string().contains("needs a project"));
+        let both =
+            all_real(Some(root.path()), vec![overlay("a.lisp"), overlay("b.lisp"), overlay("./a.lisp")]);
+        let twice = both.unwrap_err().to_string();
+        assert!(twice.ends_with("a.lisp: more than one text is given for it"), "{twice}");
+    }
+}

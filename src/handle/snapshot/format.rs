@@ -1,0 +1,257 @@
+//! The snapshot on disk: a folder with four files.
+//!
+//! * `core`: SBCL's own format, saved with the heap size that the program starts with.
+//! * `index`: the core's cross references, baked as the base core's are.
+//! * `manifest`: a line `steelbank snapshot 4`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
+//!   [`SnapshotManifest`].
+//!
+//! * `checked`: the boot of the machine, and the stamps of the first two files, under which they were last compared.
+//!
+//! A snapshot is made in a folder of another name, synced to the disk, tried by one start, and then renamed,
+//! so that half a snapshot is never found. Before it is used, the manifest is compared with its checksum; core and
+//! index are compared with theirs once per boot of the machine, and whenever one of them was touched. What the
+//! disk does to a core later is found out by the start: one that fails removes the snapshot.
+//!
+//! Where an image cannot be saved, a file `KEY.refused` beside the folders, sealed like a manifest, says why: [`Refusal`].
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::inputs::Inputs;
+use super::{SnapshotKey, SnapshotKind};
+use crate::handle::loaded::{ImageContents, LoadAnswer};
+use crate::handle::recovery::LoadedItem;
+
+/// The manifest's first line.
+const MAGIC: &str = "steelbank snapshot 4\n";
+/// The file's name of what was checked.
+const CHECKED: &str = "checked";
+
+/// A file of a snapshot: its length and the CRC-32 of its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FilePart {
+    bytes: u64,
+    crc: u32,
+}
+
+impl FilePart {
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        let (mut crc, mut bytes) = (Crc::new(), 0);
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read_at(&mut buffer, bytes)? {
+                0 => return Ok(Self { bytes, crc: crc.sum() }),
+                length => {
+                    crc.update(buffer.get(..length).unwrap_or_default());
+                    bytes += length as u64;
+                }
+            }
+        }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.bytes
+    }
+}
+
+/// Compares the open `files` of the snapshot in `folder`, by their names, with what its manifest says, unless that was done
+/// since the machine was started, and nobody has touched them since. The error is a sentence's end.
+pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<(), String> {
+    let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    for (name, file, part) in files {
+        let found = file.metadata().map_err(|error| format!("its {name}: {error}"))?;
+        if found.len() != part.bytes {
+            return Err(format!("its {name} is damaged"));
+        }
+        let (written, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+        state.push_str(&format!("{} {} {written:?} {changed:?}\n", found.dev(), found.ino()));
+    }
+    if steelbank_cache::read(&folder.join(CHECKED)).is_ok_and(|checked| checked == state.as_bytes()) {
+        return Ok(());
+    }
+    for (name, file, part) in files {
+        if FilePart::of(file).map_err(|error| format!("its {name}: {error}"))? != *part {
+            return Err(format!("its {name} is damaged"));
+        }
+    }
+    // Ignore the error: the next start compares again.
+    let _ = steelbank_cache::write(&folder.join(CHECKED), state.as_bytes());
+    Ok(())
+}
+
+/// The manifest of a snapshot: its files and its inputs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SnapshotManifest {
+    pub(super) core: FilePart,
+    pub(super) index: FilePart,
+    /// The project's folder.
+    pub(super) root: Option<PathBuf>,
+    pub(super) kind: SnapshotKind,
+    /// The loads that were asked for.
+    pub(super) loads: Vec<LoadedItem>,
+    /// All systems that are loaded, in the order of their loads.
+    pub(super) systems: Vec<OrderedSystem>,
+    pub(super) inputs: Inputs,
+    /// The answers to the loads, one a system, all from fasls; none in a snapshot of dependencies.
+    pub(super) answers: Vec<LoadAnswer>,
+    pub(super) image: ImageContents,
+}
+
+/// A system that was loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OrderedSystem {
+    pub(super) name: String,
+    /// The file that defines it.
+    pub(super) asd: PathBuf,
+    /// That file and those of its components, if it is the project's own.
+    pub(super) own: Vec<PathBuf>,
+}
+
+/// Why the image of a key cannot be saved.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    /// A sentence.
+    pub(super) why: String,
+    /// The systems that are no obstacle, in the order of their loads.
+    pub(super) systems: Vec<OrderedSystem>,
+    /// While these are as they were, no other attempt is made.
+    pub(super) inputs: Inputs,
+}
+
+impl Refusal {
+    /// Reads the last refusal of `key`.
+    pub(super) fn last(key: &SnapshotKey) -> Option<Self> {
+        parse(&steelbank_cache::read(&key.refusal()).ok()?).ok()
+    }
+
+    /// Reads the refusal of `key` that still holds.
+    pub(super) fn of(key: &SnapshotKey) -> Option<Self> {
+        Self::last(key).filter(|refusal| refusal.inputs.hold())
+    }
+
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        steelbank_cache::write(path, &sealed(&serde_json::to_vec(self)?))
+    }
+}
+
+/// Reads what was [`sealed`]. The error is a sentence's end.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let rest = bytes.strip_prefix(MAGIC.as_bytes()).ok_or("its manifest is of another version")?;
+    let (sum, body) = rest.split_at_checked(9).ok_or("its manifest is cut off")?;
+    let sum = std::str::from_utf8(sum).ok().and_then(|sum| u32::from_str_radix(sum.trim_end(), 16).ok());
+    if sum != Some(checksum(body)) {
+        return Err("its manifest is damaged".to_owned());
+    }
+    serde_json::from_slice(body).map_err(|error| format!("its manifest cannot be read: {error}"))
+}
+
+impl SnapshotManifest {
+    /// Reads and checks the manifest at `path`. The error is a sentence's end.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        parse(&steelbank_cache::read(path).map_err(|error| error.to_string())?)
+    }
+
+    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
+        steelbank_cache::write(path, &sealed(&serde_json::to_vec(self)?))
+    }
+}
+
+/// Whether `body`, sealed with the right checksum, parses as a manifest. For fuzzing.
+#[cfg(feature = "server")]
+pub(crate) fn reads_as_manifest(body: &[u8]) -> bool {
+    // Parse without the checksum, which would find damage first.
+    let _ = parse::<SnapshotManifest>(body);
+    let _ = parse::<Refusal>(&sealed(body));
+    parse::<SnapshotManifest>(&sealed(body)).is_ok()
+}
+
+fn sealed(body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{MAGIC}{:08x}\n", checksum(body)).into_bytes();
+    bytes.extend(body);
+    bytes
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(folder: &Path) -> SnapshotManifest {
+        let part = FilePart::of(&File::open(folder.join("core")).unwrap()).unwrap();
+        SnapshotManifest {
+            core: part,
+            index: part,
+            root: Some(folder.to_owned()),
+            kind: SnapshotKind::Whole,
+            loads: vec![LoadedItem::System("a".to_owned())],
+            systems: Vec::new(),
+            inputs: Inputs::default(),
+            answers: Vec::new(),
+            image: ImageContents::default(),
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("manifest");
+        std::fs::write(folder.path().join("core"), vec![7; 300_000]).unwrap();
+        manifest(folder.path()).write(&path).unwrap();
+        assert_eq!(SnapshotManifest::read(&path).unwrap().loads, [LoadedItem::System("a".to_owned())]);
+        let whole = std::fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert!(SnapshotManifest::read(&path).is_err(), "{length} bytes");
+        }
+        for at in 0..whole.len() {
+            let mut other = whole.clone();
+            other[at] ^= 1;
+            std::fs::write(&path, &other).unwrap();
+            // Accept another case of a checksum's digits, which means the same.
+            assert!(SnapshotManifest::read(&path).is_err() || at < MAGIC.len() + 9, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_a_part_is_compared_once_per_boot_and_when_it_was_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("core");
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| (number >> 3) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let part = FilePart::of(&File::open(&path).unwrap()).unwrap();
+        assert_eq!(part.bytes(), 3_000_000);
+        let checks = || check(folder.path(), &[("core", &File::open(&path).unwrap(), part)]);
+        checks().unwrap();
+        let checked = folder.path().join(CHECKED);
+        assert!(checked.exists());
+        // Compare nothing twice: without its contents, the state tells.
+        let state = std::fs::read_to_string(&checked).unwrap();
+        checks().unwrap();
+        for at in [0, 1_234_567, 2_999_999] {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            std::fs::write(&path, &other).unwrap();
+            assert!(checks().unwrap_err().contains("its core is damaged"), "byte {at}");
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        checks().unwrap();
+        assert_ne!(std::fs::read_to_string(&checked).unwrap(), state);
+        // Another boot, or a damaged state: compare again.
+        std::fs::write(&checked, "an older boot").unwrap();
+        checks().unwrap();
+        assert_ne!(std::fs::read_to_string(&checked).unwrap(), "an older boot");
+        std::fs::write(&path, &bytes[1..]).unwrap();
+        assert!(checks().is_err());
+    }
+}

@@ -1,0 +1,348 @@
+//! The inputs of an image, and their comparison with the present state.
+
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use flate2::CrcReader;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::counted;
+
+/// The most folders that are searched for system definitions. A project with more has no snapshots.
+const MOST_FOLDERS: usize = 20_000;
+
+/// Lisp's report of an image's inputs (operation `snapshot-inputs`).
+#[derive(Debug, Deserialize)]
+pub(super) struct InputsReport {
+    #[serde(default)]
+    files: Vec<PathBuf>,
+    #[serde(default)]
+    configuration: Vec<PathBuf>,
+    #[serde(default)]
+    registry: Vec<Registered>,
+    #[serde(default)]
+    variables: Vec<String>,
+    #[serde(default)]
+    libraries: Vec<PathBuf>,
+}
+
+/// A folder in which ASDF looks for system definitions.
+#[derive(Debug, Deserialize)]
+struct Registered {
+    path: PathBuf,
+    recurse: bool,
+    #[serde(default)]
+    exclude: Vec<String>,
+}
+
+/// All inputs of an image: files, folders and environment variables.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Inputs {
+    files: Vec<(PathBuf, Option<InputStamp>)>,
+    folders: Vec<SearchedFolder>,
+    variables: Vec<(String, Option<String>)>,
+}
+
+/// The state of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct InputStamp {
+    size: u64,
+    /// The modification time: seconds since 1970, and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+    inode: u64,
+    /// The CRC-32 of the contents; none for a folder.
+    sum: Option<u32>,
+}
+
+impl InputStamp {
+    fn of(path: &Path, metadata: &Metadata) -> io::Result<Self> {
+        let sum = match metadata.is_file() {
+            true => Some(sum(path)?),
+            false => None,
+        };
+        Ok(Self {
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+            sum,
+        })
+    }
+
+    /// Whether the file at `path` is unchanged: in its date, by the seconds that ASDF compares, and in its
+    /// contents. They are read only if the file may have been written to.
+    fn holds(&self, path: &Path, metadata: &Metadata) -> bool {
+        let untouched = self.modified == (metadata.mtime(), metadata.mtime_nsec())
+            && self.changed == (metadata.ctime(), metadata.ctime_nsec())
+            && self.inode == metadata.ino();
+        self.size == metadata.len()
+            && (untouched
+                || self.modified.0 == metadata.mtime() && self.sum.is_some() && self.sum == sum(path).ok())
+    }
+}
+
+fn sum(path: &Path) -> io::Result<u32> {
+    // Hash in pieces: a system may load data of any size.
+    let mut hashed = CrcReader::new(steelbank_tree::open_plain(path)?);
+    io::copy(&mut hashed, &mut io::sink())?;
+    Ok(hashed.crc().sum())
+}
+
+/// A folder in which ASDF looks for system definitions, or a folder below one.
+#[derive(Debug, Serialize, Deserialize)]
+struct SearchedFolder {
+    path: PathBuf,
+    /// The folder's modification time; none if there is no folder.
+    modified: Option<(i64, i64)>,
+    /// The names of system definitions, and of folders if ASDF searches those too.
+    names: Vec<String>,
+    /// The names of folders that ASDF skips; none if it searches no folders.
+    exclude: Option<Vec<String>>,
+}
+
+impl SearchedFolder {
+    fn read(path: PathBuf, exclude: Option<Vec<String>>) -> Self {
+        let mut folder = Self { modified: modified(&path), names: Vec::new(), path, exclude };
+        folder.names = folder.now();
+        folder
+    }
+
+    fn now(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+            if name.ends_with(".asd") || name.starts_with(".cl-source-registry") {
+                names.push(name);
+            } else if let Some(exclude) = &self.exclude
+                && !exclude.contains(&name)
+                && entry.file_type().is_ok_and(|kind| !kind.is_file())
+                && entry.path().is_dir()
+            {
+                names.push(format!("{name}/"));
+            }
+        }
+        names.sort();
+        names
+    }
+
+    fn holds(&self) -> bool {
+        let now = modified(&self.path);
+        now == self.modified || now.is_some() && self.modified.is_some() && self.now() == self.names
+    }
+}
+
+fn modified(path: &Path) -> Option<(i64, i64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.mtime(), metadata.mtime_nsec()))
+}
+
+fn written(metadata: &Metadata) -> i128 {
+    i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
+}
+
+/// The differences between an image's inputs and their present state.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ChangedInputs {
+    /// Files that exist and existed, with other contents.
+    pub(super) files: Vec<PathBuf>,
+    /// Another difference, as a sentence's end.
+    pub(super) other: Option<String>,
+}
+
+impl ChangedInputs {
+    /// Whether there are none.
+    pub(super) fn is_none(&self) -> bool {
+        self.files.is_empty() && self.other.is_none()
+    }
+
+    /// Says what has changed, as a sentence's end.
+    pub(super) fn told(self) -> Option<String> {
+        let files = (!self.files.is_empty())
+            .then(|| counted(self.files.len(), "file has changed", "files have changed"));
+        self.other.or(files)
+    }
+}
+
+impl Inputs {
+    /// Reads the inputs that Lisp reported. Leaves out `cache`, which has no files of the user's. Refuses
+    /// inputs that were written after `before` (nanoseconds since 1970): the image may have been made of an
+    /// older version.
+    pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
+        let mut inputs = Self::default();
+        let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);
+        let paths: BTreeSet<PathBuf> = listed.collect();
+        for path in paths {
+            // Skip a bare library name, which the dynamic linker resolves.
+            if !path.is_absolute() {
+                continue;
+            }
+            let stamp = match std::fs::metadata(&path) {
+                Err(_) => None,
+                Ok(metadata) if metadata.is_file() && written(&metadata) >= before => {
+                    return Err(format!("{} was written meanwhile", path.display()));
+                }
+                Ok(metadata) => Some(
+                    InputStamp::of(&path, &metadata)
+                        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?,
+                ),
+            };
+            inputs.files.push((path, stamp));
+        }
+        let mut seen = BTreeSet::new();
+        for registered in told.registry {
+            let exclude = registered.recurse.then_some(registered.exclude);
+            let mut open = vec![registered.path];
+            while let Some(path) = open.pop() {
+                let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+                if !seen.insert((real, exclude.is_some())) {
+                    continue;
+                }
+                if seen.len() > MOST_FOLDERS {
+                    return Err(format!("ASDF looks for systems in more than {MOST_FOLDERS} folders"));
+                }
+                let mut exclude = exclude.clone();
+                if let Some(exclude) = &mut exclude
+                    && let Some(name) = cache.strip_prefix(&path).ok().and_then(|rest| rest.to_str())
+                {
+                    exclude.push(name.to_owned());
+                }
+                let folder = SearchedFolder::read(path, exclude);
+                if folder.exclude.is_some() {
+                    let below = folder.names.iter().filter_map(|name| name.strip_suffix('/'));
+                    open.extend(below.map(|name| folder.path.join(name)));
+                }
+                inputs.folders.push(folder);
+            }
+        }
+        inputs.variables = told.variables.into_iter().map(|name| (name.clone(), variable(&name))).collect();
+        Ok(inputs)
+    }
+
+    /// Whether the inputs are as they were.
+    pub(crate) fn hold(&self) -> bool {
+        self.changes().is_none()
+    }
+
+    /// Compares the inputs with their present state.
+    pub(super) fn changes(&self) -> ChangedInputs {
+        let mut changes = ChangedInputs::default();
+        for (name, value) in &self.variables {
+            if variable(name) != *value {
+                changes.other = Some(format!("{name} is another in the environment"));
+                return changes;
+            }
+        }
+        for folder in &self.folders {
+            if !folder.holds() {
+                changes.other = Some(format!("{} has other system definitions", folder.path.display()));
+                return changes;
+            }
+        }
+        for (path, stamp) in &self.files {
+            match (stamp, std::fs::metadata(path)) {
+                (None, Err(_)) => {}
+                (Some(stamp), Ok(metadata)) if stamp.holds(path, &metadata) => {}
+                (Some(InputStamp { sum: Some(_), .. }), Ok(_)) => changes.files.push(path.clone()),
+                (Some(_), Ok(_)) => changes.other = Some(format!("{} has changed", path.display())),
+                (None, Ok(_)) => changes.other = Some(format!("{} is there now", path.display())),
+                (Some(_), Err(_)) => changes.other = Some(format!("{} is gone", path.display())),
+            }
+        }
+        changes
+    }
+
+    /// Returns the number of files.
+    pub(super) fn files(&self) -> usize {
+        self.files.len()
+    }
+}
+
+/// Reads an environment variable: the ones that loaded code asked for are inputs of the image.
+fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    fn told(root: &Path) -> InputsReport {
+        let files = ["a.lisp", "b.lisp", "absent.conf"].map(|name| root.join(name)).to_vec();
+        InputsReport {
+            files,
+            configuration: Vec::new(),
+            registry: vec![Registered {
+                path: root.to_owned(),
+                recurse: true,
+                exclude: vec![".git".to_owned()],
+            }],
+            variables: vec!["STEELBANK_NO_SUCH_VARIABLE".to_owned()],
+            libraries: vec!["libm.so.6".into()],
+        }
+    }
+
+    fn edit(path: &Path, text: &str, seconds: u64) {
+        fs::write(path, text).unwrap();
+        let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds);
+        fs::File::options().write(true).open(path).unwrap().set_modified(date).unwrap();
+    }
+
+    #[test]
+    fn every_kind_of_change_is_seen_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::create_dir_all(root.join(".git")).unwrap();
+        edit(&root.join("a.lisp"), "one", 0);
+        edit(&root.join("b.lisp"), "two", 0);
+        edit(&root.join("sub/s.asd"), "", 0);
+        let inputs = Inputs::gather(told(&root), &root.join("cache"), i128::MAX).unwrap();
+        let changed = || inputs.changes();
+        assert_eq!(changed(), ChangedInputs::default());
+        assert!(
+            Inputs::gather(told(&root), &root.join("cache"), 1_600_000_000_000_000_000)
+                .unwrap_err()
+                .contains("meanwhile")
+        );
+
+        // Change nothing that counts: the same text written again with its date, a file of no interest, an
+        // excluded folder.
+        edit(&root.join("a.lisp"), "one", 0);
+        edit(&root.join("sub/note.txt"), "", 9);
+        edit(&root.join(".git/x.asd"), "", 9);
+        fs::create_dir_all(root.join("cache/snapshots")).unwrap();
+        assert_eq!(changed(), ChangedInputs::default());
+
+        // Change the text but neither length nor date; then the date but not the text.
+        let files = |changes: ChangedInputs| (changes.files, changes.other.is_some());
+        edit(&root.join("a.lisp"), "eno", 0);
+        assert_eq!(files(changed()), (vec![root.join("a.lisp")], false));
+        edit(&root.join("a.lisp"), "one", 1);
+        assert_eq!(files(changed()), (vec![root.join("a.lisp")], false));
+        edit(&root.join("a.lisp"), "one", 0);
+
+        let other = |what: &str| {
+            let said = changed().other.unwrap_or_default();
+            assert!(said.contains(what), "{said:?}");
+        };
+        edit(&root.join("sub/t.asd"), "", 0);
+        other("other system definitions");
+        fs::remove_file(root.join("sub/t.asd")).unwrap();
+        fs::create_dir_all(root.join("new")).unwrap();
+        other("other system definitions");
+        fs::remove_dir(root.join("new")).unwrap();
+        edit(&root.join("absent.conf"), "", 0);
+        other("is there now");
+        fs::remove_file(root.join("absent.conf")).unwrap();
+        fs::remove_file(root.join("b.lisp")).unwrap();
+        other("is gone");
+        edit(&root.join("b.lisp"), "two", 0);
+        assert_eq!(changed(), ChangedInputs::default());
+    }
+}

@@ -1,0 +1,518 @@
+//! Makes snapshots: a copy of the program loads and saves, and another one is started from the result.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::Deserialize;
+
+use super::format::{FilePart, OrderedSystem, Refusal, SnapshotManifest};
+use super::inputs::{Inputs, InputsReport};
+use super::{Snapshot, SnapshotKey, SnapshotKind, store};
+use crate::answer::counted;
+use crate::engine::control::Control;
+use crate::engine::{Lane, SaveError, read_json};
+use crate::handle::loaded::{ImageContents, LoadAnswer, LoadStatus};
+use crate::handle::recovery::LoadedItem;
+use crate::handle::requests::LoadOptions;
+use crate::handle::scratch::ScratchError;
+use crate::handle::scratch::{Helper, HelperStart, HelperTask, Reply};
+use crate::{Builder, Installation, ProjectSettings, Steelbank};
+
+/// The number of attempts: the first load may compile, and files may be written meanwhile.
+const ATTEMPTS: usize = 3;
+/// How long no file of the project must have been written before a snapshot is made in the background.
+const QUIET: Duration = Duration::from_secs(10);
+/// Longer than a tick of the file system's clock.
+const TICK: Duration = Duration::from_millis(20);
+/// The time limit of one attempt.
+const ATTEMPT_TIME: Duration = Duration::from_secs(3600);
+
+/// A snapshot that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MadeSnapshot {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// The errors of making a snapshot. Loading the systems works as before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MakeError {
+    /// Another process is making it, or another one.
+    #[error("another process is making a snapshot")]
+    Busy,
+    /// No systems are named.
+    #[error("a snapshot is of systems: name them with --system")]
+    NoSystems,
+    /// The system refused a file or a process.
+    #[error("the snapshot cannot be kept: {0}")]
+    System(#[from] std::io::Error),
+    /// The systems do not load, or their image cannot be saved.
+    #[error("{0}")]
+    Unfit(String),
+    /// The copy of the program could not be run.
+    #[error(transparent)]
+    Copy(#[from] ScratchError),
+}
+
+/// An order to make a snapshot.
+#[derive(Debug, Clone)]
+pub(crate) struct SnapshotOrder {
+    pub(crate) program: PathBuf,
+    pub(crate) start: HelperStart,
+    pub(crate) key: SnapshotKey,
+}
+
+impl SnapshotOrder {
+    /// Makes the snapshot of the whole, and that of the dependencies, if they are not fresh. What a user waits for is `urgent`:
+    /// it waits for other makers, and tries again what was refused; else the tree is to be quiet first.
+    pub(crate) fn carry_out(
+        &self,
+        urgent: bool,
+        mut tell: impl FnMut(&str),
+    ) -> Result<MadeSnapshot, MakeError> {
+        if self.key.loads.is_empty() {
+            return Err(MakeError::NoSystems);
+        }
+        let folder = &self.key.folder;
+        let patience = if urgent { ATTEMPT_TIME } else { Duration::ZERO };
+        let right = store::MakingRight::wait(folder, &self.key.name(), patience)?;
+        let _right = right.ok_or(MakeError::Busy)?;
+        if !urgent {
+            self.wait_until_quiet();
+        }
+        let _only = store::MakingRight::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
+        // Find the changed files now: the next snapshot counts none as changed.
+        let changed = self.changed_files();
+        let whole = match (Snapshot::find(&self.key).ok().and(self.key.path()), Refusal::of(&self.key)) {
+            // Use the snapshot that another process has made meanwhile.
+            (Some(path), _) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
+            (None, Some(refusal)) if !urgent => Err(MakeError::Unfit(refusal.why)),
+            _ => self.make(&self.key, &[], &mut tell),
+        };
+        // Ignore errors: the next start only takes longer.
+        let _ = self.make_dependencies(&changed);
+        whole
+    }
+
+    /// Waits until no source file of the project has been written for [`QUIET`].
+    fn wait_until_quiet(&self) {
+        let Some(root) = &self.key.root else { return };
+        loop {
+            let mut youngest = QUIET;
+            steelbank_tree::walk(root, &mut |found| {
+                if let steelbank_tree::Found::File(path, _) = found
+                    && steelbank_tree::is_lisp_by_name(path)
+                    && let Ok(age) = std::fs::metadata(path).and_then(|metadata| metadata.modified())
+                    && let Ok(age) = age.elapsed()
+                {
+                    youngest = youngest.min(age);
+                }
+                steelbank_tree::WalkState::Continue
+            });
+            match QUIET.saturating_sub(youngest) {
+                Duration::ZERO => return,
+                left => std::thread::sleep(left + TICK),
+            }
+        }
+    }
+
+    /// Lists the files that have changed since the last snapshot was made, or refused.
+    fn changed_files(&self) -> Vec<PathBuf> {
+        let manifest = self.key.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
+        let known = manifest.map(|manifest| manifest.inputs);
+        let known = known.or_else(|| Refusal::last(&self.key).map(|refusal| refusal.inputs));
+        known.map(|known| known.changes().files).unwrap_or_default()
+    }
+
+    /// Makes the snapshot of the dependencies, unless there is one that serves.
+    fn make_dependencies(&self, changed: &[PathBuf]) -> Result<(), MakeError> {
+        let (loaded, whole) = match (Snapshot::find(&self.key), Refusal::of(&self.key)) {
+            (Ok(whole), _) => (whole.systems, true),
+            (Err(_), Some(refusal)) => (refusal.systems, false),
+            _ => return Ok(()),
+        };
+        let (wanted, key) = (dependencies(&loaded, changed, whole), self.key.dependencies());
+        // Keep one that has half of it: who edits two systems in turn would have it made each time.
+        let kept = Snapshot::find(&key).is_ok_and(|kept| kept.systems.len() * 2 >= wanted.len());
+        if !wanted.is_empty() && !kept && Refusal::of(&key).is_none() {
+            self.make(&key, wanted, &mut |_: &str| ())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the snapshot of `key`, for dependencies with `systems` loaded.
+    fn make(
+        &self,
+        key: &SnapshotKey,
+        systems: &[OrderedSystem],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<MadeSnapshot, MakeError> {
+        let (all, name) = (&key.folder, key.name());
+        let making = all.join(format!("{name}.{}.making", steelbank_cache::unique_name()));
+        let mut outcome = Err(MakeError::Unfit("no try was made".to_owned()));
+        for attempt in 0..ATTEMPTS {
+            let _ = std::fs::remove_dir_all(&making);
+            steelbank_cache::create_folder(&making)?;
+            let start = HelperStart {
+                what: HelperTask::Save,
+                key: Some(key.clone()),
+                folder: Some(making.clone()),
+                systems: systems.to_vec(),
+                last: attempt + 1 == ATTEMPTS,
+                ..self.start.clone()
+            };
+            match self.attempt(start, &making) {
+                Ok(None) => {
+                    outcome = store::publish(all, &name, &making)
+                        .map_err(MakeError::from)
+                        .map(|path| MadeSnapshot { bytes: store::size(&path), path });
+                    break;
+                }
+                Ok(Some(why)) => {
+                    tell(&format!("Once more: {why}."));
+                    outcome = Err(MakeError::Unfit(format!("After {ATTEMPTS} tries: {why}.")));
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        // Keep the refusal, if there was one.
+        let _ = std::fs::rename(making.join(store::REFUSED), key.refusal());
+        let _ = std::fs::remove_dir_all(&making);
+        outcome
+    }
+
+    /// Makes one attempt in the folder `making`. Returns the reason for another one, if that may do better.
+    /// The last attempt accepts systems that always compile.
+    fn attempt(&self, start: HelperStart, making: &Path) -> Result<Option<String>, MakeError> {
+        match self.ask(&start)? {
+            Reply::Saved => {}
+            Reply::Again(why) => return Ok(Some(why)),
+            Reply::Broken(why) => return Err(MakeError::Unfit(why)),
+            _ => return Err(MakeError::Unfit("the copy of the program said something else".to_owned())),
+        }
+        for name in ["core", "index", "manifest"] {
+            File::open(making.join(name))?.sync_all()?;
+        }
+        File::open(making)?.sync_all()?;
+        match self.ask(&HelperStart { what: HelperTask::Trial, ..start })? {
+            Reply::Ready => Ok(None),
+            Reply::Again(why) => Ok(Some(why)),
+            Reply::Broken(why) => Err(MakeError::Unfit(format!("The program does not start from it: {why}"))),
+            _ => Err(MakeError::Unfit("the copy of the program said something else".to_owned())),
+        }
+    }
+
+    /// Runs a helper with the task in `start`, until it reports the outcome.
+    fn ask(&self, start: &HelperStart) -> Result<Reply, MakeError> {
+        let mut helper = Helper::start(&self.program, start)?;
+        let until = Instant::now() + ATTEMPT_TIME;
+        loop {
+            if let Some(reply) = helper.reply()? {
+                return Ok(reply);
+            }
+            if Instant::now() > until {
+                return Err(MakeError::Unfit(format!(
+                    "It was not made within {} s.",
+                    ATTEMPT_TIME.as_secs()
+                )));
+            }
+        }
+    }
+
+    /// Has a copy of the program make the snapshot, at low priority. It ends with this process, unless it `outlives` it.
+    pub(crate) fn carry_out_later(&self, outlives: bool) -> Result<(), MakeError> {
+        let key = Some(self.key.clone());
+        let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
+        let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
+        line.push('\n');
+        let mut child = Command::new(&self.program)
+            .arg("helper")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            // Shield it from the terminal's signals, which are for the foreground program.
+            .process_group(0)
+            .spawn()?;
+        let mut input = child.stdin.take();
+        if let Some(input) = &mut input {
+            std::io::Write::write_all(input, line.as_bytes())?;
+        }
+        std::thread::Builder::new().name("steelbank-snapshot".into()).spawn(move || {
+            // Keep the pipe open: the copy ends when it is closed.
+            let _ = child.wait();
+            drop(input);
+        })?;
+        Ok(())
+    }
+}
+
+/// Returns the systems of `loaded` that come before the first one with a file of `changed`; if there is none, of a `whole`
+/// snapshot's those before the first of the project's own.
+fn dependencies<'a>(loaded: &'a [OrderedSystem], changed: &[PathBuf], whole: bool) -> &'a [OrderedSystem] {
+    let first_changed = loaded.iter().position(|system| system.own.iter().any(|file| changed.contains(file)));
+    let first_own = || loaded.iter().position(|system| !system.own.is_empty()).filter(|_| whole);
+    let end = first_changed.or_else(first_own).unwrap_or(loaded.len());
+    loaded.get(..end).unwrap_or_default()
+}
+
+/// Lisp's report before the image is saved.
+#[derive(Deserialize)]
+struct Making {
+    #[serde(flatten)]
+    inputs: InputsReport,
+    #[serde(default)]
+    image: ImageContents,
+}
+
+/// A system in Lisp's report of the order of loads.
+#[derive(Deserialize)]
+struct Ordered {
+    name: String,
+    #[serde(default)]
+    keeps: bool,
+}
+
+/// Loads the systems and saves the image, in a copy of the program. The process can do nothing else
+/// afterwards.
+pub(crate) fn save(builder: Builder, start: &HelperStart) -> Reply {
+    let (Some(key), Some(folder)) = (&start.key, &start.folder) else {
+        return Reply::Broken("it was not told what to save".to_owned());
+    };
+    try_to_save(builder, start, key, folder).unwrap_or_else(|reply| reply)
+}
+
+fn try_to_save(
+    builder: Builder,
+    start: &HelperStart,
+    key: &SnapshotKey,
+    folder: &Path,
+) -> Result<Reply, Reply> {
+    let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // Allow for the file system's clock, which ticks.
+    let begun = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
+    let bank = builder.start().map_err(|error| broken(&error))?;
+    let control = Control::new(ATTEMPT_TIME);
+    let ask = |question: &'static str| -> Result<Vec<u8>, Reply> {
+        let none: &'static [bool] = &[];
+        let ticket =
+            bank.lisp().submit(Lane::Query, ATTEMPT_TIME, None, move |on_lisp| on_lisp.call(question, none));
+        Ok(control.wait(ticket).map_err(|error| broken(&error))?.bytes)
+    };
+    ask("record-inputs")?;
+    let answers = match key.kind {
+        SnapshotKind::Whole => answers(&bank, &key.loads, &control),
+        SnapshotKind::Dependencies => {
+            let pairs =
+                start.systems.iter().map(|system| (system.name.clone(), system.asd.clone())).collect();
+            bank.load_systems(pairs, &control).map(|answer| vec![answer])
+        }
+    };
+    let mut answers = answers.map_err(|error| broken(&error))?;
+    let refuse = |why: String, inputs: Inputs, all: bool| {
+        let order: Vec<Ordered> = read_json(&ask("load-order")?).map_err(|error| broken(&error))?;
+        let keeps = order.iter().position(|system| system.keeps);
+        let systems = ordered(&bank, order);
+        let systems = match keeps {
+            Some(keeps) => systems.get(..keeps).unwrap_or_default(),
+            None if all => &systems,
+            None => dependencies(&systems, &[], true),
+        };
+        let refusal = Refusal { why: why.clone(), systems: systems.to_vec(), inputs };
+        refusal.write(&folder.join(store::REFUSED)).map_err(|error| broken(&error))?;
+        Err(Reply::Broken(why))
+    };
+    let failed = answers.iter().find(|answer| answer.status != LoadStatus::Loaded).map(|answer| {
+        let why = answer.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
+        format!("System {} does not load: {why}", answer.system.as_deref().unwrap_or_default())
+    });
+    let compiled: usize = answers.iter().map(|answer| answer.compiled.len()).sum();
+    if failed.is_none() && compiled > 0 && !start.last {
+        // Try again from fasls: a snapshot is compared with what a load from fasls leaves behind.
+        return Err(Reply::Again(format!("{} had to be compiled", counted(compiled, "file", "files"))));
+    }
+    let cache = key.folder.parent().map(Path::to_path_buf).unwrap_or_default();
+    let told: Making = read_json(&ask("snapshot-inputs")?).map_err(|error| broken(&error))?;
+    let inputs = Inputs::gather(told.inputs, &cache, begun).map_err(Reply::Again)?;
+    if let Some(why) = failed {
+        return refuse(why, inputs, true);
+    }
+    let systems = ordered(&bank, read_json(&ask("load-order")?).map_err(|error| broken(&error))?);
+    let export = ask("xref-baseline")?;
+    let index = steelbank_xref::bake::bake(&export).map_err(|error| broken(&error))?;
+    steelbank_cache::write(&folder.join("index"), &index).map_err(|error| broken(&error))?;
+    bank.project().keep_names();
+    match bank.lisp().save(&folder.join("core"), ATTEMPT_TIME) {
+        Ok(()) => {}
+        Err(error @ SaveError::InTheWay(_)) => return refuse(error.to_string(), inputs, false),
+        Err(error) => return Err(broken(&error)),
+    }
+    let part = |name: &str| File::open(folder.join(name)).and_then(|file| FilePart::of(&file));
+    let core = File::open(folder.join("core")).and_then(|core| {
+        steelbank_cache::close_to_others(&core)?;
+        FilePart::of(&core)
+    });
+    if key.kind == SnapshotKind::Dependencies {
+        answers.clear();
+    }
+    let manifest = SnapshotManifest {
+        core: core.map_err(|error| broken(&error))?,
+        index: part("index").map_err(|error| broken(&error))?,
+        root: key.root.clone(),
+        kind: key.kind,
+        loads: key.loads.clone(),
+        systems,
+        inputs,
+        answers,
+        image: told.image,
+    };
+    manifest.write(&folder.join("manifest")).map_err(|error| broken(&error))?;
+    Ok(Reply::Saved)
+}
+
+/// Does `loads`, and returns the answer for each system.
+fn answers(
+    bank: &Steelbank,
+    loads: &[LoadedItem],
+    control: &Control,
+) -> Result<Vec<LoadAnswer>, crate::Error> {
+    let mut answers = Vec::new();
+    for load in loads {
+        let systems = match load {
+            LoadedItem::System(name) => vec![name.clone()],
+            LoadedItem::Project => {
+                bank.list_systems(control)?.systems.into_iter().map(|system| system.name).collect()
+            }
+            LoadedItem::File(_) => Vec::new(),
+        };
+        for system in systems {
+            answers.push(bank.load_system(&system, LoadOptions::default(), control)?);
+        }
+    }
+    Ok(answers)
+}
+
+/// Looks up what is known of the systems that Lisp has loaded.
+fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
+    let mut known = bank.project().image_systems();
+    let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
+    known
+        .map(|(system, name)| {
+            let own = bank.project().contains(&system.asd);
+            let files = system.files.into_iter().flatten().chain([system.asd.clone()]);
+            OrderedSystem { name, own: files.filter(|_| own).collect(), asd: system.asd }
+        })
+        .collect()
+}
+
+/// Starts from the saved image as a user's process does, in another copy of the program.
+pub(crate) fn trial(builder: Builder, installation: &Installation, folder: &Path) -> Reply {
+    let outcome = Snapshot::open(folder).map_err(Reply::Again).and_then(|snapshot| {
+        let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
+        let bank = builder
+            .installation(snapshot.installation(installation))
+            .start()
+            .map_err(|error| broken(&error))?;
+        let described = bank
+            .ask(&crate::DescribeSymbolRequest::new("cl:car"), &Control::default())
+            .map_err(|error| broken(&error))?;
+        let is_whole = described.description.is_some()
+            && bank
+                .ask(&crate::WhoRequest::calls("cl:mapcar"), &Control::default())
+                .is_ok_and(|answer| answer.count > 0);
+        if is_whole {
+            Ok(Reply::Ready)
+        } else {
+            Err(Reply::Broken("it does not answer as it should".to_owned()))
+        }
+    });
+    outcome.unwrap_or_else(|reply| reply)
+}
+
+/// Makes the order for the snapshot of `key`.
+fn order(
+    project: Option<&ProjectSettings>,
+    program: Option<&Path>,
+    heap: Option<usize>,
+    key: Option<SnapshotKey>,
+) -> Result<SnapshotOrder, MakeError> {
+    let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
+    let start = HelperStart::new(HelperTask::Snapshot, project, heap);
+    Ok(SnapshotOrder { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
+}
+
+impl Builder {
+    /// Makes the snapshot of the builder's systems, in a copy of the program; starts no SBCL in this process.
+    /// Reports failed attempts to `tell`.
+    ///
+    /// # Errors
+    /// [`MakeError`]: the systems do not load, or something in their image forbids saving it, by name.
+    pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
+        let key = self.snapshot_key();
+        order(self.project.as_ref(), self.program.as_deref(), self.dynamic_space_size, key)?
+            .carry_out(true, tell)
+    }
+}
+
+impl Steelbank {
+    /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started
+    /// from a fresh one, or none can be made of them as they are. The copy has a low priority, begins when no file of the project
+    /// was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if it `outlives`
+    /// it, after five minutes at most.
+    ///
+    /// # Errors
+    /// The copy cannot be started.
+    pub(crate) fn make_snapshot_later(&self, outlives: bool) -> Result<(), MakeError> {
+        match self.snapshot_key() {
+            Some(key) if !self.has_all_snapshots() => {
+                let heap = self.dynamic_space_size();
+                order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_end_before_the_first_that_changed_or_is_the_projects_own() {
+        let system = |name: &str, own: &[&str]| OrderedSystem {
+            name: name.to_owned(),
+            asd: PathBuf::from(format!("{name}.asd")),
+            own: own.iter().map(PathBuf::from).collect(),
+        };
+        let loaded = [
+            system("library", &[]),
+            system("a", &["a.asd", "a.lisp"]),
+            system("late", &[]),
+            system("b", &["b.lisp"]),
+        ];
+        let end = |changed: &[&str], whole: bool| {
+            let changed: Vec<PathBuf> = changed.iter().map(PathBuf::from).collect();
+            dependencies(&loaded, &changed, whole).len()
+        };
+        assert_eq!(end(&[], true), 1);
+        assert_eq!(end(&["b.lisp"], true), 3);
+        assert_eq!(end(&["b.lisp", "a.asd"], true), 1);
+        // A library's file is none of a system of the project.
+        assert_eq!(end(&["library.lisp"], true), 1);
+        // Of what was refused, those that are no obstacle.
+        assert_eq!(end(&[], false), 4);
+        assert_eq!(end(&["a.lisp"], false), 1);
+        assert_eq!(dependencies(&[], &[], true), []);
+    }
+}

@@ -1,0 +1,250 @@
+//! Snapshots: images of a project with its systems loaded, kept in the cache, from which the program starts ready.
+
+mod format;
+mod inputs;
+mod make;
+mod store;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub(crate) use format::OrderedSystem;
+#[cfg(feature = "server")]
+pub(crate) use format::reads_as_manifest;
+pub(crate) use inputs::Inputs;
+pub use make::{MadeSnapshot, MakeError};
+pub(crate) use make::{SnapshotOrder, save, trial};
+pub(crate) use store::discard;
+pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Core;
+use crate::handle::loaded::{ImageContents, LoadAnswer};
+use crate::handle::recovery::LoadedItem;
+use crate::source::tap::sidecar::fnv_1a;
+use crate::{IndexData, Installation, ProjectSettings};
+use format::{Refusal, SnapshotManifest};
+
+/// What of the loads a snapshot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SnapshotKind {
+    /// All of them.
+    Whole,
+    /// The systems that are loaded before the first of the project's own, or before the first whose files changed
+    /// lately. A load depends on the loads before it and on none after it: that image is right whatever becomes of the rest.
+    Dependencies,
+}
+
+/// The identity of a snapshot: its project, the systems loaded, and the program that makes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SnapshotKey {
+    /// The folder of all snapshots.
+    pub(crate) folder: PathBuf,
+    /// The loads, in order.
+    pub(crate) loads: Vec<LoadedItem>,
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) kind: SnapshotKind,
+    /// Whether files that it holds may have changed since: an image as this one was loaded is meant.
+    #[serde(default)]
+    pub(crate) as_loaded: bool,
+    /// The hash of the identity.
+    number: u64,
+}
+
+impl SnapshotKey {
+    /// Makes the key for `loads` of the project, done by `program` with the SBCL of `installation` in a
+    /// heap of `heap` bytes.
+    pub(crate) fn new(
+        project: &ProjectSettings,
+        loads: &[LoadedItem],
+        installation: &Installation,
+        program: &Path,
+        heap: Option<usize>,
+    ) -> Self {
+        let root =
+            project.root.as_ref().map(|root| std::fs::canonicalize(root).unwrap_or_else(|_| root.clone()));
+        let described = format!(
+            "{root:?}\n{:?}\n{:?}\n{loads:?}\n{heap:?}\n{}\n{}\n{}",
+            project.cache,
+            project.userinit,
+            env!("CARGO_PKG_VERSION"),
+            file_identity(program),
+            identity(installation),
+        );
+        // Hash with FNV-1a.
+        let number = fnv_1a(described.as_bytes());
+        let folder = project.cache.join("snapshots");
+        Self { folder, loads: loads.to_vec(), root, kind: SnapshotKind::Whole, as_loaded: false, number }
+    }
+
+    /// Returns the key of the same snapshot, `as_loaded` or fresh.
+    pub(crate) fn with_changes(self, as_loaded: bool) -> Self {
+        Self { as_loaded, ..self }
+    }
+
+    /// Returns the key of the dependencies of the same loads.
+    fn dependencies(&self) -> Self {
+        Self { kind: SnapshotKind::Dependencies, as_loaded: false, ..self.clone() }
+    }
+
+    /// Returns the path of the file that says why there is no snapshot.
+    fn refusal(&self) -> PathBuf {
+        self.folder.join(self.name()).with_extension(store::REFUSED)
+    }
+
+    /// Returns the common prefix of the folders' names.
+    fn name(&self) -> String {
+        format!("{:016x}", self.number.wrapping_add(self.kind as u64))
+    }
+
+    /// Whether there is a snapshot that was made after `time`.
+    pub(crate) fn is_made_after(&self, time: Option<SystemTime>) -> bool {
+        let made =
+            self.path().and_then(|path| std::fs::metadata(path.join("manifest")).ok()?.modified().ok());
+        made.is_some_and(|made| time.is_none_or(|time| made > time))
+    }
+
+    /// Finds the newest folder of the snapshot, if there is one.
+    fn path(&self) -> Option<PathBuf> {
+        let prefix = format!("{}-", self.name());
+        let names = std::fs::read_dir(&self.folder).ok()?.flatten();
+        let named = names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+        named.max_by_key(|entry| entry.file_name()).map(|entry| entry.path())
+    }
+}
+
+/// Identifies the parts of an installation. Embedded ones are identified with the program.
+fn identity(installation: &Installation) -> String {
+    let core = match &installation.image.core {
+        Core::File(path) => file_identity(path),
+        Core::Embedded => String::new(),
+    };
+    let library = installation.image.library.path().map(file_identity).unwrap_or_default();
+    format!("{core}\n{library}")
+}
+
+/// Identifies a file and its version.
+fn file_identity(path: &Path) -> String {
+    std::fs::metadata(path).map_or_else(
+        |error| error.to_string(),
+        |metadata| {
+            format!(
+                "{} {} {} {}.{}",
+                metadata.dev(),
+                metadata.ino(),
+                metadata.len(),
+                metadata.mtime(),
+                metadata.mtime_nsec()
+            )
+        },
+    )
+}
+
+/// What there is to start from.
+#[derive(Debug, Default)]
+pub(crate) struct Choice {
+    pub(crate) snapshot: Option<Snapshot>,
+    /// Why it is not the whole, as a sentence's end.
+    pub(crate) without: Option<String>,
+    /// Why the whole cannot be saved: a sentence.
+    pub(crate) refused: Option<String>,
+    /// Whether there is nothing to make.
+    pub(crate) complete: bool,
+}
+
+impl Choice {
+    /// Chooses the snapshot to start from: the whole one if it is fresh, else that of the dependencies.
+    pub(crate) fn of(key: &SnapshotKey) -> Self {
+        let without = match Snapshot::find(key) {
+            Ok(whole) => return Self { snapshot: Some(whole), complete: true, ..Self::default() },
+            Err(why) => why,
+        };
+        let part = key.dependencies();
+        let (snapshot, refusal) = (Snapshot::find(&part).ok(), Refusal::of(key));
+        let has_part = || snapshot.is_some() || Refusal::of(&part).is_some();
+        let complete = refusal.as_ref().is_some_and(|refusal| refusal.systems.is_empty() || has_part());
+        Self { without: Some(without), refused: refusal.map(|refusal| refusal.why), complete, snapshot }
+    }
+}
+
+/// A snapshot that the program can start from.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Its folder.
+    pub(crate) path: PathBuf,
+    /// The core, to be kept open until SBCL has opened it.
+    pub(crate) core: File,
+    pub(crate) index: Arc<[u8]>,
+    /// The loads that it has done, what they read, and the answers to them.
+    pub(crate) loads: Vec<LoadedItem>,
+    pub(crate) inputs: Inputs,
+    pub(crate) answers: Vec<LoadAnswer>,
+    /// The systems that it has loaded.
+    systems: Vec<OrderedSystem>,
+    /// The contents of its image.
+    pub(crate) image: ImageContents,
+}
+
+impl Snapshot {
+    /// Finds the snapshot of `key`. The error, a sentence's end, says why there is none to start from.
+    pub(crate) fn find(key: &SnapshotKey) -> Result<Self, String> {
+        let snapshot = Self::opened(&key.path().ok_or("none was made")?, key.as_loaded)?;
+        let is_meant = snapshot.loads == key.loads;
+        if is_meant { Ok(snapshot) } else { Err("it is of other systems".to_owned()) }
+    }
+
+    /// Opens and checks the snapshot at `path`. An error if its inputs have changed.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        Self::opened(path, false)
+    }
+
+    fn opened(path: &Path, as_loaded: bool) -> Result<Self, String> {
+        let manifest = SnapshotManifest::read(&path.join("manifest"))?;
+        let mut changes = manifest.inputs.changes();
+        if as_loaded {
+            changes.files.clear();
+        }
+        if let Some(changed) = changes.told() {
+            return Err(changed);
+        }
+        let open = |name: &str| -> Result<File, String> {
+            steelbank_cache::open(&path.join(name)).map_err(|error| format!("its {name}: {error}"))
+        };
+        let (core, mut index) = (open("core")?, open("index")?);
+        format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
+        // Read it: whoever cuts a file that is mapped ends the process.
+        let mut bytes = Vec::new();
+        index.read_to_end(&mut bytes).map_err(|error| format!("its index: {error}"))?;
+        if bytes.len() as u64 != manifest.index.bytes() {
+            return Err("its index is damaged".to_owned());
+        }
+        store::touch(path);
+        Ok(Self {
+            path: path.to_owned(),
+            core,
+            index: bytes.into(),
+            loads: manifest.loads,
+            inputs: manifest.inputs,
+            answers: manifest.answers,
+            systems: manifest.systems,
+            image: manifest.image,
+        })
+    }
+
+    /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it
+    /// meanwhile, and with this index.
+    pub(crate) fn installation(&self, installation: &Installation) -> Installation {
+        let mut installation = installation.clone();
+        installation.image.core =
+            Core::File(PathBuf::from(format!("/proc/self/fd/{}", self.core.as_raw_fd())));
+        installation.index = IndexData::File(self.path.join("index"));
+        installation
+    }
+}

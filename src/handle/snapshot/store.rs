@@ -1,0 +1,267 @@
+//! The folder of snapshots: its limits, and the order in which snapshots are dropped.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+
+use super::SnapshotKind;
+use super::format::SnapshotManifest;
+
+/// The extension of a file that says why there is no snapshot.
+pub(super) const REFUSED: &str = "refused";
+/// The name of the right to make any snapshot.
+pub(super) const ANY: &str = "making";
+/// The interval at which a maker looks whether another one is done.
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The most snapshots that are kept.
+pub const MOST_SNAPSHOTS: usize = 24;
+/// The most bytes of all snapshots together.
+pub const MOST_BYTES: u64 = 4 << 30;
+
+/// The age from which a file that no process holds counts as left behind.
+const ABANDONED: Duration = Duration::from_secs(600);
+
+/// The age from which a refusal is forgotten: its project may be gone.
+const FORGOTTEN: Duration = Duration::from_secs(30 * 86_400);
+
+/// A snapshot in the cache.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SnapshotEntry {
+    /// Its folder.
+    pub path: PathBuf,
+    /// The project's folder.
+    pub root: Option<PathBuf>,
+    /// The systems that it is for, or "the project".
+    pub systems: Vec<String>,
+    /// Whether it has loaded only what these depend on, or what comes before the files that changed.
+    pub dependencies: bool,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// How many files it was made of.
+    pub files: usize,
+    /// The reason for which it cannot be used, if it cannot.
+    pub unfit: Option<String>,
+    /// When it was last used, in seconds since 1970.
+    pub used: u64,
+}
+
+/// Lists the snapshots in `cache`, most recently used first.
+pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
+    let mut entries: Vec<SnapshotEntry> = folders(&cache.join("snapshots"))
+        .map(|path| {
+            let used = used(&path);
+            match SnapshotManifest::read(&path.join("manifest")) {
+                Ok(manifest) => SnapshotEntry {
+                    bytes: manifest.core.bytes() + manifest.index.bytes(),
+                    root: manifest.root,
+                    systems: manifest.loads.iter().map(ToString::to_string).collect(),
+                    dependencies: manifest.kind == SnapshotKind::Dependencies,
+                    files: manifest.inputs.files(),
+                    unfit: manifest.inputs.changes().told(),
+                    path,
+                    used,
+                },
+                Err(why) => SnapshotEntry {
+                    bytes: size(&path),
+                    path,
+                    root: None,
+                    systems: Vec::new(),
+                    dependencies: false,
+                    files: 0,
+                    unfit: Some(why),
+                    used,
+                },
+            }
+        })
+        .collect();
+    entries.sort_by(|one, other| other.used.cmp(&one.used).then_with(|| one.path.cmp(&other.path)));
+    entries
+}
+
+/// Removes all snapshots in `cache`. Returns their size in bytes. Processes that run from one keep it until
+/// they end.
+pub fn clear(cache: &Path) -> u64 {
+    let all = cache.join("snapshots");
+    let refused = entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED));
+    // Ignore errors: what is left is read once more.
+    refused.for_each(|path| _ = std::fs::remove_file(path));
+    folders(&all).map(|path| remove(&path)).sum()
+}
+
+fn entries(all: &Path) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Lists the folders of whole snapshots.
+fn folders(all: &Path) -> impl Iterator<Item = PathBuf> {
+    entries(all).filter(|path| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy())))
+}
+
+/// Whether `name` is sixteen digits, a hyphen and a number.
+fn is_snapshot(name: &str) -> bool {
+    name.split_once('-').is_some_and(|(key, number)| {
+        key.len() == 16 && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+pub(super) fn size(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+}
+
+fn used(path: &Path) -> u64 {
+    let modified = std::fs::metadata(path.join("manifest")).and_then(|metadata| metadata.modified());
+    let since = modified.ok().and_then(|modified| modified.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Marks the snapshot at `path` as used now.
+pub(super) fn touch(path: &Path) {
+    // Ignore errors: an unmarked snapshot is only dropped sooner.
+    if let Ok(manifest) = File::options().write(true).open(path.join("manifest")) {
+        let _ = manifest.set_modified(SystemTime::now());
+    }
+}
+
+/// Removes the snapshot at `path`, from which no program starts.
+pub(crate) fn discard(path: &Path) {
+    remove(path);
+}
+
+/// Removes the snapshot at `path`. Renames it first, so that no process finds half of it.
+fn remove(path: &Path) -> u64 {
+    let bytes = size(path);
+    let mut gone = path.as_os_str().to_owned();
+    gone.push(".gone");
+    match std::fs::rename(path, &gone).and_then(|()| std::fs::remove_dir_all(&gone)) {
+        Ok(()) => bytes,
+        Err(_) => 0,
+    }
+}
+
+/// The right to make snapshots of one key, or any, which one process holds at a time.
+#[derive(Debug)]
+pub(crate) struct MakingRight {
+    _lock: File,
+}
+
+impl MakingRight {
+    /// Takes the right. None if another process holds it.
+    pub(super) fn take(all: &Path, key: &str) -> std::io::Result<Option<Self>> {
+        steelbank_cache::create_folder(all)?;
+        let lock = steelbank_cache::create_file(&all.join(format!("{key}.lock")))?;
+        Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(Self { _lock: lock }))
+    }
+
+    /// Takes the right once no other process holds it. None if one still does when `allowed` is over.
+    pub(super) fn wait(all: &Path, key: &str, allowed: Duration) -> std::io::Result<Option<Self>> {
+        let until = Instant::now() + allowed;
+        loop {
+            match Self::take(all, key)? {
+                None if Instant::now() < until => std::thread::sleep(LOCK_INTERVAL),
+                right => return Ok(right),
+            }
+        }
+    }
+}
+
+/// Publishes the whole snapshot in `made` under `key`. Removes older ones of that key, and the least recently
+/// used until the rest is within bounds.
+pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<PathBuf> {
+    let before: Vec<PathBuf> = folders(all)
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(key)))
+        .collect();
+    let newest = before.iter().filter_map(|path| number(path)).max().unwrap_or(0);
+    // Pad the number, so that the names sort by age.
+    let path = all.join(format!("{key}-{:010}", newest + 1));
+    std::fs::rename(made, &path)?;
+    File::open(all)?.sync_all()?;
+    for old in &before {
+        remove(old);
+    }
+    // Ignore the error: there is none as a rule.
+    let _ = std::fs::remove_file(all.join(key).with_extension(REFUSED));
+    make_room(all, &path);
+    sweep(all);
+    Ok(path)
+}
+
+fn number(path: &Path) -> Option<u64> {
+    path.file_name()?.to_str()?.split_once('-')?.1.parse().ok()
+}
+
+/// Removes the least recently used snapshots, but not `keep`, until the rest is within bounds.
+fn make_room(all: &Path, keep: &Path) {
+    let mut others: Vec<(u64, PathBuf)> =
+        folders(all).filter(|path| path != keep).map(|path| (used(&path), path)).collect();
+    others.sort();
+    let mut bytes: u64 = size(keep) + others.iter().map(|(_, path)| size(path)).sum::<u64>();
+    let mut count = others.len() + 1;
+    for (_, path) in others {
+        if count <= MOST_SNAPSHOTS && bytes <= MOST_BYTES {
+            break;
+        }
+        bytes = bytes.saturating_sub(remove(&path));
+        count -= 1;
+    }
+}
+
+/// Removes the folders of processes that ended while they made or removed a snapshot.
+fn sweep(all: &Path) {
+    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_old = age_of(&entry).is_some_and(|age| age > ABANDONED);
+        if name.ends_with(".gone") || name.ends_with(".making") && is_old {
+            let _ = std::fs::remove_dir_all(entry.path());
+        } else if name.ends_with(REFUSED) && age_of(&entry).is_some_and(|age| age > FORGOTTEN) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn age_of(entry: &std::fs::DirEntry) -> Option<Duration> {
+    entry.metadata().ok()?.modified().ok()?.elapsed().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_go_and_the_newest_of_a_key_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = folder.path();
+        let make = |key: &str| {
+            let made = all.join("x.making");
+            std::fs::create_dir_all(&made).unwrap();
+            std::fs::write(made.join("manifest"), "m").unwrap();
+            publish(all, key, &made).unwrap()
+        };
+        let keys: Vec<String> = (0..MOST_SNAPSHOTS + 2).map(|number| format!("{number:016x}")).collect();
+        let mut paths = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            let path = make(key);
+            let date = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + number as u64);
+            File::options().write(true).open(path.join("manifest")).unwrap().set_modified(date).unwrap();
+            paths.push(path);
+        }
+        let there: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
+        assert_eq!(there.iter().filter(|there| **there).count(), MOST_SNAPSHOTS);
+        assert!(!there[0] && !there[1] && there[2], "{there:?}");
+        let again = make(&keys[5]);
+        assert!(again.exists() && !paths[5].exists());
+        assert!(again > paths[5]);
+        // Allow one process at a time to make a snapshot.
+        let first = MakingRight::take(all, &keys[5]).unwrap();
+        assert!(first.is_some() && MakingRight::take(all, &keys[5]).unwrap().is_none());
+        assert!(MakingRight::take(all, &keys[6]).unwrap().is_some());
+        drop(first);
+        assert!(MakingRight::take(all, &keys[5]).unwrap().is_some());
+        assert!(!is_snapshot("0123456789abcdef-1.gone") && !is_snapshot("0123456789abcdef.lock"));
+    }
+}

@@ -1,0 +1,264 @@
+//! The record of an edit of the project's files: the journal while it is written, and what undoes it after.
+//!
+//! `undo/PROJECT/` in the cache has a file for each edit, `N.journal-2` until the edit is whole, and
+//! `N.edit-2` after. PROJECT is the hash of the project's root. The file is a line of JSON, and for each file
+//! that is edited its old text and its new one.
+
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::source::tap::sidecar::fnv_1a;
+use crate::workspace::replacement::Replacement;
+
+/// The most edits of a project that are kept.
+const MOST_EDITS: usize = 20;
+/// The most bytes of a project's edits. The newest edit is kept whatever its size.
+const MOST_BYTES: u64 = 64 << 20;
+
+const JOURNAL: &str = "journal-2";
+const EDIT: &str = "edit-2";
+/// What is not written to its end. Nothing of the edit was begun then.
+const PARTIAL: &str = "part-2";
+
+/// The purpose of an edit, by which its record is kept or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum EditPurpose {
+    /// Its record is kept, so that it can be undone.
+    Undoable,
+    /// Its record goes once it is whole.
+    Plain,
+    /// It undoes the edit of that number.
+    Undo(u64),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct EditManifest {
+    root: OsString,
+    what: String,
+    purpose: EditPurpose,
+    /// The part of the temporary files' names that no other edit has.
+    token: u64,
+    files: Vec<KeptFile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptFile {
+    path: OsString,
+    old: TextVersion,
+    new: TextVersion,
+}
+
+/// The size and hash by which a text is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct TextVersion {
+    size: usize,
+    hash: u64,
+}
+
+impl TextVersion {
+    fn of(text: &[u8]) -> Self {
+        Self { size: text.len(), hash: fnv_1a(text) }
+    }
+}
+
+/// The record of an edit.
+#[derive(Debug)]
+pub(super) struct EditRecord {
+    path: PathBuf,
+    token: u64,
+    /// Its number.
+    pub(super) number: u64,
+    /// The sentence that describes the edit.
+    pub(super) what: String,
+    pub(super) purpose: EditPurpose,
+    pub(super) files: Vec<Replacement>,
+}
+
+/// The records of a project's edits.
+#[derive(Debug, Clone)]
+pub(super) struct EditRecords {
+    pub(super) folder: PathBuf,
+    root: PathBuf,
+}
+
+impl EditRecords {
+    /// Opens the records of the project in `root`, kept in `cache`.
+    pub(super) fn new(cache: &Path, root: &Path) -> Self {
+        let name = format!("{:016x}", fnv_1a(root.as_os_str().as_bytes()));
+        Self { folder: cache.join("undo").join(name), root: root.to_owned() }
+    }
+
+    /// Makes the folder of the records, which nobody else can read.
+    pub(super) fn make_folder(&self) -> io::Result<()> {
+        if !self.folder.is_dir() {
+            steelbank_cache::create_folder(&self.folder)?;
+            self.folder.ancestors().skip(1).take(2).for_each(sync_folder);
+        }
+        Ok(())
+    }
+
+    /// Writes the journal of an edit of `files`, to the disk.
+    pub(super) fn begin(
+        &self,
+        what: &str,
+        purpose: EditPurpose,
+        files: &[Replacement],
+    ) -> io::Result<EditRecord> {
+        let number = self.list(&[JOURNAL, EDIT]).last().map_or(1, |(number, _)| number + 1);
+        let token = RandomState::new().build_hasher().finish();
+        let kept = |file: &Replacement| KeptFile {
+            path: file.path.clone().into(),
+            old: TextVersion::of(&file.old),
+            new: TextVersion::of(&file.new),
+        };
+        let manifest = EditManifest {
+            root: self.root.clone().into(),
+            what: what.to_owned(),
+            purpose,
+            token,
+            files: files.iter().map(kept).collect(),
+        };
+        let mut bytes = serde_json::to_vec(&manifest)?;
+        bytes.push(b'\n');
+        files.iter().for_each(|file| bytes.extend([file.old.as_slice(), &file.new].concat()));
+        let part = self.folder.join(format!("{number}.{PARTIAL}"));
+        let path = part.with_extension(JOURNAL);
+        let write = || {
+            let mut file = steelbank_cache::create_file(&part)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            fs::rename(&part, &path)
+        };
+        if let Err(error) = write() {
+            // Ignore an error: the next edit removes it.
+            let _ = fs::remove_file(&part);
+            return Err(error);
+        }
+        sync_folder(&self.folder);
+        Ok(EditRecord { path, token, number, what: what.to_owned(), purpose, files: files.to_vec() })
+    }
+
+    /// Lists the records of these kinds, oldest first.
+    fn list(&self, kinds: &[&str]) -> Vec<(u64, PathBuf)> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut found: Vec<(u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let path = entry.path();
+                let kind = path.extension()?.to_str()?;
+                let number = path.file_stem()?.to_str()?.parse().ok()?;
+                kinds.contains(&kind).then_some((number, path))
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Lists the numbers of the edits that can be undone, oldest first.
+    pub(super) fn undoable(&self) -> Vec<u64> {
+        self.list(&[JOURNAL, EDIT]).into_iter().map(|(number, _)| number).collect()
+    }
+
+    /// Lists the journals of edits that are not whole.
+    pub(super) fn unfinished(&self) -> Vec<(u64, PathBuf)> {
+        self.list(&[JOURNAL])
+    }
+
+    /// Reads the record of the edit `number`, which can be undone.
+    pub(super) fn read(&self, number: u64) -> io::Result<EditRecord> {
+        let found = self.list(&[JOURNAL, EDIT]).into_iter().find(|(other, _)| *other == number);
+        EditRecord::read(&self.root, found.ok_or(io::ErrorKind::NotFound)?)
+    }
+
+    /// Reads the record at `path`.
+    pub(super) fn read_at(&self, at: (u64, PathBuf)) -> io::Result<EditRecord> {
+        EditRecord::read(&self.root, at)
+    }
+
+    /// Removes the oldest edits beyond the limits, what was not written to its end, and records of an earlier
+    /// version.
+    pub(super) fn sweep(&self) {
+        // Ignore errors: what stays is removed by a later sweep.
+        for (_, path) in self.list(&[PARTIAL]) {
+            let _ = fs::remove_file(path);
+        }
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for folder in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let _ = fs::remove_dir_all(folder.path());
+        }
+        let mut bytes = 0;
+        for (at, (_, path)) in self.list(&[EDIT]).into_iter().rev().enumerate() {
+            bytes += fs::metadata(&path).map_or(0, |file| file.len());
+            if at > 0 && (at >= MOST_EDITS || bytes > MOST_BYTES) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+impl EditRecord {
+    fn read(root: &Path, (number, path): (u64, PathBuf)) -> io::Result<Self> {
+        let bytes = steelbank_cache::read(&path)?;
+        let line = memchr::memchr(b'\n', &bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let manifest: EditManifest = serde_json::from_slice(&bytes[..line])?;
+        if manifest.root != root.as_os_str() {
+            return Err(io::Error::other(format!("it is of another project, {}", manifest.root.display())));
+        }
+        let mut rest = &bytes[line + 1..];
+        let mut text = |version: TextVersion| {
+            let (text, others) = rest.split_at_checked(version.size).ok_or(io::ErrorKind::UnexpectedEof)?;
+            rest = others;
+            match TextVersion::of(text) == version {
+                true => Ok(text.to_vec()),
+                false => Err(io::Error::other("it is damaged")),
+            }
+        };
+        let files = manifest.files.into_iter().map(|file| {
+            Ok(Replacement { path: file.path.into(), old: text(file.old)?, new: text(file.new)? })
+        });
+        let files = files.collect::<io::Result<_>>()?;
+        Ok(Self {
+            path,
+            token: manifest.token,
+            number,
+            what: manifest.what,
+            purpose: manifest.purpose,
+            files,
+        })
+    }
+
+    /// Returns the edited files, each with its temporary file.
+    pub(super) fn with_temporaries(&self) -> impl DoubleEndedIterator<Item = (&Replacement, PathBuf)> {
+        // Make the name without the file's, which may be as long as names can be.
+        self.files.iter().enumerate().map(|(number, file)| {
+            (file, file.path.with_file_name(format!(".steelbank-{:016x}-{number}", self.token)))
+        })
+    }
+
+    /// Marks the edit as whole: keeps its record for undoing it, or removes it. The edit is done then, whatever
+    /// comes.
+    pub(super) fn finish(&self, keep: bool) -> io::Result<()> {
+        match keep {
+            true => fs::rename(&self.path, self.path.with_extension(EDIT))?,
+            false => fs::remove_file(&self.path)?,
+        }
+        self.path.parent().into_iter().for_each(sync_folder);
+        Ok(())
+    }
+
+    /// Removes the record, journal or not.
+    pub(super) fn forget(&self) {
+        // Ignore errors: it is removed once it is the oldest.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Has the names in a folder survive a loss of power, where the file system can.
+pub(super) fn sync_folder(folder: &Path) {
+    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
+}

@@ -1,0 +1,525 @@
+//! The user's project: its root, the files that were loaded, and the positions in them.
+
+pub(crate) mod documents;
+pub(crate) mod edits;
+pub(crate) mod journal;
+mod live;
+pub(crate) mod names;
+mod positions;
+pub(crate) mod replacement;
+mod stamp;
+mod standings;
+pub(crate) mod systems;
+mod texts;
+mod tree;
+pub(crate) mod write;
+
+pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
+pub use texts::TextState;
+pub(crate) use texts::{Look, NamedText, Now, Own, UnseenText, in_seen_file};
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::source::positions::PositionedFile;
+use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
+use documents::{Document, Documents};
+use names::Names;
+use positions::{CachedPositions, Positions};
+use stamp::FileStamp;
+use steelbank_text::{Freshness, TextError, TextIndex};
+use steelbank_watch::WatchRefusal;
+
+/// A user's project, or what is needed to load files without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProjectSettings {
+    /// The folder with the project's systems, if there is a project.
+    pub root: Option<PathBuf>,
+    /// Where fasls and sidecars go: a folder of our own, so that they never clash with the user's.
+    pub cache: PathBuf,
+    /// The init file to load before the first system, if any. A file that does not exist is none.
+    pub userinit: Option<PathBuf>,
+}
+
+impl ProjectSettings {
+    /// Makes the settings of the project in the folder `root`: fasls and sidecars go to `.steelbank` in that
+    /// folder, and no init file is loaded.
+    pub fn in_folder(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { cache: root.join(".steelbank"), root: Some(root), userinit: None }
+    }
+
+    /// Makes settings without a project: files are loaded by their paths, and fasls and sidecars go to
+    /// `cache`.
+    pub fn without_root(cache: impl Into<PathBuf>) -> Self {
+        Self { root: None, cache: cache.into(), userinit: None }
+    }
+
+    /// Sets the folder for fasls and sidecars.
+    #[must_use]
+    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache = folder.into();
+        self
+    }
+
+    /// Sets the init file to load before the first system.
+    #[must_use]
+    pub fn userinit(mut self, path: impl Into<PathBuf>) -> Self {
+        self.userinit = Some(path.into());
+        self
+    }
+}
+
+/// A project and the positions in its files, shared between questions.
+#[derive(Debug, Default)]
+pub(crate) struct Project {
+    settings: Option<ProjectSettings>,
+    /// Whether Lisp has been told of the project.
+    pub(crate) opened: Mutex<bool>,
+    documents: Arc<RwLock<Documents>>,
+    /// The number of loads under way.
+    pub(crate) loading: AtomicUsize,
+    loaded: RwLock<BTreeMap<PathBuf, u64>>,
+    stale: Mutex<Stale>,
+    image: RwLock<KnownImage>,
+    positions: Mutex<Positions>,
+    names: Mutex<Names>,
+    texts: Mutex<texts::Texts>,
+    /// The index of the tree's text, opened at the first question.
+    text: OnceLock<Arc<TextIndex>>,
+    watching: AtomicBool,
+    cut_edits: Mutex<edits::CutEdits>,
+    /// The reason for which the tree is not watched. Outside of the texts, so that reading it does not wait
+    /// for a walk.
+    unwatched: Mutex<Option<WatchRefusal>>,
+}
+
+/// What is to be looked at again, whatever the tree says.
+#[derive(Debug, Default)]
+struct Stale {
+    /// Files that were loaded, and those whose documents were changed.
+    files: BTreeSet<PathBuf>,
+    /// Whether other files may be the project's.
+    components: bool,
+}
+
+/// The contents of the image, as of its last report.
+#[derive(Debug, Default)]
+struct KnownImage {
+    contents: HashMap<PathBuf, Contents>,
+    systems: BTreeMap<String, ImageSystem>,
+    /// The components below the root of the systems that are defined there, each with the defining files.
+    components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
+}
+
+/// The contents of a file when it was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// In bytes.
+    pub(crate) size: u64,
+    /// FNV-1a of its bytes.
+    pub(crate) hash: u64,
+}
+
+/// A system that ASDF knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) struct ImageSystem {
+    /// The file that defines it.
+    pub(crate) asd: PathBuf,
+    /// Whether it is loaded.
+    pub(crate) loaded: bool,
+    /// Its Lisp files, if it is the project's.
+    pub(crate) files: Option<Vec<PathBuf>>,
+}
+
+/// A file as it was when it was loaded or compiled.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FileVersion {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// Its write date, in universal time (seconds).
+    pub(super) write_date: u64,
+}
+
+impl FileVersion {
+    fn loaded(write_dates: &BTreeMap<PathBuf, u64>, path: &Path) -> Option<FileVersion> {
+        let write_date = *write_dates.get(path)?;
+        Some(FileVersion { path: path.to_path_buf(), write_date })
+    }
+}
+
+/// The folder of the sidecars, in the cache.
+const SIDECARS: &str = "taps";
+
+/// The lower cache, in the cache of a scratch image.
+const LOWER: &str = "lower";
+
+/// The folder of the lower cache's sidecars, in the cache of a scratch image.
+const LOWER_SIDECARS: &str = "lower/taps";
+
+/// Resolves `given` against the root of the project, if there is one.
+pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
+    root.map_or_else(|| given.to_owned(), |root| root.join(given))
+}
+
+/// There is no project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("There is no project.")]
+pub struct NoProject;
+
+impl From<NoProject> for String {
+    fn from(error: NoProject) -> String {
+        error.to_string()
+    }
+}
+
+impl Project {
+    /// Whether a load is under way, so that answers may soon change.
+    pub(crate) fn is_loading(&self) -> bool {
+        self.loading.load(Ordering::SeqCst) > 0
+    }
+
+    /// Makes the project of `settings`.
+    pub(crate) fn new(settings: Option<ProjectSettings>) -> Project {
+        steelbank_watch::tell_of_descriptors(crate::engine::keep_from_children);
+        let settings = settings.map(|settings| ProjectSettings {
+            root: settings.root.map(|root| std::fs::canonicalize(&root).unwrap_or(root)),
+            ..settings
+        });
+        let project = Project { settings, ..Project::default() };
+        project.texts.lock().documents = Arc::clone(&project.documents);
+        project
+    }
+
+    /// Returns the settings that the project was made with.
+    pub(crate) fn settings(&self) -> Option<&ProjectSettings> {
+        self.settings.as_ref()
+    }
+
+    /// Returns the project's root directory, canonical.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.settings.as_ref()?.root.as_deref()
+    }
+
+    /// Returns the index of the text in the tree at `root`, the project's, opened at the first call. A scratch image has
+    /// the index of the cache below its own.
+    ///
+    /// # Errors
+    /// The root cannot be read, or the cache cannot be used.
+    pub(crate) fn text_index(&self, root: &Path) -> Result<&Arc<TextIndex>, TextError> {
+        if let Some(index) = self.text.get() {
+            return Ok(index);
+        }
+        let cache = self.settings.as_ref().map(|settings| settings.cache.clone()).unwrap_or_default();
+        let lower = cache.join(LOWER).canonicalize();
+        let index = TextIndex::open(root, lower.as_deref().unwrap_or(&cache), Freshness::Automatic)?;
+        if self.watching.load(Ordering::Acquire) {
+            index.watch();
+        }
+        Ok(self.text.get_or_init(|| Arc::new(index)))
+    }
+
+    /// Has the project use `index`, unless it has opened its own.
+    pub(crate) fn share_text_index(&self, index: &Arc<TextIndex>) {
+        let _ = self.text.set(Arc::clone(index));
+    }
+
+    /// Returns the root directory of the project that there must be.
+    pub(crate) fn own_root(&self) -> Result<&Path, NoProject> {
+        self.root().ok_or(NoProject)
+    }
+
+    /// Remembers the loaded files, each with the write date (universal time) that it had then. The names of
+    /// files that `anew` selects, which were compiled or loaded since the last call, are read again.
+    pub(crate) fn note_loaded(
+        &self,
+        files: impl IntoIterator<Item = (PathBuf, u64)>,
+        anew: impl Fn(&Path) -> bool,
+    ) {
+        let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
+        let mut positions = self.positions.lock();
+        let mut stale = self.stale.lock();
+        for (path, written) in files {
+            let before = loaded.insert(path.clone(), written);
+            if before != Some(written) || anew(&path) || names.gaps.contains_key(&path) {
+                let version = FileVersion { path, write_date: written };
+                positions.remove(&version);
+                positions.epoch += 1;
+                stale.files.insert(version.path.clone());
+                names.pending.insert(version.path);
+            }
+        }
+    }
+
+    /// Forgets that `files` were loaded: they are no more, and what they defined was taken out of the image.
+    pub(crate) fn forget_loaded(&self, files: &[PathBuf]) {
+        let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
+        let (mut image, mut stale) = (self.image.write(), self.stale.lock());
+        for path in files {
+            loaded.remove(path);
+            names.forget(path);
+            image.contents.remove(path);
+            stale.files.insert(path.clone());
+        }
+    }
+
+    /// Remembers the contents of the loaded files, and the systems that ASDF knows.
+    pub(crate) fn note_image(
+        &self,
+        contents: impl IntoIterator<Item = (PathBuf, Contents)>,
+        systems: impl IntoIterator<Item = (String, ImageSystem)>,
+    ) {
+        let systems: BTreeMap<String, ImageSystem> = systems.into_iter().collect();
+        let mut components: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+        for system in systems.values() {
+            let below = |path: &&PathBuf| self.root().is_some_and(|root| path.starts_with(root));
+            for file in system.files.iter().flatten().filter(below) {
+                components.entry(file.clone()).or_default().push(system.asd.clone());
+            }
+        }
+        let mut image = self.image.write();
+        self.stale.lock().components |= *image.components != components;
+        *image = KnownImage {
+            contents: contents.into_iter().collect(),
+            systems,
+            components: Arc::new(components),
+        };
+    }
+
+    /// Returns the systems that ASDF knows, by name.
+    pub(crate) fn image_systems(&self) -> BTreeMap<String, ImageSystem> {
+        self.image.read().systems.clone()
+    }
+
+    /// Lists the loaded files that are the project's own.
+    pub(crate) fn own_loaded_files(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
+        let own = self.own();
+        paths.retain(|path| own.contains(path));
+        paths.sort();
+        paths
+    }
+
+    /// Lists the systems of the project that ASDF knows.
+    pub(crate) fn own_systems(&self) -> Vec<(String, ImageSystem)> {
+        let own = self.own();
+        self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()
+    }
+
+    /// Whether any loaded file has changed.
+    pub(crate) fn has_changed_files(&self) -> bool {
+        self.own_loaded_files().iter().any(|path| self.has_changed(path))
+    }
+
+    /// Whether the image holds `system`.
+    pub(crate) fn is_loaded(&self, system: &str) -> bool {
+        self.image.read().systems.get(system).is_some_and(|system| system.loaded)
+    }
+
+    /// Returns advice on how to give paths, for errors.
+    pub(crate) fn path_advice(&self) -> String {
+        match self.root() {
+            Some(root) => {
+                format!("Name a file that exists, relative to the project ({}) or whole.", root.display())
+            }
+            None => "Name a file that exists.".to_owned(),
+        }
+    }
+
+    /// Whether the file at `path` was loaded, and has been deleted or has other contents now. Another date
+    /// alone is no change.
+    pub(crate) fn has_changed(&self, path: &Path) -> bool {
+        let Some(then) = self.image.read().contents.get(path).copied() else { return false };
+        if let Some(document) = self.document(path) {
+            return document.text.len() as u64 != then.size || fnv_1a(&document.text) != then.hash;
+        }
+        let size = std::fs::metadata(path).map(|file| file.len());
+        size.is_ok_and(|size| size != then.size)
+            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
+    }
+
+    /// Lists the loaded files, with the write dates that they had then.
+    pub(crate) fn loaded(&self) -> Vec<(PathBuf, u64)> {
+        self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
+    }
+
+    /// Whether the version of `path` with the write date `written` is the one that was loaded last, as far as
+    /// is known: definitions of an earlier version may still be in the image.
+    pub(crate) fn is_current(&self, path: &Path, written: u64) -> bool {
+        self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
+    }
+
+    /// Returns the write date that the file at `path` had when it was loaded.
+    pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
+        self.loaded.read().get(path).copied()
+    }
+
+    /// Renders `path` as answers show it: relative to the root if it is below it.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
+        match shown.as_os_str().is_empty() {
+            true => ".".to_owned(),
+            // Try `to_str` first: it is faster, and most paths are UTF-8.
+            false => shown.to_str().map_or_else(|| shown.to_string_lossy().into_owned(), str::to_owned),
+        }
+    }
+
+    /// Resolves `given` against the project's root.
+    pub(crate) fn native(&self, given: impl AsRef<Path>) -> PathBuf {
+        native(self.root(), given.as_ref())
+    }
+
+    /// Resolves `given` as [`Project::native`] does, and its links.
+    pub(crate) fn real(&self, given: impl AsRef<Path>) -> PathBuf {
+        let native = self.native(given);
+        native.canonicalize().unwrap_or(native)
+    }
+
+    /// Returns the positions in the file at `path`, of the version of `write_date` that the image holds.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
+        let document = self.document(path);
+        let stamp = match &document {
+            Some(document) => document.stamp,
+            None => FileStamp::of(&std::fs::metadata(path)?),
+        };
+        let version = FileVersion { path: path.to_path_buf(), write_date };
+        let epoch = {
+            let mut positions = self.positions.lock();
+            if let Some(known) = positions.get(&version)
+                && known.stamp == stamp
+            {
+                return Ok(Arc::clone(&known.file));
+            }
+            positions.epoch
+        };
+        let sidecar = self.sidecar(path, write_date);
+        let file = match document {
+            None => PositionedFile::open(path, write_date, sidecar.as_deref())?,
+            Some(document) => PositionedFile::of_text(path, &document.text, write_date, sidecar.as_deref()),
+        };
+        let file = Arc::new(file);
+        let known = CachedPositions { stamp, file: Arc::clone(&file), asked: 0 };
+        let mut positions = self.positions.lock();
+        // Do not keep positions from before a load that ended meanwhile: it may have written another sidecar.
+        if positions.epoch == epoch {
+            positions.insert(version, known);
+        }
+        Ok(file)
+    }
+
+    /// Like [`Project::positions`], as of the look of `_now` or a later one: a file whose changes are all
+    /// reported is not looked at again.
+    ///
+    /// # Errors
+    /// As for [`Project::positions`].
+    pub(crate) fn positions_at(
+        &self,
+        _now: &Now,
+        path: &Path,
+        write_date: u64,
+    ) -> std::io::Result<Arc<PositionedFile>> {
+        if let Some(stamp) = self.texts.lock().standings.stamp_if_watched(path) {
+            let version = FileVersion { path: path.to_path_buf(), write_date };
+            let mut positions = self.positions.lock();
+            if let Some(known) = positions.get(&version).filter(|known| known.stamp == stamp) {
+                return Ok(Arc::clone(&known.file));
+            }
+        }
+        self.positions(path, write_date)
+    }
+
+    /// Returns the positions in the file as it is on disk, whatever document is open.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn positions_on_disk(&self, path: &Path, write_date: u64) -> std::io::Result<PositionedFile> {
+        PositionedFile::open(path, write_date, self.sidecar(path, write_date).as_deref())
+    }
+
+    /// Whether a link is at `path`, as of the look of `_now` or a later one.
+    pub(crate) fn is_link_at(&self, _now: &Now, path: &Path) -> bool {
+        self.texts.lock().standings.stamp_if_watched(path).is_none() && path.is_symlink()
+    }
+
+    /// Returns the path of the sidecar of `path`, which need not exist.
+    fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
+        let truename =
+            std::fs::canonicalize(path).ok().or_else(|| self.document(path).map(|_| path.to_path_buf()))?;
+        let name = sidecar_name(&truename, write_date);
+        self.sidecar_called(name.as_ref()).or_else(|| Some(self.sidecars()?.join(name)))
+    }
+
+    /// Returns the path of the sidecar called `name`, if there is one: in the cache or else in the lower one, which a scratch image
+    /// was started from.
+    fn sidecar_called(&self, name: &Path) -> Option<PathBuf> {
+        let cache = &self.settings.as_ref()?.cache;
+        [SIDECARS, LOWER_SIDECARS]
+            .into_iter()
+            .map(|folder| cache.join(folder).join(name))
+            .find(|path| path.exists())
+    }
+
+    /// Opens or changes the document for the file at `path`, a real path, or closes it: while it is open, its
+    /// text counts instead of what is on disk there.
+    pub(crate) fn set_document(&self, path: &Path, document: Option<Document>) {
+        self.documents.write().set(path, document);
+        self.stale.lock().files.insert(path.to_owned());
+    }
+
+    /// Returns the document for the file at `path`, a real path, if one is open.
+    pub(crate) fn document(&self, path: &Path) -> Option<Arc<Document>> {
+        self.documents.read().get(path)
+    }
+
+    /// Reads the text of the file at `path`, a real path: the document's, if one is open.
+    pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        match self.document(path) {
+            Some(document) => Ok(document.text.to_vec()),
+            None => steelbank_tree::read_source(path),
+        }
+    }
+
+    fn sidecars(&self) -> Option<PathBuf> {
+        Some(self.settings.as_ref()?.cache.join(SIDECARS))
+    }
+
+    /// Deletes the sidecars of earlier versions of `paths`, and leftovers of writers that died. Ignores
+    /// errors: what stays is never read.
+    pub(crate) fn delete_old_sidecars<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
+        const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+        let Some(entries) = self.sidecars().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };
+        let loaded = self.loaded.read();
+        let current: HashMap<String, String> = paths
+            .into_iter()
+            .filter_map(|path| {
+                let name = sidecar_name(path, *loaded.get(path)?);
+                Some((name.split_once('-')?.0.to_owned(), name))
+            })
+            .collect();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some((file, version)) = name.to_str().and_then(|name| name.split_once('-')) else { continue };
+            let abandoned = || {
+                let age = entry.metadata().and_then(|metadata| metadata.modified());
+                age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > ABANDONED))
+            };
+            let old = match version.ends_with(".tap") {
+                true => current.get(file).is_some_and(|current| **current != *name),
+                false => abandoned(),
+            };
+            if old {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}

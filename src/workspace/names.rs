@@ -1,0 +1,356 @@
+//! Which loaded files have a name in their live text, as their sidecars tell: also names that no text has, and files outside of the
+//! project. One table, in memory and, for the processes that follow, in the cache.
+//!
+//! The table of a project on disk, `ROOT.names` beside the sidecars: the CRC-32 of the rest (32 bits, little-endian like all numbers),
+//! the length of a JSON text (64 bits), that text, a list of [`NamedFile`], and [`Row`]s. The rows of a file are valid while its sidecar's
+//! stamp is the same. A malformed table counts as missing: the sidecars are read, and it is written anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+use serde::{Deserialize, Serialize};
+
+use crate::source::positions::SidecarState;
+use crate::source::tap::sidecar::fnv_1a;
+use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
+
+/// Hashes a name, the same in every process.
+pub(super) fn hash(name: &str) -> u64 {
+    fnv_1a(name.as_bytes())
+}
+
+/// A name in a file. On disk: the hash (64 bits), the file (32 bits), whether top-level code uses it (32 bits).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    hash: u64,
+    /// Its index in the list of files.
+    file: u32,
+    toplevel: bool,
+}
+
+/// A file of which the names are known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct NamedFile {
+    path: PathBuf,
+    /// The write date (universal time) of the version that was loaded.
+    written: u64,
+    /// The name of the sidecar's file, and its stamp before it was read; none if it is not complete.
+    sidecar: Option<(PathBuf, FileStamp)>,
+    /// The stamp of the file when it was that version.
+    seen: Option<FileStamp>,
+    /// Whether it is loaded as that version.
+    #[serde(skip)]
+    live: bool,
+}
+
+/// The names in the loaded files.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Sorted.
+    rows: Vec<Row>,
+    files: Vec<NamedFile>,
+    numbers: HashMap<PathBuf, u32>,
+    /// Files that were loaded and not read since.
+    pub(super) pending: BTreeSet<PathBuf>,
+    /// Files whose sidecars are missing or incomplete.
+    pub(super) gaps: BTreeMap<PathBuf, SidecarState>,
+    /// Whether the table on disk was read.
+    begun: bool,
+    /// Whether it is another one.
+    changed: bool,
+}
+
+impl Names {
+    /// Lists the files that may have `name`; with `toplevel`, those whose top-level code may use it.
+    pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &Path> {
+        let wanted = hash(name);
+        let start = self.rows.partition_point(|row| row.hash < wanted);
+        let rows =
+            self.rows.get(start..).unwrap_or_default().iter().take_while(move |row| row.hash == wanted);
+        let files = rows.filter(move |row| row.toplevel || !toplevel);
+        files
+            .filter_map(|row| self.files.get(row.file as usize))
+            .filter(|file| file.live)
+            .map(|file| &*file.path)
+    }
+
+    fn file(&mut self, path: &Path) -> Option<&mut NamedFile> {
+        self.files.get_mut(*self.numbers.get(path)? as usize)
+    }
+
+    /// Forgets that the file at `path` is loaded.
+    pub(super) fn forget(&mut self, path: &Path) {
+        self.pending.remove(path);
+        self.gaps.remove(path);
+        self.file(path).into_iter().for_each(|file| file.live = false);
+    }
+
+    /// Replaces the names of each of `read`.
+    fn set(&mut self, read: Vec<(NamedFile, Vec<(u64, bool)>)>) {
+        let again: HashSet<u32> =
+            read.iter().filter_map(|(file, _)| self.numbers.get(&file.path).copied()).collect();
+        self.rows.retain(|row| !again.contains(&row.file));
+        for (file, names) in read {
+            let next = self.files.len() as u32;
+            let number = *self.numbers.entry(file.path.clone()).or_insert(next);
+            self.changed |= file.sidecar.is_some();
+            match self.files.get_mut(number as usize) {
+                Some(known) => *known = file,
+                None => self.files.push(file),
+            }
+            self.rows.extend(names.into_iter().map(|(hash, toplevel)| Row { hash, file: number, toplevel }));
+        }
+        // Fast, as the old rows are sorted already.
+        self.rows.sort();
+        self.rows.shrink_to_fit();
+    }
+
+    /// Writes the files of which the sidecars exist.
+    fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> Vec<u8> {
+        let mut numbers = vec![None; self.files.len()];
+        let mut files = Vec::new();
+        for (number, file) in numbers.iter_mut().zip(&self.files).filter(|(_, file)| is_there(file)) {
+            *number = Some(files.len() as u32);
+            files.push(file);
+        }
+        let json = serde_json::to_vec(&files).unwrap_or_default();
+        let mut bytes = vec![0; 4];
+        bytes.extend((json.len() as u64).to_le_bytes());
+        bytes.extend(json);
+        for row in &self.rows {
+            if let Some(number) = numbers.get(row.file as usize).copied().flatten() {
+                bytes.extend(row.hash.to_le_bytes());
+                bytes.extend(number.to_le_bytes());
+                bytes.extend(u32::from(row.toplevel).to_le_bytes());
+            }
+        }
+        let sum = checksum(bytes.get(4..).unwrap_or_default());
+        bytes.splice(..4, sum.to_le_bytes());
+        bytes
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// Parses what [`Names::write`] wrote.
+fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
+    let (sum, rest) = bytes.split_first_chunk()?;
+    (u32::from_le_bytes(*sum) == checksum(rest)).then(|| parse_body(rest))?
+}
+
+fn parse_body(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (json, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let (rows, rest) = rest.as_chunks::<16>();
+    let word = |row: &[u8; 16], at: usize| row.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+    let row = |row: &[u8; 16]| {
+        let hash = u64::from_le_bytes(*row.first_chunk()?);
+        Some(Row { hash, file: word(row, 8)?, toplevel: word(row, 12)? == 1 })
+    };
+    let rows: Vec<Row> = rows.iter().map(row).collect::<Option<_>>()?;
+    (rest.is_empty() && rows.is_sorted()).then_some((serde_json::from_slice(json).ok()?, rows))
+}
+
+impl Project {
+    /// Lists the loaded files whose live text has a symbol called `name`, of any package, or a designator of
+    /// one. Only files with sidecars are known.
+    pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
+        self.find_naming(name, false)
+    }
+
+    /// Lists the loaded files whose top-level code uses a symbol called `name`, of any package.
+    pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
+        self.find_naming(name, true)
+    }
+
+    fn find_naming(&self, name: &str, toplevel: bool) -> Vec<FileVersion> {
+        self.read_new_files();
+        let (loaded, names) = (self.loaded.read(), self.names.lock());
+        names.naming(name, toplevel).filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
+    }
+
+    /// Lists the loaded files of which [`Project::naming`] does not know every name, with the states of their
+    /// sidecars.
+    pub(crate) fn record_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
+        self.read_new_files();
+        self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
+    }
+
+    /// Reads the names in the files that were loaded since the last call, from the cache's table of names or
+    /// else from the sidecars. The first question calls it if no load did.
+    pub(crate) fn read_new_files(&self) {
+        let loaded = self.loaded.read();
+        let mut names = self.names.lock();
+        if names.pending.is_empty() {
+            return;
+        }
+        if !std::mem::replace(&mut names.begun, true) {
+            let tables = self.name_tables();
+            let known = tables.iter().find_map(|path| parse(&steelbank_cache::read(path).ok()?));
+            (names.files, names.rows) = known.unwrap_or_default();
+            names.numbers =
+                (0..).zip(&names.files).map(|(number, file)| (file.path.clone(), number)).collect();
+        }
+        let (mut read, mut seen) = (Vec::new(), Vec::new());
+        for path in std::mem::take(&mut names.pending) {
+            let Some(&written) = loaded.get(&path) else { continue };
+            if let Some(known) = names.file(&path) {
+                let stamp = |name: &PathBuf| FileStamp::of_path(&self.sidecar_called(name)?);
+                let of_sidecar = known.sidecar.as_ref();
+                known.live = known.written == written
+                    && of_sidecar.is_some_and(|(name, then)| stamp(name) == Some(*then));
+                if known.live {
+                    seen.extend(known.seen.map(|stamp| (path.clone(), (stamp, written))));
+                    names.gaps.remove(&path);
+                    continue;
+                }
+            }
+            let sidecar = self.sidecar(&path, written);
+            let sidecar =
+                sidecar.and_then(|path| Some((path.file_name()?.into(), FileStamp::of_path(&path)?)));
+            let mut file = NamedFile { path: path.clone(), written, sidecar, seen: None, live: true };
+            let (known, state) = match self.positions(&path, written) {
+                Ok(positions) => {
+                    let used = positions.toplevel_names();
+                    let known = positions.names().map(|name| (hash(name), used.contains(name))).collect();
+                    (known, positions.sidecar_state())
+                }
+                Err(_) => (Vec::new(), SidecarState::Missing),
+            };
+            if state == SidecarState::Complete {
+                names.gaps.remove(&path);
+            } else {
+                file.sidecar = None;
+                names.gaps.insert(path, state);
+            }
+            read.push((file, known));
+        }
+        if !read.is_empty() {
+            names.set(read);
+        }
+        drop(names);
+        self.texts.lock().seen.extend(seen);
+    }
+
+    /// Writes the table of names, if another one is known. Ignores errors: sidecars are then read again.
+    pub(crate) fn keep_names(&self) {
+        self.read_new_files();
+        // Note the loaded files that are unchanged on disk.
+        let seen = self.look().seen.clone();
+        let mut names = self.names.lock();
+        for (path, (stamp, written)) in seen {
+            if let Some(file) = names.file(&path).filter(|file| file.written == written)
+                && file.seen.replace(stamp) != Some(stamp)
+            {
+                names.changed = true;
+            }
+        }
+        let Some(table) = self.name_tables().into_iter().next().filter(|_| names.changed) else { return };
+        names.changed = false;
+        let is_there = |file: &NamedFile| {
+            file.sidecar.as_ref().is_some_and(|(name, _)| self.sidecar_called(name).is_some())
+        };
+        let bytes = names.write(is_there);
+        drop(names);
+        // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
+        let written = table.with_file_name(format!("names-{}", steelbank_cache::unique_name()));
+        if steelbank_cache::write(&written, &bytes).is_err()
+            || steelbank_cache::rename(&written, &table).is_err()
+        {
+            let _ = std::fs::remove_file(&written);
+        }
+    }
+
+    /// Returns the paths of the project's tables of names: in its cache, and in the one below it.
+    fn name_tables(&self) -> Vec<PathBuf> {
+        let Some(settings) = self.settings() else { return Vec::new() };
+        let root = self.root().unwrap_or(Path::new("")).as_os_str().as_encoded_bytes();
+        let name = format!("{:016x}.names", fnv_1a(root));
+        [SIDECARS, LOWER_SIDECARS].map(|folder| settings.cache.join(folder).join(&name)).into()
+    }
+}
+
+/// Whether `bytes` parse as a table of names without its checksum. For fuzzing.
+#[cfg(feature = "server")]
+pub(crate) fn reads(bytes: &[u8]) -> bool {
+    parse_body(bytes).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, sidecar: &str) -> NamedFile {
+        let stamp = FileStamp { modified: None, size: 1, changed: (2, 3), inode: 4 };
+        NamedFile {
+            path: path.into(),
+            written: 1,
+            sidecar: Some((sidecar.into(), stamp)),
+            seen: Some(stamp),
+            live: true,
+        }
+    }
+
+    fn hashes(toplevel: &[&str], others: &[&str]) -> Vec<(u64, bool)> {
+        let hashes =
+            |names: &[&str], toplevel| names.iter().map(|name| (hash(name), toplevel)).collect::<Vec<_>>();
+        [hashes(toplevel, true), hashes(others, false)].concat()
+    }
+
+    #[track_caller]
+    fn check(names: &Names, name: &str, toplevel: bool, expected: &[&str]) {
+        let found: Vec<_> = names.naming(name, toplevel).map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn a_file_that_is_set_again_has_its_new_names_alone() {
+        let mut names = Names::default();
+        names.set(vec![
+            (file("a", "a-1.tap"), hashes(&["F"], &["G"])),
+            (file("b", "b-1.tap"), hashes(&[], &["F", "É"])),
+        ]);
+        check(&names, "F", false, &["a", "b"]);
+        check(&names, "F", true, &["a"]);
+        check(&names, "É", false, &["b"]);
+        check(&names, "H", false, &[]);
+        names.set(vec![
+            (file("a", "a-2.tap"), hashes(&[], &["H"])),
+            (file("c", "c-1.tap"), hashes(&["G"], &[])),
+        ]);
+        check(&names, "F", false, &["b"]);
+        check(&names, "G", false, &["c"]);
+        check(&names, "H", false, &["a"]);
+        names.file(Path::new("a")).unwrap().live = false;
+        check(&names, "H", false, &[]);
+    }
+
+    #[test]
+    fn what_is_written_is_read_whole_or_not_at_all() {
+        let mut names = Names::default();
+        names.set(vec![
+            (file("a", "a-1.tap"), hashes(&["F"], &["G"])),
+            (file("b", "b-1.tap"), hashes(&["H"], &["F"])),
+        ]);
+        let bytes = names.write(|_| true);
+        let (files, rows) = parse(&bytes).unwrap();
+        assert_eq!(rows, names.rows);
+        assert_eq!(
+            files,
+            names.files.iter().map(|file| NamedFile { live: false, ..file.clone() }).collect::<Vec<_>>()
+        );
+        let (files, rows) = parse(&names.write(|file| file.path == Path::new("b"))).unwrap();
+        assert_eq!((files.len(), rows.len()), (1, 2));
+        for at in 0..bytes.len() {
+            assert!(parse(&bytes[..at]).is_none(), "cut at {at}");
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            assert!(parse(&other).is_none(), "byte {at}");
+        }
+    }
+}

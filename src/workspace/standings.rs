@@ -1,0 +1,348 @@
+//! Keeps the relation of the image to each file that can be searched, and the files of each name. Works out
+//! again only what has changed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use crate::source::positions::SidecarState;
+use crate::workspace::texts::{CachedNames, TextState, Texts};
+use crate::workspace::{FileStamp, Project};
+use steelbank_text::PackageText;
+
+/// A file that can be searched.
+#[derive(Debug, Default)]
+pub(super) struct FileState {
+    /// Whether it is the project's own.
+    pub(super) own: bool,
+    /// The write date of the version that is loaded, if any.
+    loaded: Option<u64>,
+    /// The relation of the image to the file; none if there is no such file.
+    pub(super) standing: Option<TextState>,
+    pub(super) known: Option<Arc<CachedNames>>,
+    /// Whether the watch reports every change of it.
+    told: bool,
+}
+
+impl FileState {
+    /// Whether the file should be searched, but cannot be read.
+    fn is_unreadable(&self) -> bool {
+        self.standing.is_some() && self.known.as_ref().is_some_and(|known| !known.readable)
+    }
+}
+
+/// The standings of all files that can be searched.
+#[derive(Debug, Default)]
+pub(super) struct Standings {
+    /// The standings by path.
+    pub(super) entries: HashMap<Arc<Path>, FileState>,
+    /// The files whose names are to be looked for in their text.
+    pub(super) loose: BTreeSet<Arc<Path>>,
+    pub(super) unreadable: BTreeSet<Arc<Path>>,
+    /// The files to look at for each question, because the watch does not report their changes.
+    looked_at: BTreeSet<Arc<Path>>,
+    packages: Option<Arc<[PackageText]>>,
+}
+
+impl Standings {
+    /// Returns the stamp of the file at `path`, if the watch reports all changes of it. Such a file is no
+    /// link.
+    pub(super) fn stamp_if_watched(&self, path: &Path) -> Option<FileStamp> {
+        let entry = self.entries.get(path).filter(|entry| entry.told)?;
+        Some(entry.known.as_ref()?.stamp)
+    }
+
+    /// Returns the packages defined in files whose text the image does not have as it stands.
+    pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
+        let entries = &self.entries;
+        let unseen = || {
+            let unseen = |entry: &&FileState| !matches!(entry.standing, None | Some(TextState::LeftOut));
+            let known = entries.values().filter(unseen).filter_map(|entry| entry.known.as_ref());
+            known.flat_map(|known| known.packages.iter().cloned()).collect()
+        };
+        Arc::clone(self.packages.get_or_insert_with(unseen))
+    }
+
+    fn unindex(&mut self, path: &Arc<Path>) {
+        self.loose.remove(path);
+        self.unreadable.remove(path);
+        self.looked_at.remove(path);
+        self.packages = None;
+    }
+
+    fn put_in(&mut self, path: Arc<Path>, entry: FileState) {
+        if entry.known.as_ref().is_some_and(|known| known.is_loose) {
+            self.loose.insert(Arc::clone(&path));
+        }
+        if entry.is_unreadable() {
+            self.unreadable.insert(Arc::clone(&path));
+        }
+        if !entry.told {
+            self.looked_at.insert(Arc::clone(&path));
+        }
+        self.entries.insert(path, entry);
+        self.packages = None;
+    }
+}
+
+impl Project {
+    /// Brings the texts up to date with what has changed, and locks them.
+    pub(super) fn look(&self) -> MutexGuard<'_, Texts> {
+        // Know first which files were compared with what is loaded of them already.
+        self.read_new_files();
+        // Lock this before the texts, in the same order everywhere.
+        let loaded = self.loaded.read();
+        let mut guard = self.texts.lock();
+        let texts = &mut *guard;
+        self.look_at_tree(texts);
+        let is_another_index = self.look_at_index(texts);
+        let news = std::mem::take(&mut texts.live.news);
+        for path in &news.changed {
+            texts.distrust(path);
+            self.positions.lock().forget(path);
+        }
+        let stale = std::mem::take(&mut *self.stale.lock());
+        let is_new = |path: &PathBuf| !texts.standings.entries.contains_key(path.as_path());
+        let mut todo: BTreeSet<Arc<Path>> = texts.standings.looked_at.clone();
+        if news.everything {
+            todo.extend(texts.standings.entries.keys().cloned());
+        }
+        if news.walked || stale.components || stale.files.iter().chain(&texts.asked).any(is_new) {
+            todo.extend(self.choose(texts, &loaded));
+        }
+        let standings = &texts.standings;
+        todo.extend(
+            news.changed
+                .iter()
+                .chain(&stale.files)
+                .filter_map(|path| standings.entries.get_key_value(path.as_path()))
+                .map(|(path, _)| Arc::clone(path)),
+        );
+        for folder in &news.folders {
+            todo.extend(standings.entries.keys().filter(|path| path.starts_with(folder)).map(Arc::clone));
+        }
+        if is_another_index {
+            let is_as_known = |path: &Path, entry: &FileState| {
+                entry.known.as_ref().is_none_or(|known| known.indexed == texts.is_indexed(path))
+            };
+            let entries = standings.entries.iter();
+            todo.extend(
+                entries.filter(|(path, entry)| !is_as_known(path, entry)).map(|(path, _)| Arc::clone(path)),
+            );
+        }
+        for path in todo {
+            self.examine(texts, &path, loaded.get(&*path).copied());
+        }
+        guard
+    }
+
+    /// Updates the set of files that can be searched. Returns the new ones.
+    fn choose(&self, texts: &mut Texts, loaded: &BTreeMap<PathBuf, u64>) -> Vec<Arc<Path>> {
+        let walk = Arc::clone(&texts.live.walk);
+        let mut wanted: BTreeMap<&Path, bool> = BTreeMap::new();
+        wanted.extend(texts.asked.iter().map(|path| (path.as_path(), false)));
+        let own = self.own_in(&walk);
+        wanted.extend(loaded.keys().filter(|path| own.contains(path)).map(|path| (path.as_path(), true)));
+        wanted.extend(walk.files.iter().map(|path| (path.as_path(), true)));
+        let standings = &mut texts.standings;
+        let gone: Vec<Arc<Path>> =
+            standings.entries.keys().filter(|path| !wanted.contains_key(&***path)).cloned().collect();
+        for path in gone {
+            standings.entries.remove(&path);
+            standings.unindex(&path);
+        }
+        let mut new = Vec::new();
+        for (path, own) in wanted {
+            match standings.entries.get_mut(path) {
+                Some(entry) => entry.own = own,
+                None => {
+                    let path: Arc<Path> = Arc::from(path);
+                    new.push(Arc::clone(&path));
+                    standings.entries.insert(path, FileState { own, ..FileState::default() });
+                }
+            }
+        }
+        new
+    }
+
+    /// Works out the relation of the image to the file at `path`; `loaded` is the version that the image
+    /// holds, if any.
+    fn examine(&self, texts: &mut Texts, path: &Arc<Path>, loaded: Option<u64>) {
+        let Some(before) = texts.standings.entries.remove(path) else { return };
+        let overlaid = texts.documents.read().get(path).is_some();
+        // Begin to watch the file before reading it.
+        let mut told = !overlaid && texts.live.tells_of(path, true);
+        let known = texts.known(path);
+        if known.is_none() {
+            told = !overlaid && texts.live.tells_of(path, false);
+        }
+        let standing = match (&known, loaded) {
+            (None, _) => None,
+            (Some(_), None) => Some(TextState::NotLoaded),
+            (Some(known), Some(written)) => self.standing(texts, path, known, written),
+        };
+        let entry = FileState { own: before.own, loaded, standing, known, told };
+        let same = before.standing == entry.standing
+            && before.told == entry.told
+            && before.loaded == entry.loaded
+            && match (&before.known, &entry.known) {
+                (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+                (None, None) => true,
+                _ => false,
+            };
+        if same {
+            texts.standings.entries.insert(Arc::clone(path), before);
+            // Look at a new file that is missing each time, unless its creation is reported.
+            if !entry.told {
+                texts.standings.looked_at.insert(Arc::clone(path));
+            }
+            return;
+        }
+        texts.standings.unindex(path);
+        texts.standings.put_in(Arc::clone(path), entry);
+    }
+
+    /// Works out the relation of the image to a loaded file with up-to-date `known`. None if the file is
+    /// gone.
+    fn standing(
+        &self,
+        texts: &mut Texts,
+        path: &Path,
+        known: &CachedNames,
+        written: u64,
+    ) -> Option<TextState> {
+        if texts.seen.get(path) == Some(&(known.stamp, written)) {
+            return Some(TextState::LeftOut);
+        }
+        let file = self.positions(path, written).ok()?;
+        if !file.is_fresh() {
+            return Some(TextState::Changed);
+        }
+        if file.sidecar_state() != SidecarState::Complete {
+            return Some(TextState::Unrecorded);
+        }
+        if known.stamp.is_reliable() {
+            texts.seen.insert(path.to_path_buf(), (known.stamp, written));
+        }
+        Some(TextState::LeftOut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use steelbank_watch::operations::{begin, operate};
+
+    use super::*;
+    use crate::ProjectSettings;
+    use crate::workspace::Look;
+
+    /// Makes a project with some files taken for loaded, and others outside that were asked for.
+    fn project(home: &Path) -> Project {
+        let root = home.join("root");
+        let settings = ProjectSettings::in_folder(&root).cache(home.join("cache"));
+        let project = Project::new(Some(settings));
+        let loaded = ["x.lisp", "a/x.lisp", "b/w.lisp"].map(|path| (root.join(path), 3_900_000_000));
+        project.note_loaded(loaded, |_| true);
+        project.note_asked(["x.lisp", "y.lisp", "deep/z.lisp"].map(|path| home.join("outside").join(path)));
+        project
+    }
+
+    type Found = Vec<(PathBuf, TextState, String)>;
+
+    /// Lists the files whose text the image does not have as it stands, with its relation to each.
+    fn unseen_files(project: &Project) -> Vec<(PathBuf, TextState)> {
+        let texts = project.look();
+        let unseen = texts.standings.entries.iter().filter_map(|(path, entry)| {
+            Some((path.to_path_buf(), entry.standing.filter(|standing| *standing != TextState::LeftOut)?))
+        });
+        let mut unseen: Vec<_> = unseen.collect();
+        unseen.sort();
+        unseen
+    }
+
+    /// Collects all that questions are answered from.
+    fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
+        let naming = |look, own| {
+            let found = project.texts_naming("SOUGHT", look, own).files.into_iter();
+            found.map(|file| (file.path.clone(), file.standing, file.text.clone())).collect()
+        };
+        let naming = [naming(Look::Unseen, true), naming(Look::Unseen, false), naming(Look::All, false)];
+        (project.own_files(), unseen_files(project), naming)
+    }
+
+    fn home() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        begin(&home).unwrap();
+        std::fs::create_dir(home.join("outside/deep")).unwrap();
+        std::fs::write(home.join("outside/deep/z.lisp"), "(sought)").unwrap();
+        (folder, home)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if std::env::var_os("STEELBANK_FULL").is_some() { 3200 } else { 32 }) })]
+
+        #[test]
+        fn what_is_kept_is_what_is_worked_out_from_nothing(
+            operations in prop::collection::vec(any::<(u8, u8, u8)>(), 1..32),
+            told in any::<bool>(),
+        ) {
+            let (_folder, home) = home();
+            let kept = project(&home);
+            if told {
+                kept.watch();
+            }
+            known(&kept);
+            let mut done = Vec::new();
+            for operation in operations {
+                done.push(operate(&home, operation));
+                prop_assert_eq!(known(&kept), known(&project(&home)), "after {:#?}", done);
+            }
+        }
+    }
+
+    #[test]
+    fn where_nothing_happens_nothing_is_looked_at() {
+        let (_folder, home) = home();
+        let project = project(&home);
+        project.watch();
+        known(&project);
+        let texts = project.look();
+        // Expect missing files that were asked for among those that are looked at.
+        let looked_at: Vec<_> = texts.standings.looked_at.iter().map(|path| path.to_path_buf()).collect();
+        assert_eq!(looked_at, ["x.lisp", "y.lisp"].map(|path| home.join("outside").join(path)));
+    }
+
+    #[test]
+    fn a_question_that_has_looked_does_not_look_again() {
+        let (_folder, home) = home();
+        for watched in [false, true] {
+            let project = project(&home);
+            if watched {
+                project.watch();
+            }
+            let found = |now| project.texts_naming_at(&now, "ONCE", Look::Unseen, true).files.len();
+            let now = project.now();
+            std::fs::write(home.join("root/once.lisp"), "(once)").unwrap();
+            assert_eq!((found(now), found(project.now())), (0, 1));
+            std::fs::remove_file(home.join("root/once.lisp")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_above_what_was_asked_for_may_move() {
+        let (_folder, home) = home();
+        let project = project(&home);
+        project.watch();
+        let found = |name| project.texts_naming(name, Look::Unseen, false).files.len();
+        let before = found("SOUGHT");
+        std::fs::rename(home.join("outside"), home.join("away")).unwrap();
+        assert_eq!(found("SOUGHT"), before - 1);
+        std::fs::create_dir_all(home.join("outside/deep")).unwrap();
+        std::fs::write(home.join("outside/deep/z.lisp"), "(other)").unwrap();
+        assert_eq!((found("SOUGHT"), found("OTHER")), (before - 1, 1));
+    }
+}

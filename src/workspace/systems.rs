@@ -1,0 +1,76 @@
+//! Reads the project's systems from its `.asd` files, without running them.
+
+use std::path::{Path, PathBuf};
+
+use steelbank_reader::asd::SystemDefinition;
+use steelbank_tree::{Found, WalkState, read_definitions};
+
+/// Folders in which ASDF looks for no systems (`*default-source-registry-exclusions*`).
+const EXCLUDED: [&str; 8] =
+    ["_build", "_darcs", "_sgbak", "autom4te.cache", "cover_db", "CVS", "RCS", "SCCS"];
+
+/// A `.asd` file below the project's root.
+#[derive(Debug, Clone)]
+pub(crate) struct DefinitionFile {
+    /// The file.
+    pub(crate) path: PathBuf,
+    /// The systems that its text defines.
+    pub(crate) systems: Vec<SystemDefinition>,
+}
+
+/// The result of a walk for `.asd` files.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DefinitionFiles {
+    /// The `.asd` files of the project, by path.
+    pub(crate) files: Vec<DefinitionFile>,
+    /// Folders with other people's systems, relative to the root. They are dependencies, and were not read.
+    pub(crate) vendored: Vec<PathBuf>,
+    /// What was not looked into or read, relative to the root, and why.
+    pub(crate) left_out: Vec<(PathBuf, String)>,
+}
+
+/// Reads the `.asd` files of the project at `root`. Runs none of their code. None if `is_cancelled` says so
+/// meanwhile.
+pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> Option<DefinitionFiles> {
+    let mut found = DefinitionFiles::default();
+    let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
+    let mut cancelled = false;
+    steelbank_tree::walk(root, &mut |each| {
+        cancelled = cancelled || is_cancelled();
+        match each {
+            _ if cancelled => return WalkState::Quit,
+            Found::Folder(path) if path != root && EXCLUDED.iter().any(|name| path.ends_with(name)) => {
+                return WalkState::Skip;
+            }
+            Found::Vendored(path) => {
+                found.vendored.push(relative(path));
+                return WalkState::Skip;
+            }
+            Found::LeftOut(path, why) => found.left_out.push((relative(path), why.to_string())),
+            Found::File(path, _) if path.extension().is_some_and(|extension| extension == "asd") => {
+                match read_definitions(root, path) {
+                    Ok(systems) => found.files.push(DefinitionFile { path: path.to_owned(), systems }),
+                    Err(why) => found.left_out.push((relative(path), why.to_string())),
+                }
+            }
+            _ => {}
+        }
+        WalkState::Continue
+    });
+    if cancelled {
+        return None;
+    }
+    found.files.sort_unstable_by(|left, right| left.path.cmp(&right.path));
+    found.vendored.sort_unstable();
+    found.left_out.sort_unstable();
+    Some(found)
+}
+
+/// Lists the Lisp files of the system `name` that `asd`, a file that ASDF has found, defines; empty if it does
+/// not define it.
+pub(crate) fn files_of_system(asd: &Path, name: &str) -> Vec<PathBuf> {
+    let Ok(systems) = read_definitions(Path::new("/"), asd) else { return Vec::new() };
+    let folder = asd.parent().unwrap_or(asd);
+    let systems = systems.into_iter().filter(|system| system.name == name);
+    systems.flat_map(|system| system.files).map(|path| folder.join(path)).collect()
+}

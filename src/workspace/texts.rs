@@ -1,0 +1,496 @@
+//! Finds the files whose text on disk the image does not have, and the names in them.
+//!
+//! A question looks only for changes where the kernel reports them; else it calls `stat` for each file and
+//! folder. The names in the tree's files come from the index of its text. Others (documents, files outside of the tree, all
+//! of them where there can be no index) are read; the text is kept of those that were asked about last.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::lines::{LineIndex, decode};
+use steelbank_watch::WatchRefusal;
+
+use crate::workspace::documents::Documents;
+use crate::workspace::live::WatchedTree;
+use crate::workspace::standings::Standings;
+use crate::workspace::tree::ProjectWalk;
+use crate::workspace::{FileStamp, Project};
+use steelbank_text::{FileTokens, IndexControl, LispNames, PackageText, TextContext, TokenClass};
+use steelbank_tree::is_lisp;
+
+/// How the image relates to a file's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextState {
+    /// It is not loaded.
+    NotLoaded,
+    /// It was loaded, and has changed since.
+    Changed,
+    /// It is loaded, but how the compiler read it is not known.
+    Unrecorded,
+    /// It is loaded as it stands; a feature expression leaves this part out.
+    LeftOut,
+    /// It is loaded as it stands; the name is made into a symbol only when the code runs: in a string that is read or
+    /// formatted, or where a symbol is looked up.
+    Named,
+}
+
+/// Where a name stands in a file's text.
+#[derive(Debug)]
+pub(crate) struct NamedText {
+    /// The path.
+    pub(crate) path: PathBuf,
+    /// The relation of the image to the file.
+    pub(crate) standing: TextState,
+    /// By place: what decides which symbol each is, and its line.
+    pub(crate) tokens: Vec<(Arc<TokenClass>, u32)>,
+    stamp: FileStamp,
+}
+
+/// A file with text that the image does not have.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub(crate) struct UnseenText {
+    /// The path.
+    pub(crate) path: PathBuf,
+    /// The relation of the image to the file. In one that is [`TextState::LeftOut`], only the tokens of which
+    /// [`in_seen_file`] says so are unseen.
+    pub(crate) standing: TextState,
+    /// The decoded text and its tokens.
+    pub(crate) read: Arc<ReadText>,
+}
+
+impl Deref for UnseenText {
+    type Target = ReadText;
+
+    fn deref(&self) -> &ReadText {
+        &self.read
+    }
+}
+
+/// The text of a file as it was read.
+#[derive(Debug)]
+pub(crate) struct ReadText {
+    /// The decoded text.
+    pub(crate) text: String,
+    /// Its lines.
+    pub(crate) lines: LineIndex,
+    /// The tokens of its names.
+    pub(crate) tokens: FileTokens,
+}
+
+impl ReadText {
+    fn new(bytes: &[u8]) -> Arc<Self> {
+        let text = decode(bytes);
+        let (lines, tokens) = (LineIndex::new(text.as_bytes()), FileTokens::read(text.as_bytes()));
+        Arc::new(Self { text: text.into(), lines, tokens })
+    }
+
+    /// Estimates the memory that this takes, in bytes.
+    fn size(&self) -> usize {
+        self.tokens.size() + self.text.len() + 4 * self.lines.count()
+    }
+}
+
+/// The files that may have a name, and the ones that could not be searched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub(crate) struct NamedTexts<T> {
+    /// The files, by path.
+    pub(crate) files: Vec<T>,
+    /// Files that could not be read, or are too large.
+    pub(crate) unreadable: Vec<PathBuf>,
+    /// Whether the project has more files than are searched.
+    pub(crate) cut: bool,
+}
+
+/// The largest file that is searched, in bytes.
+const LARGEST: u64 = 16 << 20;
+/// The most memory of texts that are kept, in bytes.
+const MOST_BYTES: usize = 64 << 20;
+/// The cached state of the project's texts.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    /// The project's own.
+    pub(super) documents: Arc<RwLock<Documents>>,
+    pub(super) root: Option<PathBuf>,
+    pub(super) live: WatchedTree,
+    pub(super) standings: Standings,
+    pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
+    /// Files of systems that were asked to be loaded, also outside of the project.
+    pub(super) asked: BTreeSet<PathBuf>,
+    /// The loaded files known to be unchanged on disk, each with its stamp and the write date of the version.
+    pub(super) seen: HashMap<PathBuf, (FileStamp, u64)>,
+    /// The index of the tree's text, as of the last look.
+    pub(super) names: Option<LispNames>,
+    read: HashMap<PathBuf, Read>,
+    size: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct CachedNames {
+    pub(super) stamp: FileStamp,
+    /// Whether every later change shows in the stamp.
+    pub(super) reliable: bool,
+    /// Whether the index has its names: then they are not here.
+    pub(super) indexed: bool,
+    /// Whether its names are to be looked for in its text.
+    pub(super) is_loose: bool,
+    pub(super) packages: Arc<[PackageText]>,
+    pub(super) readable: bool,
+}
+
+#[derive(Debug)]
+struct Read {
+    stamp: FileStamp,
+    text: Arc<ReadText>,
+    asked: u64,
+}
+
+impl Texts {
+    /// Reads the text that counts for the file at `path`.
+    fn text_of(&self, path: &Path) -> Option<Vec<u8>> {
+        match self.documents.read().get(path) {
+            Some(document) => Some(document.text.to_vec()),
+            None => steelbank_tree::read_source(path).ok(),
+        }
+    }
+
+    fn stamp_of(&self, path: &Path) -> Option<FileStamp> {
+        match self.documents.read().get(path) {
+            Some(document) => Some(document.stamp),
+            None => FileStamp::of_path(path),
+        }
+    }
+
+    /// Brings the cached names of the file at `path` up to date. None if there is no such file.
+    pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
+        let Some(stamp) = self.stamp_of(path) else {
+            self.distrust(path);
+            return None;
+        };
+        let indexed = self.is_indexed(path);
+        if let Some(known) = self.files.get(path)
+            && known.reliable
+            && known.stamp == stamp
+            && known.indexed == indexed
+        {
+            return Some(Arc::clone(known));
+        }
+        self.forget(path);
+        let known = Arc::new(self.read_known(path, stamp, indexed));
+        self.files.insert(path.to_path_buf(), Arc::clone(&known));
+        Some(known)
+    }
+
+    /// Whether the index has the names in the file at `path`.
+    pub(super) fn is_indexed(&self, path: &Path) -> bool {
+        let relative = self.root.as_ref().and_then(|root| path.strip_prefix(root).ok());
+        self.documents.read().get(path).is_none()
+            && relative.is_some_and(|path| self.names.as_ref().is_some_and(|names| names.covers(path)))
+    }
+
+    /// Drops what is cached of the file at `path`, whatever its stamp says.
+    pub(super) fn distrust(&mut self, path: &Path) {
+        self.files.remove(path);
+        self.seen.remove(path);
+        self.forget(path);
+    }
+
+    fn read_known(&mut self, path: &Path, stamp: FileStamp, indexed: bool) -> CachedNames {
+        let reliable = stamp.is_reliable();
+        let nothing = CachedNames {
+            stamp,
+            reliable,
+            indexed,
+            is_loose: false,
+            packages: Arc::default(),
+            readable: true,
+        };
+        if indexed {
+            return nothing;
+        }
+        if stamp.size > LARGEST {
+            return CachedNames { readable: false, ..nothing };
+        }
+        let Some(bytes) = self.text_of(path) else {
+            return CachedNames { readable: false, ..nothing };
+        };
+        if !is_lisp(path, &bytes) {
+            return nothing;
+        }
+        let text = ReadText::new(&bytes);
+        let known = CachedNames { is_loose: true, packages: text.tokens.packages().into(), ..nothing };
+        self.keep(path, Read { stamp, text, asked: self.clock });
+        known
+    }
+
+    fn keep(&mut self, path: &Path, read: Read) {
+        self.size += read.text.size();
+        self.read.insert(path.to_path_buf(), read);
+        while self.size > MOST_BYTES && self.read.len() > 1 {
+            let oldest = self.read.iter().min_by_key(|(_, read)| read.asked).map(|(path, _)| path.clone());
+            let Some(oldest) = oldest else { break };
+            self.forget(&oldest);
+        }
+    }
+
+    fn forget(&mut self, path: &Path) {
+        if let Some(read) = self.read.remove(path) {
+            self.size = self.size.saturating_sub(read.text.size());
+        }
+    }
+
+    /// Returns the text of the file at `path`, whose cached names with `stamp` are up to date.
+    fn read(&mut self, path: &Path, stamp: FileStamp) -> Option<Arc<ReadText>> {
+        self.clock += 1;
+        let clock = self.clock;
+        if let Some(read) = self.read.get_mut(path)
+            && read.stamp == stamp
+        {
+            read.asked = clock;
+            return Some(Arc::clone(&read.text));
+        }
+        self.forget(path);
+        let bytes = self.text_of(path)?;
+        let text = ReadText::new(&bytes);
+        self.keep(path, Read { stamp, text: Arc::clone(&text), asked: clock });
+        Some(text)
+    }
+}
+
+/// Returns the state of a token that the compiler did not see as a symbol, though its file is loaded as
+/// it stands; else none.
+pub(crate) fn in_seen_file(token: &TokenClass) -> Option<TextState> {
+    match token.context {
+        TextContext::Comment | TextContext::Prose => None,
+        _ if !token.active => Some(TextState::LeftOut),
+        TextContext::Lookup(_) | TextContext::Read => Some(TextState::Named),
+        TextContext::Code | TextContext::Package { .. } => None,
+    }
+}
+
+/// The part of a file's text to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Text that the image does not have.
+    Unseen,
+    /// All text.
+    All,
+}
+
+impl Project {
+    /// Watches the project's tree from now on, so that a question need not look at every file for changes. If
+    /// that fails, questions do look. For programs that ask often: the kernel takes some 10 ms to end a
+    /// watch.
+    pub(crate) fn watch(&self) {
+        self.texts.lock().live.watch();
+        self.watching.store(true, std::sync::atomic::Ordering::Release);
+        if let Some(index) = self.text.get() {
+            index.watch();
+        }
+    }
+
+    /// Returns the reason for which the tree is not watched, as of the last question, though
+    /// [`Project::watch`] was called: then each question looks at every file.
+    pub(crate) fn unwatched(&self) -> Option<WatchRefusal> {
+        *self.unwatched.lock()
+    }
+
+    /// Applies the changes in the tree since the last look.
+    pub(super) fn look_at_tree(&self, texts: &mut Texts) {
+        texts.live.look(self.root());
+        *self.unwatched.lock() = texts.live.refusal;
+    }
+
+    /// Whether the file at `path` is the project's own, as [`Own`].
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        self.own().contains(path)
+    }
+
+    /// Returns the set of the project's own files as it is now.
+    pub(crate) fn own(&self) -> Own {
+        let mut texts = self.texts.lock();
+        self.look_at_tree(&mut texts);
+        for path in &texts.live.news.changed {
+            self.positions.lock().forget(path);
+        }
+        self.own_in(&texts.live.walk)
+    }
+
+    pub(super) fn own_in(&self, walk: &Arc<ProjectWalk>) -> Own {
+        Own { walk: Arc::clone(walk), components: Arc::clone(&self.image.read().components) }
+    }
+
+    /// Looks at what has changed.
+    pub(crate) fn now(&self) -> Now {
+        Now(self.own_in(&self.look().live.walk))
+    }
+
+    /// Lists the project's own files that may be Lisp, sorted.
+    pub(crate) fn own_files(&self) -> Vec<PathBuf> {
+        self.own().walk.files.clone()
+    }
+
+    /// Remembers files of systems that were asked to be loaded, to search the ones that were not loaded.
+    pub(crate) fn note_asked(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.texts.lock().asked.extend(files);
+    }
+
+    /// Takes the index of the tree's text, brought up to date. True if it is another one than at the last look.
+    pub(super) fn look_at_index(&self, texts: &mut Texts) -> bool {
+        let Some(root) = self.root() else { return false };
+        texts.root = Some(root.to_owned());
+        let before = texts.names.as_ref().map(LispNames::generation);
+        texts.names = match self.text_index(root) {
+            Ok(index) => index.lisp_names(&IndexControl::none()).ok(),
+            Err(_) => None,
+        };
+        texts.names.as_ref().map(LispNames::generation) != before
+    }
+
+    /// Finds where `name` stands in the project's text or, unless `own_only`, also in that of systems that were asked
+    /// for, as of the look of `_now` or a later one. Reads no file of which the index has the names.
+    pub(crate) fn named_at(
+        &self,
+        _now: &Now,
+        name: &str,
+        look: Look,
+        own_only: bool,
+    ) -> NamedTexts<NamedText> {
+        let mut guard = self.texts.lock();
+        let texts = &mut *guard;
+        let standings = &texts.standings;
+        let of_interest = |path: &Arc<Path>| {
+            let entry = standings.entries.get(path)?;
+            let (standing, known) = (entry.standing?, entry.known.as_ref()?);
+            (entry.own || !own_only).then(|| (Arc::clone(path), standing, known.stamp))
+        };
+        let unreadable = standings.unreadable.iter().filter_map(of_interest);
+        // Leave out folders: one that was to be loaded as a file has no text.
+        let mut unreadable: Vec<PathBuf> =
+            unreadable.map(|(path, ..)| path.to_path_buf()).filter(|path| !path.is_dir()).collect();
+        let loose: Vec<_> = standings.loose.iter().filter_map(of_interest).collect();
+        // Where a name stands in nothing but what the compiler saw, the image tells.
+        let shows = |standing, class: &TokenClass| {
+            look == Look::All || standing != TextState::LeftOut || in_seen_file(class).is_some()
+        };
+        let mut files = Vec::new();
+        if let (Some(names), Some(root)) = (&texts.names, &texts.root) {
+            let Some(named) = names.named(name) else {
+                // The next question has a new index.
+                self.text.get().into_iter().for_each(|index| index.discard());
+                texts.names = None;
+                unreadable.extend(self.root().map(Path::to_owned));
+                return NamedTexts { files, unreadable, cut: texts.live.walk.cut };
+            };
+            for found in named {
+                let path = root.join(found.path);
+                let Some(entry) = standings.entries.get(path.as_path()) else { continue };
+                let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
+                let is_shown = found.tokens.iter().any(|(class, _)| shows(standing, class));
+                if is_shown && known.indexed && (entry.own || !own_only) {
+                    let tokens = found.tokens.into_iter();
+                    let tokens = tokens.map(|(class, line)| (Arc::clone(class), line)).collect();
+                    files.push(NamedText { path, standing, tokens, stamp: known.stamp });
+                }
+            }
+        }
+        for (path, standing, stamp) in loose {
+            let Some(read) = texts.read(&path, stamp) else { continue };
+            let tokens = read.tokens.named(name).iter();
+            if tokens.clone().any(|token| shows(standing, token)) {
+                let tokens =
+                    tokens.map(|token| (Arc::clone(&token.class), read.lines.line(token.span.start)));
+                files.push(NamedText { path: path.to_path_buf(), standing, tokens: tokens.collect(), stamp });
+            }
+        }
+        files.sort_unstable_by(|left, right| left.path.cmp(&right.path));
+        NamedTexts { files, unreadable, cut: texts.live.walk.cut }
+    }
+
+    /// Reads the text of a file in which a name was found. None if the file is gone.
+    pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnseenText> {
+        let read = self.texts.lock().read(&named.path, named.stamp)?;
+        Some(UnseenText { path: named.path.clone(), standing: named.standing, read })
+    }
+
+    /// Reads the texts that [`Project::named_at`] finds.
+    pub(crate) fn texts_naming_at(
+        &self,
+        now: &Now,
+        name: &str,
+        look: Look,
+        own_only: bool,
+    ) -> NamedTexts<UnseenText> {
+        let NamedTexts { files, unreadable, cut } = self.named_at(now, name, look, own_only);
+        NamedTexts {
+            files: files.iter().filter_map(|named| self.read_named(named)).collect(),
+            unreadable,
+            cut,
+        }
+    }
+
+    /// Like [`Project::texts_naming_at`], of now.
+    pub(crate) fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> NamedTexts<UnseenText> {
+        self.texts_naming_at(&self.now(), name, look, own_only)
+    }
+
+    /// Finds the definitions of the package that is called `name` in files whose text the image does not have as it
+    /// stands, as of the look of `_now` or a later one.
+    pub(crate) fn unseen_packages(&self, _now: &Now, name: &str) -> Vec<PackageText> {
+        let mut texts = self.texts.lock();
+        let is_called = |package: &&PackageText| package.names.iter().any(|each| each == name);
+        let mut all: Vec<PackageText> =
+            texts.standings.packages().iter().filter(is_called).cloned().collect();
+        if let (Some(names), Some(root)) = (&texts.names, &texts.root) {
+            for (path, package) in names.packages(name).unwrap_or_default() {
+                let entry = texts.standings.entries.get(root.join(path).as_path());
+                let standing = entry.filter(|entry| entry.known.as_ref().is_some_and(|known| known.indexed));
+                if !matches!(standing.and_then(|entry| entry.standing), None | Some(TextState::LeftOut)) {
+                    all.push(package);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Proof that a look at what has changed was taken, so that a question need not look again.
+#[derive(Debug, Clone)]
+pub(crate) struct Now(Own);
+
+impl Deref for Now {
+    type Target = Own;
+
+    fn deref(&self) -> &Own {
+        &self.0
+    }
+}
+
+/// The set of the project's own files at a moment: those below the root that are neither vendored nor ignored, and
+/// whatever else below the root belongs to a system that one of them defines.
+#[derive(Debug, Clone)]
+pub(crate) struct Own {
+    walk: Arc<ProjectWalk>,
+    /// The components of the systems below the root, each with the files that define such a system.
+    components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
+}
+
+impl Own {
+    /// Whether the file at `path` is in the set.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        let is_walked = |path: &Path| path.parent().is_some_and(|folder| self.walk.owns(folder));
+        is_walked(path)
+            || self
+                .components
+                .get(path)
+                .is_some_and(|definitions| definitions.iter().any(|asd| is_walked(asd)))
+    }
+}

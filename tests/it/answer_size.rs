@@ -1,0 +1,116 @@
+//! The size of answers for models: how many tokens they take, and that they lose nothing.
+
+use serde_json::{Value, json};
+use steelbank::doors::mcp::listing;
+use steelbank::tools::Permissions;
+use steelbank::tools::{Call, CallOutcome, Session, ToolAnswer};
+
+use crate::image::{bank, evaluate};
+
+/// The characters of a token, as a rule of thumb.
+const TOKEN: usize = 4;
+
+fn ask(tool: &str, arguments: Value) -> ToolAnswer {
+    let Value::Object(arguments) = arguments else { panic!("{arguments}") };
+    let session = Session::new(bank().clone());
+    steelbank::actions::tools().get(tool).unwrap().call(&session, arguments, &Call::default()).unwrap()
+}
+
+#[test]
+fn the_list_of_tools_leaves_room_for_work() {
+    let tokens = |value: &Value| value.to_string().len() / TOKEN;
+    let all = tokens(&listing(steelbank::actions::tools()));
+    assert!(all <= 12_000, "all tools take {all} tokens");
+    let daily = tokens(&listing(&steelbank::actions::tools().daily(Permissions::default())));
+    assert!(daily <= 7_500, "the default takes {daily} tokens");
+    let core = tokens(&listing(&steelbank::actions::tools().chosen("core").unwrap()));
+    assert!(core <= 6_000, "the core takes {core} tokens");
+}
+
+#[test]
+fn every_answer_fits_and_the_cursor_leads_through_the_whole_list() {
+    for (tool, name) in [("who-calls", "cl:car"), ("who-macroexpands", "cl:when")] {
+        let (mut names, mut cursor) = (Vec::new(), Value::Null);
+        let count = loop {
+            let answer = ask(tool, json!({ "name": name, "cursor": cursor }));
+            let structured = answer.structured.to_string();
+            assert!(structured.len() <= 10_000 * TOKEN, "{tool}: {}", structured.len());
+            assert!(answer.text.chars().count() <= 10_000 * TOKEN, "{tool}: {}", answer.text.len());
+            let page = answer.structured["users"].as_array().unwrap();
+            assert!(!page.is_empty());
+            for user in page {
+                let name = user["name"].as_str().unwrap();
+                assert!(
+                    answer.text.contains(&format!("\n  {name}\n")) || answer.text.ends_with(name),
+                    "{name}"
+                );
+                names.push(name.to_owned());
+            }
+            cursor = answer.structured["cursor"].clone();
+            if cursor.is_null() {
+                break answer.structured["count"].as_u64().unwrap();
+            }
+        };
+        assert_eq!(names.len() as u64, count, "{tool}");
+        let mut once = names.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), names.len(), "each once");
+    }
+}
+
+#[test]
+fn entries_say_a_thing_once_unless_detail_is_wanted() {
+    let lean = ask("who-references", json!({ "name": "cl:*print-base*" })).structured;
+    let text = lean.to_string();
+    for key in ["octet_offset", "form_number", "file_written", "toplevel_form", "\"kind\""] {
+        assert!(!text.contains(key), "{key} in {text}");
+    }
+    let place = lean["users"][0]["approximate"][0].as_str().unwrap();
+    assert!(place.starts_with("SYS:SRC;CODE;") && place.matches(':').count() >= 1, "{place}");
+    let detail = ask("who-references", json!({ "name": "cl:*print-base*", "detail": true })).structured;
+    assert!(detail["users"][0]["detail"][0]["octet_offset"].is_u64(), "{detail}");
+}
+
+#[test]
+fn what_is_not_there_is_told_in_one_way() {
+    evaluate(
+        "(progn (defpackage \"LEAN-ONE\" (:use \"CL\") (:export \"LEAN-TWICE\"))
+                (defpackage \"LEAN-TWO\" (:use \"CL\"))
+                (eval (read-from-string \"(progn (defun lean-one::lean-twice () 1) (defun lean-two::lean-twice () 2)
+                  (defun lean-one::lean-single () (lean-one::lean-twice))
+                  (compile 'lean-one::lean-single))\")))",
+    );
+    for tool in ["describe-symbol", "who-calls", "find-definition", "code-find-references"] {
+        let error = tool == "code-find-references";
+        let ask = |name: &str| ask(tool, json!({ "name": name, "project_only": null }));
+        let twice = ask("lean-twice");
+        assert_eq!(twice.structured["found"], false, "{tool}");
+        assert_eq!(twice.outcome, if error { CallOutcome::NotFoundAsError } else { CallOutcome::NotFound });
+        let sentence = "Symbol LEAN-TWICE not found in package CL-USER (status: NIL)";
+        assert_eq!(twice.structured["message"], sentence, "{tool}");
+        assert!(twice.text.starts_with(sentence), "{}", twice.text);
+        let all = json!(["lean-one:lean-twice", "lean-two::lean-twice"]);
+        assert_eq!(twice.structured["suggestions"], all, "{tool}");
+        let near = ask("cl:mapcra");
+        assert_eq!(near.structured["suggestions"][0], "mapcar", "{tool}: {}", near.structured);
+        assert_eq!(ask("lean-one:lean-twise").structured["suggestions"][0], "lean-twice");
+        assert_eq!(ask("lean-on:lean-nothing-at-all").structured["suggestions"][0], "LEAN-ONE", "{tool}");
+    }
+    // Find the name in the one package of the user's that has it.
+    let single = ask("who-calls", json!({ "name": "lean-single" }));
+    assert_eq!(
+        (&single.structured["found"], &single.structured["symbol"]),
+        (&json!(true), &json!("LEAN-ONE::LEAN-SINGLE"))
+    );
+    let called = ask("who-calls", json!({ "symbol": "lean-one:lean-twice" }));
+    assert_eq!(called.structured["users"][0]["name"], "LEAN-ONE::LEAN-SINGLE");
+}
+
+#[test]
+fn hyphens_and_underscores_are_the_same() {
+    assert_eq!(steelbank::actions::tools().get("who_calls").unwrap().name(), "who-calls");
+    assert_eq!(steelbank::actions::tools().get("find-references").unwrap().name(), "find_references");
+    let why = steelbank::actions::tools().get("who-cals").err().unwrap();
+    assert!(why.contains("Did you mean who-calls?"), "{why}");
+}

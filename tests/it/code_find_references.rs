@@ -1,0 +1,278 @@
+//! Checks sources with marks: ⟦x⟧ must be called exact, ⟪x⟫ must not be, ⟨x⟩ may be. No other place may be
+//! called exact.
+//!
+//! The first line of each file of `tests/torture/truth` names the symbols of its package to ask for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use steelbank::actions::symbols::find_definition::FindDefinitionRequest;
+
+use steelbank::Control;
+use steelbank::Steelbank;
+use steelbank::actions::change::rename::{CautionKind, RenameRequest as Rename};
+use steelbank::actions::symbols::find_definition::FoundDefinition;
+use steelbank::actions::uses::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
+use steelbank::answer::Caution;
+use steelbank::answer::LispKind;
+use steelbank::answer::location::columns;
+use steelbank::loaded::LoadStatus;
+use steelbank::source::positions::Evidence;
+
+use crate::project::{delete, folder, load, project};
+use crate::texts::write_project;
+use steelbank::EvaluateRequest;
+
+type Places = BTreeSet<(u32, u32)>;
+
+/// A source without its marks, and the marked places.
+struct Marked {
+    text: String,
+    asked: Vec<String>,
+    package: String,
+    /// (line, column, name) of the places that must be exact, must not be, and may be.
+    marks: [Vec<(u32, u32, String)>; 3],
+}
+
+fn read(path: &Path) -> Marked {
+    let source = fs::read_to_string(path).unwrap();
+    let first = source.lines().next().unwrap();
+    let asked = first.strip_prefix(";;; ask: ").unwrap().split_whitespace().map(str::to_owned).collect();
+    let package = source.split("(in-package :").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    let (mut text, mut marks) = (String::new(), [const { Vec::new() }; 3]);
+    let (mut line, mut column, mut open) = (1, 1, None);
+    for char in source.chars() {
+        match char {
+            '⟦' | '⟪' | '⟨' => open = Some((text.len(), line, column)),
+            '⟧' | '⟫' | '⟩' => {
+                let (start, line, column) = open.take().unwrap();
+                let token = text[start..].rsplit(':').next().unwrap().trim_start_matches("#.").to_owned();
+                marks["⟧⟫⟩".chars().position(|mark| mark == char).unwrap()].push((line, column, token));
+            }
+            _ => {
+                text.push(char);
+                (line, column) = if char == '\n' { (line + 1, 1) } else { (line, column + 1) };
+            }
+        }
+    }
+    Marked { text, asked, package, marks }
+}
+
+impl Marked {
+    fn places(&self, kind: usize, name: &str) -> Places {
+        let named = self.marks[kind].iter().filter(|(.., token)| token.eq_ignore_ascii_case(name));
+        named.map(|&(line, column, _)| (line, column)).collect()
+    }
+}
+
+fn exact(answer: &CodeFindReferencesAnswer, path: &str) -> Places {
+    let lines = answer.refs.iter().filter(|found| found.place.file == path);
+    lines.flat_map(|found| found.tokens.iter().map(|at| (at.line.unwrap(), at.column.unwrap()))).collect()
+}
+
+#[test]
+fn exact_places_are_exact() {
+    own_process!();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/truth");
+    let root = folder("truth");
+    let only = std::env::var("STEELBANK_TRUTH").ok();
+    let mut names: Vec<String> = fs::read_dir(sources.as_path())
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".lisp").map(str::to_owned))
+        .filter(|name| only.as_ref().is_none_or(|only| only == name))
+        .collect();
+    names.sort();
+    let components: String = names.iter().map(|name| format!("(:file {name:?})")).collect();
+    fs::write(root.join("truth.asd"), format!("(defsystem \"truth\" :serial t :components ({components}))"))
+        .unwrap();
+    let files: Vec<(String, Marked)> = names
+        .into_iter()
+        .map(|name| (format!("{name}.lisp"), read(&sources.join(format!("{name}.lisp")))))
+        .collect();
+    for (path, marked) in &files {
+        fs::write(root.join(path), &marked.text).unwrap();
+    }
+    let bank = project(&root, &root.join("cache"));
+    let answer = load(&bank, "truth");
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:#?}");
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for (path, marked) in &files {
+        for name in &marked.asked {
+            let request = CodeFindReferencesRequest::new(format!("{}::{name}", marked.package));
+            let answer = bank.ask(&request, &Control::default()).unwrap();
+            let found = exact(&answer, path);
+            let (must, may) = (marked.places(0, name), marked.places(2, name));
+            checked += must.len();
+            for place in must.difference(&found) {
+                wrong.push(format!("{path}:{}:{} {name} is not exact", place.0, place.1));
+            }
+            for place in found.difference(&must).filter(|place| !may.contains(place)) {
+                wrong.push(format!("{path}:{}:{} {name} is called exact", place.0, place.1));
+            }
+            // Print how many lines are approximate.
+            let doubts = answer.refs.iter().filter(|found| found.evidence == Evidence::Approximate).count();
+            if doubts > 0 {
+                println!("seen: truth: {path} {name}: {doubts} lines with a doubt");
+            }
+        }
+    }
+    if only.is_none() {
+        made(&bank);
+    }
+    println!("seen: truth: {checked} places in {} files", files.len());
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    delete(&root);
+}
+
+/// Checks definitions and uses that macros make.
+fn made(bank: &Steelbank) {
+    let definitions = |name: &str| -> Vec<String> {
+        let answer =
+            bank.ask(&FindDefinitionRequest::new(name).package("CL-USER"), &Control::default()).unwrap();
+        let text = |found: &FoundDefinition| {
+            let by = found.made_by.as_deref().unwrap_or("-");
+            let defines = found.defines.as_ref().map_or("-", LispKind::name);
+            format!(
+                "{} {defines} {:?} {}:{} {by}",
+                found.kind,
+                found.evidence,
+                found.place.file,
+                found.place.line.unwrap()
+            )
+        };
+        answer.definitions.iter().map(text).collect()
+    };
+    assert_eq!(definitions("truth.defined::named-thing"), ["defcommand function Exact defined.lisp:7 -"]);
+    assert_eq!(definitions("truth.defined::other-thing"), ["def-listed function Exact defined.lisp:10 -"]);
+    assert_eq!(definitions("truth.defined::frame-x"), ["function - Via defined.lisp:16 define-accessor"]);
+    assert_eq!(
+        definitions("truth.wrong::counter-value"),
+        [
+            "type - Exact wrong.lisp:31 -",
+            "function - Via wrong.lisp:31 defstruct",
+            "function - Via wrong.lisp:31 defstruct"
+        ]
+    );
+    assert_eq!(
+        definitions("truth.wrong::connected"),
+        ["generic-function - Exact wrong.lisp:6 -", "method - Via wrong.lisp:6 defgeneric"]
+    );
+    assert_eq!(
+        definitions("truth.cheap::typed"),
+        ["declaration - Exact cheap.lisp:15 -", "function - Exact cheap.lisp:16 -"]
+    );
+    assert_eq!(
+        definitions("truth.defined::methodical"),
+        [
+            "generic-function - Exact defined.lisp:18 -",
+            "method - Via defined.lisp:19 defgeneric",
+            "method - Via defined.lisp:20 defgeneric"
+        ]
+    );
+    let answer =
+        bank.ask(&CodeFindReferencesRequest::new("truth.defined::frame-x"), &Control::default()).unwrap();
+    let via: Vec<_> =
+        answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
+    assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
+    assert!(
+        answer.cautions.iter().any(|caution| matches!(caution, Caution::UsesFromParts { .. })),
+        "{answer:#?}"
+    );
+    let answer =
+        bank.ask(&CodeFindReferencesRequest::new("truth.defined::parted"), &Control::default()).unwrap();
+    let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
+    assert_eq!(
+        (via.via.as_deref(), via.via_stands_at.as_ref().map(ToString::to_string)),
+        (Some("call-parted"), Some("defined.lisp:15".to_owned())),
+        "{answer:#?}"
+    );
+}
+
+#[test]
+fn files_that_a_program_compiles_by_itself_are_known() {
+    own_process!();
+    let root = folder("own");
+    let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
+    write("own.asd", "(defsystem \"own\" :components ((:file \"loader\")))");
+    write(
+        "loader.lisp",
+        "(defpackage :own (:use :cl))\n(in-package :own)\n(let ((file (merge-pathnames \"real.lisp\" (or *compile-file-truename* *load-truename*))))
+  (declare (ignorable file)))\n(load (compile-file (asdf:system-relative-pathname \"own\" \"real.lisp\")))\n(load (asdf:system-relative-pathname \"own\" \"source.lisp\"))\n",
+    );
+    write("real.lisp", "(in-package :own)\n(defmacro deff (n) `(defun ,n () 1))\n(deff one)\n(deff two)\n");
+    write("source.lisp", "(in-package :own)\n(deff three)\n");
+    let bank = project(&root, &root.join("cache"));
+    assert_eq!(load(&bank, "own").status, LoadStatus::Loaded);
+    let answer = bank.ask(&CodeFindReferencesRequest::new("own::deff"), &Control::default()).unwrap();
+    let found: Vec<_> = answer
+        .refs
+        .iter()
+        .map(|found| (found.place.file.as_str(), found.place.line.unwrap(), columns(&found.tokens)))
+        .collect();
+    assert_eq!(
+        found,
+        [("real.lisp", 3, vec![2]), ("real.lisp", 4, vec![2]), ("source.lisp", 2, vec![2])],
+        "{answer:#?}"
+    );
+    delete(&root);
+}
+
+#[test]
+fn strings_links_and_reader_macros_are_told() {
+    own_process!();
+    let root = folder("told");
+    write_project(&root, include_str!("../projects/told.txt"));
+    std::os::unix::fs::symlink("real.lisp", root.join("link.lisp")).unwrap();
+    let bank = project(&root, &root.join("cache"));
+    let answer = load(&bank, "told");
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:#?}");
+    let ask = |name: &str| bank.ask(&CodeFindReferencesRequest::new(name), &Control::default()).unwrap();
+
+    let strings = ask("told::pr");
+    let lines: BTreeSet<u32> = strings
+        .text
+        .iter()
+        .filter_map(|found| found.place.line)
+        .chain(strings.refs.iter().filter_map(|r| r.place.line))
+        .collect();
+    assert_eq!(lines, BTreeSet::from([4, 5, 6, 7, 8]), "{strings:#?}");
+    // Expect an approximate line, and a caution for renames: the macro character makes the symbol.
+    let interpolated = ask("told::ipf");
+    let doubts: Vec<_> =
+        interpolated.refs.iter().map(|found| (found.place.line.unwrap(), found.evidence)).collect();
+    assert_eq!(doubts, [(17, Evidence::Approximate)], "{interpolated:#?}");
+    let plan = bank.ask(&Rename::new("told::ipf", "ipf2"), &Control::default()).unwrap();
+    assert!(plan.cautions.iter().any(|caution| caution.kind == CautionKind::InString), "{plan:#?}");
+
+    for (name, place) in [("told::show-shape", (4, 74)), ("told::init-shape", (5, 7))] {
+        let answer = ask(name);
+        assert_eq!(exact_of(&answer), [place], "{answer:#?}");
+        assert!(!answer.refs.iter().any(|found| found.evidence == Evidence::Approximate), "{answer:#?}");
+    }
+    // A function called as the variable that a macro binds is not certain; it is never both or neither.
+    let answer = ask("told::thing");
+    assert!(exact_of(&answer).iter().all(|place| *place == (8, 47)), "{answer:#?}");
+
+    assert_eq!(load(&bank, "one").status, LoadStatus::Loaded);
+    bank.run(
+        &EvaluateRequest::new("(pushnew :q-feat *features*)").values(),
+        &Control::new(std::time::Duration::from_secs(60)),
+    )
+    .unwrap();
+    assert_eq!(load(&bank, "two").status, LoadStatus::Loaded);
+    let linked = ask("lnk::shared");
+    let lines: Vec<_> =
+        linked.refs.iter().map(|found| (found.place.file.as_str(), found.place.line)).collect();
+    assert_eq!(lines, [("real.lisp", None), ("real.lisp", Some(4))], "{linked:#?}");
+    assert!(
+        linked.cautions.iter().any(|caution| matches!(caution, Caution::OtherFeatures(_))),
+        "{linked:#?}"
+    );
+    delete(&root);
+}
+
+fn exact_of(answer: &CodeFindReferencesAnswer) -> Vec<(u32, u32)> {
+    let lines = answer.refs.iter();
+    lines.flat_map(|found| found.tokens.iter().map(|at| (at.line.unwrap(), at.column.unwrap()))).collect()
+}

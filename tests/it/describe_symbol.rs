@@ -1,0 +1,305 @@
+//! describe-symbol, field by field, for symbols of every kind.
+
+use steelbank::Control;
+use steelbank::Kind;
+use steelbank::actions::symbols::describe_symbol::Description;
+use steelbank::actions::symbols::describe_symbol::text;
+use steelbank::actions::uses::who::WhoRequest;
+use steelbank::answer::lookup::LookupStatus;
+use steelbank::xref::Access;
+
+use crate::image::{bank, evaluate};
+use steelbank::DescribeSymbolRequest;
+
+fn describe(name: &str) -> Description {
+    bank()
+        .ask(&DescribeSymbolRequest::new(name).package("CL"), &Control::default())
+        .unwrap()
+        .description
+        .unwrap_or_else(|| panic!("{name} was not found"))
+}
+
+fn check(name: &str, symbol: &str, classification: &str) -> Description {
+    let description = describe(name);
+    assert_eq!(description.symbol, symbol);
+    assert_eq!(description.classification.name(), classification, "{name}");
+    description
+}
+
+#[test]
+fn mapcar() {
+    let description = check("mapcar", "COMMON-LISP::MAPCAR", "FUNCTION");
+    let function = description.function.as_ref().unwrap();
+    assert_eq!(function.kind.name(), "function");
+    assert_eq!(function.arglist.as_deref(), Some("(FUNCTION LIST &REST MORE-LISTS)"));
+    assert!(function.documentation.as_deref().unwrap().starts_with("Apply FUNCTION to successive"));
+    let source = description.source().unwrap();
+    assert_eq!(source.file, "SYS:SRC;CODE;LIST.LISP");
+    assert!(!source.stale);
+    // The offset is of the white space in front of the form: the source says so.
+    let path = source.native.as_deref().unwrap();
+    let source_text = std::fs::read_to_string(path).unwrap();
+    let before = source.octet_offset.unwrap() as usize;
+    let at: String = source_text[before..].trim_start().chars().take(60).collect();
+    assert!(at.starts_with('('), "{at}");
+    let line = source_text.lines().nth(source.place.line.unwrap() as usize - 1).unwrap();
+    assert!(line.starts_with(&at[..10.min(line.len())]), "{line} {at}");
+    assert_eq!(source.place.column, Some(1));
+    assert_eq!((&description.variable, &description.class), (&None, &None));
+    assert_eq!(description.accessibility, Access::External);
+    assert_eq!(description.package.as_deref(), Some("COMMON-LISP"));
+}
+
+#[test]
+fn print_base() {
+    let description = check("*print-base*", "COMMON-LISP::*PRINT-BASE*", "VARIABLE");
+    let variable = description.variable.unwrap();
+    assert_eq!((variable.kind.name(), variable.value.as_deref()), ("special", Some("10")));
+    assert_eq!(variable.variable_type.as_deref(), Some("(INTEGER 2 36)"));
+    assert!(variable.documentation.unwrap().contains("output base"));
+    assert_eq!(variable.sources[0].file, "SYS:SRC;CODE;PRINT.LISP");
+    assert_eq!(description.function, None);
+}
+
+#[test]
+fn special_operators_and_macros() {
+    let function = check("if", "COMMON-LISP::IF", "FUNCTION").function.unwrap();
+    assert_eq!(
+        (function.kind.name(), function.arglist.as_deref()),
+        ("special-operator", Some("(TEST THEN &OPTIONAL ELSE)"))
+    );
+    assert!(function.documentation.unwrap().contains("predicate"));
+    let function = check("loop", "COMMON-LISP::LOOP", "MACRO").function.unwrap();
+    assert_eq!(
+        (function.kind.name(), function.arglist.as_deref()),
+        ("macro", Some("(&REST KEYWORDS-AND-FORMS)"))
+    );
+    assert_eq!(function.sources[0].file, "SYS:SRC;CODE;LOOP.LISP");
+}
+
+#[test]
+fn names_of_several_things() {
+    let list = check("list", "COMMON-LISP::LIST", "FUNCTION");
+    assert_eq!(list.function.unwrap().arglist.as_deref(), Some("(&REST ARGS)"));
+    assert_eq!(list.class.unwrap().kind.name(), "built-in-class");
+    let error = check("error", "COMMON-LISP::ERROR", "FUNCTION");
+    assert_eq!(error.function.unwrap().arglist.as_deref(), Some("(DATUM &REST ARGUMENTS)"));
+    let class = error.class.unwrap();
+    assert_eq!(class.kind.name(), "condition-class");
+    assert_eq!(class.superclasses, ["COMMON-LISP::SERIOUS-CONDITION"]);
+}
+
+#[test]
+fn classes_and_generic_functions() {
+    let class = check("standard-object", "COMMON-LISP::STANDARD-OBJECT", "CLASS").class.unwrap();
+    assert_eq!(class.superclasses, ["SB-PCL::SLOT-OBJECT"]);
+    assert!(class.subclass_count > 3);
+    assert_eq!(class.subclasses.len() as u64, class.subclass_count.min(100));
+    let function = check("print-object", "COMMON-LISP::PRINT-OBJECT", "GENERIC-FUNCTION").function.unwrap();
+    assert_eq!(
+        (function.kind.name(), function.arglist.as_deref()),
+        ("generic-function", Some("(OBJECT STREAM)"))
+    );
+    assert!(function.method_count.unwrap() > 50);
+    assert!(function.methods.len() > 50 && function.methods.len() <= 100);
+}
+
+#[test]
+fn constants() {
+    let variable = check("pi", "COMMON-LISP::PI", "VARIABLE").variable.unwrap();
+    assert_eq!((variable.kind.name(), variable.value.as_deref()), ("constant", Some("3.141592653589793d0")));
+    let variable = check("nil", "COMMON-LISP::NIL", "VARIABLE").variable.unwrap();
+    assert_eq!((variable.kind.name(), variable.value.as_deref()), ("constant", Some("NIL")));
+}
+
+#[test]
+fn names_as_they_are_written() {
+    for name in [
+        "mapcar",
+        "MapCar",
+        "cl:mapcar",
+        "cl::mapcar",
+        "common-lisp:mapcar",
+        "|MAPCAR|",
+        "#'mapcar",
+        "'mapcar",
+    ] {
+        assert_eq!(describe(name).symbol, "COMMON-LISP::MAPCAR", "{name}");
+    }
+    // The prefix wins over the package argument.
+    let answer =
+        bank().ask(&DescribeSymbolRequest::new("cl:car").package("KEYWORD"), &Control::default()).unwrap();
+    assert_eq!(answer.description.unwrap().symbol, "COMMON-LISP::CAR");
+    evaluate("(defun cl-user::|mixed Case| (|arg One|) |arg One|)");
+    let description = bank()
+        .ask(&DescribeSymbolRequest::new("|mixed Case|").package("CL-USER"), &Control::default())
+        .unwrap()
+        .description
+        .unwrap();
+    assert_eq!(description.symbol, "COMMON-LISP-USER::|mixed Case|");
+    assert_eq!(description.function.unwrap().arglist.as_deref(), Some("(|arg One|)"));
+    assert_eq!(
+        bank()
+            .ask(&DescribeSymbolRequest::new("mixed case").package("CL-USER"), &Control::default())
+            .unwrap()
+            .status,
+        LookupStatus::NoSymbol
+    );
+    assert_eq!(describe(":test").symbol, "KEYWORD::TEST");
+}
+
+#[test]
+fn setf_functions_and_places() {
+    let car = describe("(setf car)");
+    assert_eq!(car.symbol, "COMMON-LISP::CAR");
+    let setf = car.setf_function.unwrap();
+    assert_eq!(setf.name, "(SETF COMMON-LISP::CAR)");
+    assert!(describe("car").setf_function.is_some());
+    assert!(describe("getf").setf_expander);
+}
+
+#[test]
+fn accessibility_is_that_of_the_package_asked() {
+    let inherited = bank()
+        .ask(&DescribeSymbolRequest::new("car").package("CL-USER"), &Control::default())
+        .unwrap()
+        .description
+        .unwrap();
+    assert_eq!(inherited.accessibility, Access::Inherited);
+    let internal = bank()
+        .ask(&DescribeSymbolRequest::new("sb-c::*compilation*").package("CL"), &Control::default())
+        .unwrap()
+        .description
+        .unwrap();
+    assert_eq!(internal.symbol, "SB-C::*COMPILATION*");
+}
+
+#[test]
+fn a_symbol_that_the_index_has_not_seen() {
+    // Made by a thread that nobody waits for: no refresh follows.
+    let lisp = bank().lisp();
+    lisp.run(std::time::Duration::from_secs(5), |on_lisp| {
+        on_lisp.call("values", &["CL-USER", "(defvar cl-user::*behind-the-back* 5)"])
+    })
+    .unwrap();
+    let description = bank()
+        .ask(&DescribeSymbolRequest::new("*behind-the-back*").package("CL-USER"), &Control::default())
+        .unwrap()
+        .description
+        .unwrap();
+    assert_eq!(description.variable.unwrap().value.as_deref(), Some("5"));
+}
+
+#[test]
+fn not_found() {
+    let check = |name: &str, package: &str, status, text: &str| {
+        let answer =
+            bank().ask(&DescribeSymbolRequest::new(name).package(package), &Control::default()).unwrap();
+        assert_eq!(answer.status, status);
+        assert_eq!(text::describe_symbol(&answer), text);
+        let answer = bank().ask(&WhoRequest::calls(name).package(package), &Control::default()).unwrap();
+        assert_eq!(steelbank::actions::uses::who::text::who(&answer), text);
+        let answer = bank()
+            .ask(&WhoRequest::new(Kind::References, name).package(package), &Control::default())
+            .unwrap();
+        assert_eq!(steelbank::actions::uses::who::text::who(&answer), text);
+    };
+    let no_symbol = LookupStatus::NoSymbol;
+    check(
+        "nonexistent-symbol",
+        "CL-USER",
+        no_symbol,
+        "Symbol NONEXISTENT-SYMBOL not found in package CL-USER (status: NIL)",
+    );
+    check("*nonexistent*", "CL", no_symbol, "Symbol *NONEXISTENT* not found in package CL (status: NIL)");
+    check("foo", "NONEXISTENT", LookupStatus::NoPackage, "Package NONEXISTENT not found");
+    check("nonexistent::foo", "CL", LookupStatus::NoPackage, "Package NONEXISTENT not found");
+}
+
+#[test]
+fn nothing_of_the_builder_is_in_the_core() {
+    let callers = bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().users;
+    let nameless: Vec<_> = callers.iter().filter(|user| user.name.starts_with("#:")).collect();
+    assert!(nameless.is_empty(), "{nameless:?}");
+    let mut sorted: Vec<_> = callers.names().collect();
+    sorted.dedup();
+    assert_eq!(sorted.len(), callers.len());
+    assert!(sorted.len() > 300);
+}
+
+/// Returns the text that the tool shows.
+fn shown(name: &str, package: &str) -> String {
+    text::describe_symbol(
+        &bank().ask(&DescribeSymbolRequest::new(name).package(package), &Control::default()).unwrap(),
+    )
+}
+
+#[test]
+fn names_of_lists_are_described_as_such() {
+    evaluate(
+        "(defpackage :steelbank-describe (:use :cl))
+         (in-package :steelbank-describe)",
+    );
+    evaluate(
+        "(defgeneric steelbank-describe::part (thing)) (defgeneric (setf steelbank-describe::part) (new thing))",
+    );
+    let text = shown("(setf part)", "STEELBANK-DESCRIBE");
+    assert!(
+        text.starts_with("(SETF STEELBANK-DESCRIBE::PART) [GENERIC-FUNCTION]\n  Arglist: (NEW THING)\n"),
+        "{text}"
+    );
+    assert!(text.contains("Methods: 0, combined by STANDARD"), "{text}");
+    assert!(shown("(setf getf)", "CL").starts_with("(SETF COMMON-LISP::GETF) [SETF-EXPANDER]"));
+    assert_eq!(shown("(setf cons)", "CL"), "(SETF COMMON-LISP::CONS) is not defined");
+}
+
+#[test]
+fn the_text_has_every_facet_below_the_contracts_lines() {
+    let text = shown("mapcar", "CL");
+    let lines: Vec<&str> = text.lines().collect();
+    let source = lines.iter().position(|line| line.starts_with("  Source: SYS:SRC;CODE;LIST.LISP:")).unwrap();
+    assert_eq!(lines.len(), source + 2, "{text}");
+    assert!(lines[source + 1].starts_with("  Defined as function: SYS:SRC;CODE;LIST.LISP:"), "{text}");
+    assert!(lines[source + 1].ends_with(":1"), "line and column: {text}");
+    assert!(shown("if", "CL").contains("\n  Defined as special operator"));
+    let error = shown("error", "CL");
+    assert!(
+        error.contains("\n  Defined as function") && error.contains("\n  Defined as condition"),
+        "{error}"
+    );
+    assert!(error.contains("Superclasses: COMMON-LISP::SERIOUS-CONDITION"), "{error}");
+    let print = shown("print-object", "CL");
+    assert!(print.contains("combined by STANDARD\n    (METHOD COMMON-LISP::PRINT-OBJECT "), "{print}");
+    assert!(print.contains("and ") && print.lines().count() < 130, "{}", print.lines().count());
+}
+
+#[test]
+fn classes_have_the_parts_that_sbcl_says_they_have() {
+    for name in ["sb-kernel::defstruct-description", "simple-error", "sb-pcl::std-class", "asdf:system"] {
+        let class = describe(name).class.unwrap();
+        let ask = |what: &str| {
+            let values = evaluate(&format!(
+                "(let ((*package* (find-package :keyword))) (format nil \"~{{~s~^ ~}}\" {what}))"
+            ));
+            let text = values[0].trim_matches('"').to_owned();
+            text.split(' ')
+                .filter(|name| !name.is_empty())
+                .map(|name| name.rsplit(':').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let bare = |names: Vec<&str>| {
+            names.into_iter().map(|name| name.rsplit(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            bare(class.precedence.iter().map(String::as_str).collect()),
+            ask(&format!("(mapcar #'class-name (sb-mop:class-precedence-list (find-class '{name})))")),
+        );
+        let mut slots = bare(class.slots.iter().map(|slot| slot.name.as_str()).collect());
+        let mut true_slots = ask(&format!(
+            "(remove-duplicates (mapcan (lambda (c) (unless (typep c 'built-in-class) (mapcar #'sb-mop:slot-definition-name (sb-mop:class-direct-slots c)))) (sb-mop:class-precedence-list (find-class '{name}))))"
+        ));
+        slots.sort();
+        true_slots.sort();
+        assert_eq!(slots, true_slots, "{name}");
+    }
+}

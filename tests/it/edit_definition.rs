@@ -1,0 +1,286 @@
+//! Edits files through the tools, and brings the image up to date with them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use crate::folder::Folder;
+use serde_json::{Value, json};
+use steelbank::Steelbank;
+use steelbank::actions::change::edit_definition::{EditOperation, EditRequest};
+use steelbank::tools::{Blame, Call, CallOutcome, Failure, Permissions, Session, ToolAnswer};
+
+use crate::project::{load, project, written_in_all_ways};
+use steelbank::{Control, EvaluateRequest};
+
+fn call(session: &Session, tool: &str, arguments: Value) -> Result<ToolAnswer, Failure> {
+    let Value::Object(arguments) = arguments else { unreachable!() };
+    steelbank::actions::tools().get(tool).unwrap().call(session, arguments, &Call::default())
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8(fs::read(path).unwrap()).unwrap()
+}
+
+const TEXT: &str = "\u{feff}(defpackage :ed (:use :cl) (:export #:area))\r\n(in-package :ed)\r\n\r\n;; Tells.\r\n(defun area (x)\r\n  x) ; end\r\n\r\n(defmethod m ((x integer)) 1)\r\n(defmethod m :around ((x integer)) 2)\r\n";
+
+#[test]
+fn definitions_are_edited_in_their_files() {
+    own_process!();
+    let root = Folder::new("edits");
+    let outside = Folder::new("edits-outside");
+    let path = root.join("ed.lisp");
+    fs::write(root.join("ed.asd"), "(defsystem \"ed\" :components ((:file \"ed\")))").unwrap();
+    fs::write(&path, TEXT).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(outside.join("out.lisp"), "(defun out ())").unwrap();
+    symlink(outside.join("out.lisp"), root.join("link.lisp")).unwrap();
+    fs::create_dir(root.join("ocicl")).unwrap();
+    fs::write(root.join("ocicl/dep.lisp"), "(defun dep ())").unwrap();
+    let bank = project(&root, &root.join("cache"));
+    let edit = |definition: &str, operation, text: &str| {
+        bank.run(&EditRequest::new("ed.lisp", definition, operation, text), &Control::default())
+    };
+
+    // Warn that a file whose package is not loaded cannot be checked.
+    let answer = edit("area", EditOperation::Replace, "(defun area (x)\n  (list x))").unwrap();
+    assert!(answer.cautions[0].to_string().contains("Package ED is not loaded"), "{answer:?}");
+    assert_eq!(
+        (answer.place.file.as_str(), answer.place.line, answer.definition.as_str()),
+        ("ed.lisp", Some(5), "(defun area)")
+    );
+    assert_eq!(read(&path), TEXT.replace("  x) ;", "  (list x)) ;"), "comments, line ends and mark stay");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    let diff = "--- ed.lisp\n+++ ed.lisp\n@@ -4,5 +4,5 @@\n ;; Tells.\r\n (defun area (x)\r\n-  x) ; end\r\n+  (list x)) ; end\r\n \r\n (defmethod m ((x integer)) 1)\r\n";
+    assert_eq!(answer.diff, diff);
+
+    load(&bank, "ed");
+    let refused = |definition: &str, text: &str, said: &str| {
+        let before = read(&path);
+        let error = edit(definition, EditOperation::Replace, text).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        assert_eq!(read(&path), before);
+    };
+    refused("m", "(a)", "(defmethod m :around (integer)) (line 9)");
+    refused("nope", "(a)", "It has (defpackage ed) (line 1)");
+    refused("area", "(a", "not one form");
+    refused("area", "(a) (b)", "2 forms");
+    refused("area", "(defun area () (cl:no-such-name))", "exports no symbol NO-SUCH-NAME");
+    refused("area", "(defun area () (no-such-package:name))", "no package NO-SUCH-PACKAGE");
+    refused("(", "(a)", "names no definition");
+    edit("(defmethod m :around (integer))", EditOperation::Delete, "").unwrap();
+    assert!(!read(&path).contains(":around"));
+    // Refuse an edit of a version that is not the current one.
+    let mut request = EditRequest::new("ed.lisp", "area", EditOperation::Delete, "");
+    request.version = Some("0".to_owned());
+    assert!(bank.run(&request, &Control::default()).unwrap_err().to_string().contains("changed meanwhile"));
+    for (other, said) in [
+        ("link.lisp", "outside of the project"),
+        ("../edits-outside/out.lisp", "not found"),
+        ("ocicl/dep.lisp", "not the project's own"),
+        ("no-such.lisp", "not found"),
+        ("ocicl", "not the project's own"),
+    ] {
+        let error = bank
+            .run(&EditRequest::new(other, "out", EditOperation::Delete, ""), &Control::default())
+            .unwrap_err();
+        assert!(error.to_string().contains(said), "{other}: {error}");
+    }
+    assert_eq!(read(&outside.join("out.lisp")), "(defun out ())");
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 5, "nothing is left behind");
+
+    // Refuse edits without permission.
+    let arguments = json!({ "path": "ed.lisp", "definition": "area", "operation": "insert-after", "text": "(defun b ())" });
+    let session = Session::new(bank.clone());
+    let Err(Failure { blame: Blame::Engine, why, .. }) = call(&session, "edit-definition", arguments.clone())
+    else {
+        panic!()
+    };
+    assert!(why.contains("--allow-edits"), "{why}");
+    let session = session.allowing(Permissions { edits: true, ..Permissions::default() });
+    let answer = call(&session, "edit-definition", arguments).unwrap();
+    assert!(answer.text.starts_with("Inserted after (defun area) at ed.lisp:8."), "{}", answer.text);
+    assert!(read(&path).contains("; end\r\n\r\n(defun b ())\r\n"));
+    structure(&session, &root);
+}
+
+/// Compares the diff of an edit with git: it must give the new text when applied, and have no more lines than
+/// git's.
+#[test]
+fn diffs_of_edits_are_right_and_as_short_as_gits() {
+    own_process!();
+    let root = Folder::new("diffs");
+    let bank = project(&root, &root.join("cache"));
+    let plain =
+        "(in-package :cl-user)\n\n;; One.\n(defun one (x)\n  (list x\n        x))\n\n(defvar *two* 2)\n";
+    let mut texts = written_in_all_ways(plain);
+    texts.push(("single", "(defun one (x) x)".to_owned()));
+    let git = |folder: &Path, arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).current_dir(folder).output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (was, is) = (root.join("was"), root.join("is.lisp"));
+    fs::create_dir(&was).unwrap();
+    let mut checked = 0;
+    for (name, text) in texts {
+        for (operation, form) in [
+            (EditOperation::Replace, "(defun one (x)\n  (list x\n        (1+ x)))"),
+            (EditOperation::Replace, "(defun one (x y)\n  (list x y))"),
+            (EditOperation::InsertBefore, "(defun zero ()\n  0)"),
+            (EditOperation::InsertAfter, "(defun zero ()\n  0)"),
+            (EditOperation::Delete, ""),
+        ] {
+            for definition in ["one", "*two*"] {
+                if name == "single" && (definition != "one" || operation == EditOperation::Delete) {
+                    continue;
+                }
+                fs::write(&is, &text).unwrap();
+                fs::write(was.join("is.lisp"), &text).unwrap();
+                let answer =
+                    bank.run(&EditRequest::new("is.lisp", definition, operation, form), &Control::default());
+                let diff = answer.unwrap_or_else(|error| panic!("{name} {operation:?}: {error}")).diff;
+                let counted = |mark: char, head: &str| {
+                    diff.lines().filter(|line| line.starts_with(mark) && !line.starts_with(head)).count()
+                };
+                let changed = (counted('+', "+++"), counted('-', "---"));
+                let (counts, _) = git(&root, &["diff", "--no-index", "--numstat", "was/is.lisp", "is.lisp"]);
+                let gits: Vec<usize> =
+                    counts.split_whitespace().take(2).map(|count| count.parse().unwrap()).collect();
+                assert_eq!(changed, (gits[0], gits[1]), "{name} {definition} {operation:?}:\n{diff}");
+                fs::write(root.join("patch"), &diff).unwrap();
+                let (_, said) = git(&was, &["apply", "-p0", "--whitespace=nowarn", "../patch"]);
+                assert_eq!(
+                    read(&was.join("is.lisp")),
+                    read(&is),
+                    "{name} {definition} {operation:?}: {said}\n{diff}"
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
+}
+
+fn structure(session: &Session, root: &Path) {
+    fs::write(root.join("bad.lisp"), "(defun f (x)\n  (let ((y x)\n    y))\n\n(defun g ())\n").unwrap();
+    let answer = call(session, "check-structure", json!({ "path": "bad.lisp" })).unwrap();
+    assert!(answer.text.starts_with("A list is not closed: bad.lisp:2:8"), "{}", answer.text);
+    assert!(answer.text.ends_with("It shows at line 3. Insert ) at line 2, column 14."), "{}", answer.text);
+    assert_eq!(answer.structured["problem"]["kind"], "unclosed");
+    let answer = call(session, "check-structure", json!({ "path": "ed.lisp" })).unwrap();
+    assert_eq!(
+        (answer.text.as_str(), &answer.structured["balanced"]),
+        ("ed.lisp is balanced.", &json!(true))
+    );
+    assert!(call(session, "check-structure", json!({})).is_err());
+    assert!(call(session, "check-structure", json!({ "path": "link.lisp" })).is_err());
+}
+
+const BASE: &str = "(defpackage :re (:use :cl))\n(in-package :re)\n(defmacro twice (x) `(list ,x ,x))\n";
+const FULL: &str = "(defun keep () 1)\n(defun gone () 2)\n(defun (setf gone) (v) v)\n(defmacro gone-macro () 3)\n\
+    (defvar *keep* 1)\n(defvar *gone* 2)\n(defclass keep-class () ())\n(defclass gone-class () ())\n\
+    (defstruct gone-struct a)\n(define-condition gone-condition (error) ())\n(defgeneric gone-generic (x))\n\
+    (defmethod gone-generic ((x integer)) x)\n(defmethod implicit ((x integer)) x)\n(defmethod implicit ((x string)) x)\n";
+const SHRUNK: &str = "(defun keep () 1)\n(defvar *keep* 1)\n(defclass keep-class () ())\n(defmethod implicit ((x integer)) x)\n";
+
+#[test]
+fn the_image_is_brought_up_to_the_disk() {
+    own_process!();
+    let root = Folder::new("reload-tool");
+    let write = |name: &str, text: &str, seconds: u64| {
+        fs::write(root.join(name), text).unwrap();
+        let date = std::time::SystemTime::now() + std::time::Duration::from_secs(seconds);
+        fs::File::options().write(true).open(root.join(name)).unwrap().set_modified(date).unwrap();
+    };
+    write(
+        "re.asd",
+        "(defsystem \"re\" :serial t :components ((:file \"base\") (:file \"defs\") (:file \"uses\")))",
+        0,
+    );
+    write("base.lisp", BASE, 0);
+    write("defs.lisp", &format!("(in-package :re)\n{FULL}"), 0);
+    write("uses.lisp", "(in-package :re)\n(defun uses () (twice (keep)))\n", 0);
+    write("single.lisp", "(defvar cl-user::*single* 1)\n", 0);
+    let bank = project(&root, &root.join("cache"));
+    let session = Session::new(bank.clone());
+    let reload = |arguments: Value| call(&session, "reload", arguments).unwrap();
+    let answer = reload(json!({}));
+    assert!(answer.text.contains("call load-system"), "{}", answer.text);
+    load(&bank, "re");
+    call(&session, "load-file", json!({ "path": "single.lisp" })).unwrap();
+    let answer = reload(json!({}));
+    assert!(answer.text.starts_with("No file has changed"), "{}", answer.text);
+    assert_eq!((&answer.structured["left"], &answer.structured["compiled"]), (&Value::Null, &Value::Null));
+    assert_eq!(answer.structured["compiled_count"], 0);
+
+    // Reload a changed file, what depends on it, and a file that was loaded by itself.
+    write("base.lisp", &BASE.replace("(list ,x ,x)", "(list ,x ,x ,x)"), 10);
+    write("single.lisp", "(defparameter cl-user::*single* 2)\n", 10);
+    let answer = reload(json!({}));
+    assert_eq!(answer.structured["changed"], json!(["base.lisp", "single.lisp"]));
+    assert_eq!(answer.structured["left"], Value::Null, "{}", answer.text);
+    assert_eq!(evaluate(&bank, "(list (re::uses) cl-user::*single*)"), "((1 1 1) 2)");
+
+    // List definitions that the file does not have any more, and keep them until they are to be removed.
+    write("defs.lisp", &format!("(in-package :re)\n{SHRUNK}"), 20);
+    let answer = reload(json!({ "paths": ["defs.lisp"] }));
+    let named = |answer: &ToolAnswer| -> Vec<String> {
+        let left = answer.structured["left"].as_array().cloned().unwrap_or_default();
+        left.iter()
+            .map(|left| {
+                format!(
+                    "{} {} {}",
+                    left["kind"].as_str().unwrap(),
+                    left["name"].as_str().unwrap(),
+                    left["removed"]
+                )
+            })
+            .collect()
+    };
+    let left = named(&answer);
+    for expected in [
+        "class RE::GONE-CLASS",
+        "condition RE::GONE-CONDITION",
+        "function (SETF RE::GONE)",
+        "function RE::GONE",
+        "function RE::MAKE-GONE-STRUCT",
+        "generic-function RE::GONE-GENERIC",
+        "macro RE::GONE-MACRO",
+        "method (METHOD RE::GONE-GENERIC (COMMON-LISP::INTEGER))",
+        "method (METHOD RE::IMPLICIT (COMMON-LISP::STRING))",
+        "structure RE::GONE-STRUCT",
+        "variable RE::*GONE*",
+    ] {
+        assert!(left.iter().any(|left| *left == format!("{expected} false")), "{expected}: {left:#?}");
+    }
+    assert!(
+        !left.iter().any(|left| left.contains("KEEP") || left.contains("generic-function RE::IMPLICIT")),
+        "{left:#?}"
+    );
+    assert_eq!(evaluate(&bank, "(re::gone)"), "2");
+    let answer = reload(json!({ "remove": true }));
+    let removed: Vec<String> = left.iter().map(|left| left.replace(" false", " true")).collect();
+    assert_eq!(named(&answer), removed);
+    let gone = "(list (fboundp 're::gone) (fboundp '(setf re::gone)) (macro-function 're::gone-macro) (fboundp 're::make-gone-struct))";
+    assert_eq!(evaluate(&bank, gone), "(NIL NIL NIL NIL)");
+    assert_eq!(named(&reload(json!({}))), [""; 0]);
+    // Report compile errors as load-system does.
+    write("uses.lisp", "(in-package :re)\n(defun uses (\n", 30);
+    let answer = reload(json!({}));
+    assert_eq!((answer.outcome, &answer.structured["status"]), (CallOutcome::Failed, &json!("failed")));
+    let said = answer.structured["diagnostics"][0].as_object().unwrap();
+    assert!(said["at"].as_str().unwrap().starts_with("uses.lisp:2:"), "{said:?}");
+    assert_eq!(
+        said.keys().filter(|key| ["path", "line", "column", "kept"].contains(&key.as_str())).count(),
+        0
+    );
+    let loaded = call(&session, "load-system", json!({ "system": "re" })).unwrap();
+    assert_eq!(loaded.structured["diagnostics"], answer.structured["diagnostics"]);
+}
+
+fn evaluate(bank: &Steelbank, source: &str) -> String {
+    bank.run(&EvaluateRequest::new(source).values(), &Control::new(std::time::Duration::from_secs(60)))
+        .unwrap()
+        .values
+        .join(" ")
+}

@@ -1,0 +1,132 @@
+//! What stands in open text, after random edits: every exact place has the symbol's text under it, and is what it was in
+//! the loaded text.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use steelbank::Control;
+use steelbank::actions::uses::occurrences::{FileOccurrence, OccurrencesAnswer, OccurrencesRequest};
+use steelbank::actions::uses::open_text::{OpenTextAnswer, OpenTextRequest};
+use steelbank::source::positions::Evidence;
+
+use crate::child::small_or_full;
+use crate::fixtures::{library_registry, lisp_libraries};
+use crate::project::{folder, load, project};
+use crate::renames::copy;
+
+/// The libraries whose files are edited, each with its system.
+const LIBRARIES: [&str; 10] = [
+    "alexandria",
+    "anaphora",
+    "babel",
+    "cl-ppcre",
+    "cl-who",
+    "iterate",
+    "local-time",
+    "parse-number",
+    "puri",
+    "yason",
+];
+
+/// What is inserted.
+const SNIPPETS: [&str; 12] =
+    [" ", "\n", "\r\n", "(", ")", "\"", "; 𝒳\n", "(defun inserted (x) (list x))\n", "𝒳ä", "#|", "|", "x"];
+
+/// A generator of numbers: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end.max(1) as u64) as usize
+    }
+}
+
+/// Edits `text` at random: inserts, deletes, replaces, or moves a part.
+fn edit(text: &mut String, random: &mut Random) {
+    let boundary = |text: &str, mut at: usize| {
+        while !text.is_char_boundary(at) {
+            at += 1;
+        }
+        at
+    };
+    let at = boundary(text, random.below(text.len() + 1));
+    let longest = if random.below(4) == 0 { 400 } else { 8 };
+    let length = random.below(longest);
+    let end = boundary(text, (at + length).min(text.len()));
+    let snippet = SNIPPETS[random.below(SNIPPETS.len())];
+    match random.below(4) {
+        0 => text.insert_str(at, snippet),
+        1 => text.replace_range(at..end, ""),
+        2 => text.replace_range(at..end, snippet),
+        _ => {
+            let moved: String = text.drain(at..end).collect();
+            let to = boundary(text, random.below(text.len() + 1));
+            text.insert_str(to, &moved);
+        }
+    }
+}
+
+/// Whether the token at `found` in `text` spells its symbol.
+fn spells(text: &str, found: &FileOccurrence) -> bool {
+    let token = text[found.name_range.indices()].trim_matches(['"', ':', '#']).replace(['|', '\\'], "");
+    token.to_uppercase() == found.name.to_uppercase()
+}
+
+fn hold(loaded: &OccurrencesAnswer, text: &str, answer: &OpenTextAnswer) {
+    let exact = answer.occurrences.iter().filter(|found| found.evidence == Evidence::Exact);
+    for found in exact {
+        assert!(spells(text, found), "{:?} at {found:?}", &text[found.range.indices()]);
+        assert!(!answer.is_changed(found.range.start), "{found:?}");
+    }
+    // What stood in a form that is there still is what it was.
+    let moved = loaded.occurrences.iter().filter_map(|found| Some((found, answer.moved(found.range)?)));
+    for (found, range) in moved {
+        let now = answer.occurrences.iter().find(|now| now.range == range && now.name == found.name);
+        let now = now.unwrap_or_else(|| panic!("{found:?} is lost"));
+        assert_eq!((now.kind, now.role, now.evidence), (found.kind, found.role, found.evidence));
+        assert_eq!(now.use_type, found.use_type);
+    }
+}
+
+#[test]
+fn places_hold_in_text_that_is_edited() {
+    own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
+    let root = folder("open-text");
+    LIBRARIES.iter().for_each(|library| copy(&lisp_libraries().join(library), &root.join(library)));
+    let bank = project(&root, &folder("open-text-cache"));
+    LIBRARIES.iter().for_each(|library| drop(load(&bank, library)));
+    let files: Vec<PathBuf> = bank
+        .loaded_files()
+        .into_iter()
+        .map(|(path, _)| path)
+        .filter(|path| path.starts_with(bank.root().unwrap()))
+        .collect();
+    assert!(files.len() > 60, "{}", files.len());
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let control = Control::default();
+    let (edits, mut done, mut moved) = (small_or_full(1_500, 1_000_000), 0, 0);
+    while done < edits {
+        let path = &files[random.below(files.len())];
+        let mut request = OccurrencesRequest::new(path);
+        request.elsewhere = false;
+        let loaded = Arc::new(bank.ask(&request, &control).unwrap());
+        assert!(loaded.fresh, "{}", path.display());
+        let mut text = loaded.text.clone();
+        for _ in 0..20 {
+            edit(&mut text, &mut random);
+            let request = OpenTextRequest {
+                path: path.clone(),
+                text: text.as_str().into(),
+                loaded: Some(Arc::clone(&loaded)),
+            };
+            let answer = bank.ask(&request, &control).unwrap();
+            hold(&loaded, &text, &answer);
+            moved += loaded.occurrences.iter().filter(|found| answer.moved(found.range).is_some()).count();
+            done += 1;
+        }
+    }
+    assert!(moved > edits * 20, "{moved} places were compared");
+}

@@ -1,0 +1,225 @@
+//! `steelbank site`: links that lead somewhere, equal runs, hostile names, and folders that are not ours.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use steelbank::export::site::write_site;
+use steelbank::{Control, Steelbank};
+
+use crate::fixtures::library_registry;
+use crate::project::{delete, folder, libraries_project, load, project};
+
+/// All files below `folder`, by their paths from it.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for path in fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().display().to_string();
+                found.insert(name, fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// The values of an attribute in a page: they are written without quotes, and have no blanks.
+fn values<'a>(page: &'a str, attribute: &str) -> Vec<&'a str> {
+    let parts = page.split(attribute).skip(1);
+    parts.map(|rest| rest.split([' ', '>', '\n']).next().unwrap().trim_matches('"')).collect()
+}
+
+/// Holds that every link of the site has its target, that no id is twice in a page, and that nothing is outside.
+fn check_links(site: &BTreeMap<String, Vec<u8>>) -> usize {
+    let pages: BTreeMap<&str, &str> = site
+        .iter()
+        .filter(|(name, _)| name.ends_with(".html"))
+        .map(|(name, text)| (&**name, std::str::from_utf8(text).unwrap()))
+        .collect();
+    let ids: BTreeMap<&str, BTreeSet<&str>> = pages
+        .iter()
+        .map(|(name, text)| {
+            let all = values(text, " id=");
+            let ids: BTreeSet<&str> = all.iter().copied().collect();
+            assert_eq!(ids.len(), all.len(), "{name} has an id twice");
+            (*name, ids)
+        })
+        .collect();
+    let mut count = 0;
+    for (name, text) in &pages {
+        for link in values(text, " href=").into_iter().chain(values(text, " src=")) {
+            let (path, id) = link.split_once('#').unwrap_or((link, ""));
+            let inner = path.strip_prefix("../");
+            let target = match (inner, name.rsplit_once('/')) {
+                _ if path.is_empty() => (*name).to_owned(),
+                (Some(inner), Some(_)) => inner.to_owned(),
+                (None, Some((folder, _))) => format!("{folder}/{path}"),
+                (_, None) => path.to_owned(),
+            };
+            assert!(site.contains_key(&target), "{name} links to {link}: there is no {target}");
+            let has = id.is_empty() || ids[&*target].contains(id);
+            assert!(has, "{name} links to {link}: {target} has no such place");
+            count += 1;
+        }
+        assert!(!text.contains("http:") || !values(text, " href=").iter().any(|link| link.contains(':')));
+    }
+    count
+}
+
+fn write(bank: &Steelbank, to: &Path) -> BTreeMap<String, Vec<u8>> {
+    let summary = write_site(bank, to, &Control::default()).unwrap();
+    let site = files(to);
+    let bytes: usize = site.values().map(Vec::len).sum();
+    let pages = site.keys().filter(|name| name.ends_with(".html")).count();
+    assert_eq!((summary.pages, summary.bytes), (pages, bytes as u64));
+    site
+}
+
+#[test]
+fn every_link_has_its_target_and_two_runs_are_equal() {
+    own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
+    let (root, bank) = libraries_project("site");
+    let out = folder("site-out");
+    let site = write(&bank, &out.join("site"));
+    let count = check_links(&site);
+    assert!(count > 12_000, "{count}");
+    assert_eq!(write(&bank, &out.join("site")), site, "a second run over the first differs");
+    // A file's page shows its text, whole.
+    let listed = String::from_utf8(site["files.html"].clone()).unwrap();
+    for (path, _) in bank.loaded_files() {
+        let Ok(relative) = path.strip_prefix(bank.root().unwrap()) else { continue };
+        let relative = relative.to_str().unwrap();
+        if !relative.contains("cl-ppcre") {
+            continue;
+        }
+        let before = listed.split_once(&format!(">{relative}</a>")).unwrap().0;
+        let name = before.rsplit_once("href=").unwrap().1;
+        let page = String::from_utf8(site[name].clone()).unwrap();
+        let code = page.split_once("<div class=code>").unwrap().1.split_once("</div>").unwrap().0;
+        let mut text = String::new();
+        for part in code.split('<') {
+            text.push_str(part.split_once('>').map_or(part, |(_, text)| text));
+        }
+        let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+        let expected = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.trim_end(), expected.trim_end(), "{name}");
+    }
+    let bytes: usize = site.values().map(Vec::len).sum();
+    let own = bank.loaded_files().into_iter().filter(|(path, _)| path.starts_with(bank.root().unwrap()));
+    let source: usize = own.map(|(path, _)| fs::metadata(path).unwrap().len() as usize).sum();
+    assert!(bytes < source * 6, "{bytes} bytes of pages of {source}");
+    drop(bank);
+    delete(&root);
+}
+
+const HOSTILE: &str = "(defpackage :host-shop (:use :cl)
+  (:documentation \"</div><script>alert(1)</script>\"))
+(in-package :host-shop)
+(defun |<script>alert('x')</script>| (x) \"\"\"<img onerror=alert(2)>\" x)
+(defvar *a&b* \"<b>\" \"</pre><h1>\")
+(defun |../../up| () (|<script>alert('x')</script>| *a&b*))
+(defclass |\"quoted\" name| () ((|a b| :accessor get-a :documentation \"<i>\")))
+(defun |Case| () 1) (defun case* () (|Case|))
+(defmacro with-it (&body body) `(progn (|../../up|) ,@body))
+(defun use-it () (with-it (setf (get-a nil) 1)))
+";
+
+#[test]
+fn what_comes_from_sources_stays_text() {
+    own_process!();
+    let root = folder("site-hostile");
+    fs::write(
+        root.join("host-shop.asd"),
+        "(defsystem \"host-shop\" :description \"<u>d</u>\" :components ((:file \"a <b>&c\")))",
+    )
+    .unwrap();
+    fs::write(root.join("a <b>&c.lisp"), HOSTILE.replace("\"\"\"", "\"")).unwrap();
+    let bank = project(&root, &root.join("cache"));
+    load(&bank, "host-shop");
+    let out = folder("site-hostile-out");
+    let site = write(&bank, &out.join("site"));
+    check_links(&site);
+    for (name, page) in site.iter().filter(|(name, _)| name.ends_with(".html")) {
+        let page = std::str::from_utf8(page).unwrap();
+        assert_eq!(page.matches("<script").count(), 1, "{name}");
+        for markup in ["<img", "<h1><", "onerror=alert(2)>", "<u>d", "</pre><h1>"] {
+            assert!(!page.contains(markup), "{name} has {markup}");
+        }
+        assert!(!name.contains(".."), "{name}");
+    }
+    let names: BTreeSet<String> = site.keys().map(|name| name.to_lowercase()).collect();
+    assert_eq!(names.len(), site.len(), "files that differ in case alone");
+    let made = String::from_utf8(site["f/a_20_3cb_3e_26c.html"].clone()).unwrap();
+    assert!(made.contains("What its expansions use") && made.contains("../../up|</a>"), "{made}");
+    drop(bank);
+    delete(&root);
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_left_alone() {
+    own_process!();
+    let root = folder("site-folders");
+    fs::write(root.join("a.lisp"), "(defun a ())\n").unwrap();
+    let bank = project(&root, &root.join("cache"));
+    bank.run(&steelbank::LoadRequest::file(root.join("a.lisp")), &Control::default()).unwrap();
+    let refused = |to: &Path, control: &Control| write_site(&bank, to, control).unwrap_err().to_string();
+    let out = folder("site-folders-out");
+    let foreign = out.join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.txt"), "years").unwrap();
+    assert!(refused(&foreign, &Control::default()).contains("is not empty, and no site was written into it"));
+    assert_eq!(files(&foreign).len(), 1);
+    let file = out.join("file");
+    fs::write(&file, "").unwrap();
+    assert!(refused(&file, &Control::default()).contains("cannot be written: Not a directory"));
+    let cancelled = Control::default();
+    cancelled.cancellation().cancel();
+    refused(&out.join("new"), &cancelled);
+    let left: BTreeSet<String> =
+        fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(left, BTreeSet::from(["file".to_owned(), "foreign".to_owned()]), "something half is left");
+    let empty = out.join("empty");
+    fs::create_dir(&empty).unwrap();
+    write(&bank, &empty);
+    // What an earlier site had and this one has not is gone.
+    fs::write(empty.join("f/stale.html"), "").unwrap();
+    assert!(!write(&bank, &empty).contains_key("f/stale.html"));
+    drop(bank);
+    delete(&root);
+}
+
+/// The longest file that this process may write, in bytes; none for any length.
+fn limit_files(longest: Option<u64>) {
+    // SAFETY: the calls change what this process may write and how it hears of it; the structure is one of libc's.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit);
+        limit.rlim_cur = longest.unwrap_or(limit.rlim_max);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_pages_that_were_there() {
+    own_process!();
+    let root = folder("site-full");
+    let text: String = (0..300).map(|number| format!("(defun f{number} () (f{}))\n", number / 2)).collect();
+    fs::write(root.join("a.lisp"), text).unwrap();
+    let bank = project(&root, &root.join("cache"));
+    bank.run(&steelbank::LoadRequest::file(root.join("a.lisp")), &Control::default()).unwrap();
+    let out = folder("site-full-out");
+    let before = write(&bank, &out.join("site"));
+    limit_files(Some(20_000));
+    let error = write_site(&bank, &out.join("site"), &Control::default()).unwrap_err().to_string();
+    limit_files(None);
+    assert!(error.contains("a.html cannot be written: File too large"), "{error}");
+    assert_eq!(files(&out.join("site")), before);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "something half is left");
+    drop(bank);
+    delete(&root);
+}

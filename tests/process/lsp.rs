@@ -1,0 +1,940 @@
+//! The language server by a raw client: places in text that is not saved, renames, bad clients.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+use steelbank::reader::lines::{LineColumn, LineIndex, PositionEncoding};
+use steelbank::reader::{Dialect, Features, LispText, Range};
+
+use crate::child::small_or_full;
+use crate::fixtures::{library_registry, lisp_libraries};
+use crate::program::STEELBANK;
+use crate::renames::copy;
+
+const SHOP: &str = "(defpackage :lsp-shop (:use :cl) (:export #:price #:total))
+(in-package :lsp-shop)
+(defvar *rate* 2)
+(defun price (item &optional discount)
+  \"The price of ITEM.\"
+  (let ((sum (* item *rate*)))
+    (if discount (- sum discount) sum)))
+";
+const CART: &str = "(in-package :lsp-shop)
+(defun total (items)
+  (reduce #'+ (mapcar #'price items)))
+(defun twice (item) (list (price item) (price item 1)))
+";
+
+/// An editor.
+struct Editor {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    next: i64,
+    root: tempfile::TempDir,
+    _cache: tempfile::TempDir,
+    encoding: PositionEncoding,
+    /// What the server has told besides its answers.
+    told: Vec<Value>,
+}
+
+impl Editor {
+    fn start(encoding: PositionEncoding) -> Editor {
+        Self::start_with(encoding, &["--no-compile"])
+    }
+
+    fn start_with(encoding: PositionEncoding, options: &[&str]) -> Editor {
+        let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let asd = "(defsystem \"lsp-shop\" :serial t :components ((:file \"shop\") (:file \"cart\")))";
+        for (name, text) in [("lsp-shop.asd", asd), ("shop.lisp", SHOP), ("cart.lisp", CART)] {
+            fs::write(root.path().join(name), text).unwrap();
+        }
+        let options = [&["--no-snapshot", "--system", "lsp-shop", "lsp"], options].concat();
+        Self::start_in(root, cache, encoding, &options)
+    }
+
+    /// Starts the server in the folder `root`, and waits until it has loaded.
+    fn start_in(
+        root: tempfile::TempDir,
+        cache: tempfile::TempDir,
+        encoding: PositionEncoding,
+        options: &[&str],
+    ) -> Editor {
+        let uri = format!("file://{}/", root.path().canonicalize().unwrap().display());
+        let mut editor = Self::spawn(root, cache, encoding, options);
+        editor.greet(json!({ "rootUri": uri }));
+        editor.await_load();
+        editor
+    }
+
+    fn spawn(
+        root: tempfile::TempDir,
+        cache: tempfile::TempDir,
+        encoding: PositionEncoding,
+        options: &[&str],
+    ) -> Editor {
+        let mut child = Command::new(STEELBANK)
+            .arg("--no-userinit")
+            .args(options)
+            .current_dir(root.path())
+            .env("STEELBANK_CACHE", cache.path())
+            .env("CL_SOURCE_REGISTRY", library_registry())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Editor { child, input: Some(input), output, next: 0, root, _cache: cache, encoding, told: Vec::new() }
+    }
+
+    /// Initializes the server with the folders that `params` names.
+    fn greet(&mut self, mut params: Value) {
+        let utf8 = self.encoding == PositionEncoding::Utf8;
+        let encodings = if utf8 { json!(["utf-16", "utf-8"]) } else { json!(["utf-16"]) };
+        params["capabilities"] =
+            json!({ "general": { "positionEncodings": encodings }, "window": { "workDoneProgress": true } });
+        let answer = self.ask("initialize", params);
+        let expected = if utf8 { "utf-8" } else { "utf-16" };
+        assert_eq!(answer["capabilities"]["positionEncoding"], expected);
+        self.tell("initialized", json!({}));
+    }
+
+    fn await_load(&mut self) {
+        loop {
+            let message = self.read();
+            if message["method"] == "$/progress" && message["params"]["value"]["kind"] == "end" {
+                return;
+            }
+        }
+    }
+
+    fn uri(&self, name: &str) -> String {
+        format!("file://{}/{name}", self.root.path().canonicalize().unwrap().display())
+    }
+
+    fn send(&mut self, message: &Value) {
+        let text = message.to_string();
+        self.send_bytes(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+    }
+
+    fn send_bytes(&mut self, bytes: &[u8]) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(bytes).unwrap();
+        input.flush().unwrap();
+    }
+
+    fn read(&mut self) -> Value {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server is gone");
+            match line.trim().strip_prefix("Content-Length: ") {
+                Some(number) => length = number.parse().unwrap(),
+                None => break,
+            }
+        }
+        let mut body = vec![0; length];
+        self.output.read_exact(&mut body).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    fn tell(&mut self, method: &str, params: Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
+    }
+
+    fn begin(&mut self, method: &str, params: Value) -> i64 {
+        self.next += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
+        self.next
+    }
+
+    fn response(&mut self, id: i64) -> Value {
+        let is_it = |message: &Value| message["id"] == id && message.get("method").is_none();
+        if let Some(at) = self.told.iter().position(is_it) {
+            return self.told.remove(at);
+        }
+        loop {
+            let message = self.read();
+            if is_it(&message) {
+                return message;
+            }
+            self.told.push(message);
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params);
+        let response = self.response(id);
+        assert!(response.get("error").is_none(), "{method}: {response}");
+        response["result"].clone()
+    }
+
+    fn error(&mut self, method: &str, params: Value) -> i64 {
+        let id = self.begin(method, params);
+        self.response(id)["error"]["code"].as_i64().unwrap()
+    }
+
+    fn open(&mut self, name: &str, text: &str) {
+        let document =
+            json!({ "uri": self.uri(name), "languageId": "commonlisp", "version": 1, "text": text });
+        self.tell("textDocument/didOpen", json!({ "textDocument": document }));
+    }
+
+    /// Puts `text` in place of all of a document.
+    fn change(&mut self, name: &str, version: i32, text: &str) {
+        let document = json!({ "uri": self.uri(name), "version": version });
+        let params = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
+        self.tell("textDocument/didChange", params);
+    }
+
+    /// The parameters of a request at the `nth` place of `word` in `text`.
+    fn at(&self, name: &str, text: &str, word: &str, nth: usize) -> Value {
+        let start = text.match_indices(word).nth(nth).unwrap().0;
+        let lines = LineIndex::new(text.as_bytes());
+        let LineColumn { line, column } = lines.position_in(text.as_bytes(), start as u32, self.encoding);
+        json!({ "textDocument": { "uri": self.uri(name) }, "position": { "line": line - 1, "character": column - 1 } })
+    }
+
+    /// The text at a range of the protocol.
+    fn text_at<'a>(&self, text: &'a str, range: &Value) -> &'a str {
+        let lines = LineIndex::new(text.as_bytes());
+        let at = |end: &str| {
+            let number = |key: &str| range[end][key].as_u64().unwrap() as u32 + 1;
+            let at = LineColumn { line: number("line"), column: number("character") };
+            lines.offset(text.as_bytes(), at, self.encoding).unwrap() as usize
+        };
+        &text[at("start")..at("end")]
+    }
+
+    /// The places of an answer: file and text, each with its line from 1.
+    fn places(&self, answer: &Value, texts: &[(&str, &str)]) -> Vec<String> {
+        let place = |place: &Value| {
+            let uri = place["uri"].as_str().unwrap();
+            let name = uri.rsplit('/').next().unwrap();
+            let text = texts.iter().find(|(known, _)| *known == name).unwrap().1;
+            let line = place["range"]["start"]["line"].as_u64().unwrap() + 1;
+            format!("{name}:{line} {}", self.text_at(text, &place["range"]))
+        };
+        answer.as_array().unwrap().iter().map(place).collect()
+    }
+
+    fn leave(mut self) -> i32 {
+        self.ask("shutdown", Value::Null);
+        assert_eq!(self.error("textDocument/hover", json!({})), -32600);
+        self.tell("exit", Value::Null);
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn places_are_those_of_the_buffer() {
+    for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16] {
+        let mut editor = Editor::start(encoding);
+        editor.open("shop.lisp", SHOP);
+        // Not saved: lines before, characters beyond the BMP, and a function that is new.
+        let changed = SHOP
+            .replace("(defvar", "; 𝒳\n\n(defvar")
+            .replace("sum)))\n", "sum)))\n(defun new () #|𝒳|# (price 1))\n");
+        editor.change("shop.lisp", 2, &changed);
+        let texts = [("shop.lisp", changed.as_str()), ("cart.lisp", CART)];
+        let mut at = editor.at("shop.lisp", &changed, "price (item", 0);
+        at["context"] = json!({ "includeDeclaration": false });
+        let answer = editor.ask("textDocument/references", at.clone());
+        let expected = [
+            "cart.lisp:3 price",
+            "cart.lisp:4 price",
+            "cart.lisp:4 price",
+            "shop.lisp:1 #:price",
+            "shop.lisp:10 price",
+        ];
+        assert_eq!(editor.places(&answer, &texts), expected);
+        let answer = editor.ask("textDocument/definition", editor.at("shop.lisp", &changed, "price 1", 0));
+        assert_eq!(answer[0]["range"]["start"]["line"], 5, "{answer}");
+        let hover = editor.ask("textDocument/hover", at.clone());
+        assert!(hover["contents"]["value"].as_str().unwrap().contains("The price of ITEM."), "{hover}");
+
+        // A local variable.
+        let sum = editor.at("shop.lisp", &changed, "sum", 1);
+        let answer = editor.ask("textDocument/documentHighlight", sum.clone());
+        let kinds: Vec<i64> =
+            answer.as_array().unwrap().iter().map(|found| found["kind"].as_i64().unwrap()).collect();
+        assert_eq!(kinds, [3, 2, 2], "{answer}");
+        let mut renamed = sum;
+        renamed["newName"] = json!("amount");
+        let answer = editor.ask("textDocument/rename", renamed);
+        let change = &answer["documentChanges"][0];
+        assert_eq!(change["textDocument"]["version"], 2);
+        let edits = change["edits"].as_array().unwrap();
+        assert!(
+            edits.len() == 3 && edits.iter().all(|edit| editor.text_at(&changed, &edit["range"]) == "sum"),
+            "{answer}"
+        );
+
+        // A symbol in files that are open, and not: the place in new code is to be confirmed.
+        at["newName"] = json!("cost");
+        let answer = editor.ask("textDocument/rename", at.clone());
+        let mut told = Vec::new();
+        for change in answer["documentChanges"].as_array().unwrap() {
+            let uri = change["textDocument"]["uri"].as_str().unwrap();
+            let (name, text) = texts.iter().find(|(name, _)| uri.ends_with(name)).unwrap();
+            for edit in change["edits"].as_array().unwrap() {
+                assert_eq!(editor.text_at(text, &edit["range"]), "price");
+                assert_eq!(edit["newText"], "cost");
+                told.push(format!("{name} {}", edit["annotationId"].as_str().unwrap_or("sure")));
+            }
+        }
+        told.sort();
+        let sure = "cart.lisp sure";
+        assert_eq!(
+            told,
+            [sure, sure, sure, "shop.lisp doubtful", "shop.lisp sure", "shop.lisp sure"],
+            "{answer}"
+        );
+        assert_eq!(answer["changeAnnotations"]["doubtful"]["needsConfirmation"], true);
+
+        // Calls, tokens, symbols, completion, signatures.
+        let item = editor.ask("textDocument/prepareCallHierarchy", at.clone())[0].clone();
+        let calls = editor.ask("callHierarchy/incomingCalls", json!({ "item": item }));
+        let callers: Vec<&str> =
+            calls.as_array().unwrap().iter().map(|call| call["from"]["name"].as_str().unwrap()).collect();
+        assert_eq!(callers, ["total", "twice", "new"], "{calls}");
+        let document = json!({ "textDocument": at["textDocument"] });
+        let tokens = editor.ask("textDocument/semanticTokens/full", document.clone());
+        assert!(tokens["data"].as_array().unwrap().len() > 100, "{tokens}");
+        let symbols = editor.ask("textDocument/documentSymbol", document.clone());
+        let names: Vec<&str> =
+            symbols.as_array().unwrap().iter().map(|found| found["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["lsp-shop", "*rate*", "price", "new"]);
+        let typed = changed.replace("(price 1))", "(pri");
+        editor.change("shop.lisp", 3, &typed);
+        let mut end = editor.at("shop.lisp", &typed, "(pri", typed.matches("(pri").count() - 1);
+        end["position"]["character"] = json!(end["position"]["character"].as_u64().unwrap() + 4);
+        let answer = editor.ask("textDocument/completion", end);
+        let labels: Vec<&str> =
+            answer["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap()).collect();
+        assert!(labels.contains(&"price") && labels.contains(&"princ"), "{labels:?}");
+        let at = labels.iter().position(|label| *label == "price").unwrap();
+        let resolved = editor.ask("completionItem/resolve", answer["items"][at].clone());
+        assert_eq!(resolved["documentation"], "The price of ITEM.");
+        assert!(
+            labels.iter().position(|label| *label == "price")
+                < labels.iter().position(|label| *label == "princ-to-string")
+        );
+        assert_eq!(editor.leave(), 0);
+    }
+}
+
+const THINGS: &str = "(in-package :lsp-shop)
+(defclass thing () ((weight :initarg :weight :accessor weight)))
+(defclass crate (thing) ((things :initarg :things)))
+(defun load-up (things) (make-instance 'crate :w :things things))
+";
+
+#[test]
+fn classes_lenses_mends_and_commands() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    let shown = editor.root.path().join("things.lisp");
+    fs::write(&shown, THINGS.replace(" :w ", " ")).unwrap();
+    let load = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": shown }] });
+    editor.ask("workspace/executeCommand", load);
+    editor.open("things.lisp", THINGS);
+    let texts = [("things.lisp", THINGS), ("shop.lisp", SHOP), ("cart.lisp", CART)];
+
+    let mut keyword = editor.at("things.lisp", THINGS, ":w :", 0);
+    keyword["position"]["character"] = json!(keyword["position"]["character"].as_u64().unwrap() + 2);
+    let answer = editor.ask("textDocument/completion", keyword);
+    assert_eq!(answer["items"][0]["label"], ":weight", "{answer}");
+
+    let item = editor.ask("textDocument/prepareTypeHierarchy", editor.at("things.lisp", THINGS, "thing)", 0));
+    assert_eq!(editor.text_at(THINGS, &item[0]["range"]), "thing", "{item}");
+    for (request, item, expected) in [
+        ("typeHierarchy/subtypes", item[0].clone(), "crate"),
+        (
+            "typeHierarchy/supertypes",
+            editor.ask("textDocument/prepareTypeHierarchy", editor.at("things.lisp", THINGS, "crate", 0))[0]
+                .clone(),
+            "thing",
+        ),
+    ] {
+        let answer = editor.ask(request, json!({ "item": item }));
+        let names: Vec<_> =
+            answer.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap()).collect();
+        assert_eq!(names, [expected], "{request}");
+    }
+
+    editor.open("shop.lisp", SHOP);
+    let document = editor.at("shop.lisp", SHOP, "price", 0)["textDocument"].clone();
+    let lenses = editor.ask("textDocument/codeLens", json!({ "textDocument": document }));
+    let mut titles = Vec::new();
+    for lens in lenses.as_array().unwrap() {
+        let resolved = editor.ask("codeLens/resolve", lens.clone());
+        titles.push(format!(
+            "{}: {}",
+            editor.text_at(SHOP, &lens["range"]),
+            resolved["command"]["title"].as_str().unwrap()
+        ));
+        assert_eq!(editor.places(&resolved["command"]["arguments"][2], &texts).len(), titles.len().pow(2));
+    }
+    assert_eq!(titles, ["*rate*: 1 use", "price: 4 uses"]);
+
+    // Tests on which nothing stands, and a rename verified.
+    let mut at = editor.at("shop.lisp", SHOP, "price", 1);
+    let command = |name: &str, at: &Value| json!({ "command": name, "arguments": [at] });
+    let run = editor.ask("workspace/executeCommand", command("steelbank.runTests", &at));
+    assert_eq!(run["tests"], json!([]), "{run}");
+    at["newName"] = json!("cost");
+    let verified = editor.ask("workspace/executeCommand", command("steelbank.verifyRename", &at));
+    assert_eq!(verified["same"], true, "{verified}");
+
+    // Indentation: a macro of the project's own tells its body.
+    let macros = "(in-package :lsp-shop)\n(defmacro twice-over ((name) &body body)\n`(let ((,name 1))\n,@body))\n(twice-over (n)\n(list n\n2))\n";
+    let path = editor.root.path().join("macros.lisp");
+    fs::write(&path, macros).unwrap();
+    editor.ask(
+        "workspace/executeCommand",
+        json!({ "command": "steelbank.loadFile", "arguments": [{ "path": path }] }),
+    );
+    editor.open("macros.lisp", macros);
+    let asked = json!({ "textDocument": { "uri": editor.uri("macros.lisp") }, "options": {} });
+    let edits = editor.ask("textDocument/formatting", asked.clone());
+    let edits: Vec<_> = edits
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|edit| {
+            (edit["range"]["start"]["line"].as_u64().unwrap() + 1, edit["newText"].as_str().unwrap().len())
+        })
+        .collect();
+    assert_eq!(edits, [(3, 2), (4, 5), (6, 2), (7, 8)]);
+    let mut typed = asked;
+    typed["position"] = json!({ "line": 5, "character": 0 });
+    typed["ch"] = json!("\n");
+    let edits = editor.ask("textDocument/onTypeFormatting", typed);
+    assert_eq!((edits.as_array().unwrap().len(), &edits[0]["newText"]), (1, &json!("  ")));
+
+    // A list that is not closed.
+    let broken = SHOP.replace("discount) sum)))", "discount) sum))");
+    editor.change("shop.lisp", 2, &broken);
+    let range = json!({ "start": { "line": 3, "character": 0 }, "end": { "line": 6, "character": 0 } });
+    let asked = json!({ "textDocument": document, "range": range, "context": { "diagnostics": [] } });
+    let actions = editor.ask("textDocument/codeAction", asked.clone());
+    let edit = &actions[0]["edit"]["documentChanges"][0]["edits"][0];
+    assert_eq!(
+        (editor.text_at(&broken, &edit["range"]), edit["newText"].as_str()),
+        ("", Some(")")),
+        "{actions}"
+    );
+    let mut other = asked;
+    other["context"]["only"] = json!(["refactor"]);
+    assert_eq!(editor.ask("textDocument/codeAction", other), json!([]));
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn bad_clients_get_errors_and_never_a_wrong_place() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    assert_eq!(editor.error("textDocument/unheardOf", json!({})), -32601);
+    let somewhere = json!({ "line": 0, "character": 0 });
+    let closed = json!({ "textDocument": { "uri": editor.uri("cart.lisp") }, "position": somewhere });
+    assert_eq!(editor.error("textDocument/hover", closed), -32602, "a closed document");
+    let nothing = json!({ "textDocument": { "uri": "untitled:1" }, "position": somewhere });
+    assert_eq!(editor.error("textDocument/definition", nothing), -32602, "no file");
+    editor.open("cart.lisp", CART);
+    let mut at = editor.at("cart.lisp", CART, "price", 0);
+    let good = editor.ask("textDocument/definition", at.clone());
+    for position in
+        [json!({}), json!({ "line": -1, "character": 0 }), json!({ "line": 1.5, "character": "x" })]
+    {
+        at["position"] = position;
+        assert_eq!(editor.error("textDocument/definition", at.clone()), -32602);
+    }
+    at["position"] = json!({ "line": 4_000_000_000u32, "character": 4_294_967_295u32 });
+    assert!(editor.ask("textDocument/definition", at).is_null(), "past the end");
+    // Edits out of order, of closed documents, and backwards change nothing.
+    editor.change("cart.lisp", -5, "(nothing)");
+    editor.change("shop.lisp", 2, "(nothing)");
+    let backwards =
+        json!({ "range": { "start": { "line": 2, "character": 0 }, "end": somewhere }, "text": "" });
+    let document = json!({ "uri": editor.uri("cart.lisp"), "version": 3 });
+    editor.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": [backwards] }));
+    let at = editor.at("cart.lisp", CART, "price", 0);
+    assert_eq!(editor.ask("textDocument/definition", at), good);
+    // What is no message is told and passed over.
+    editor.send_bytes(b"Content-Length: 5\r\n\r\n{]{]{Content-Length: x\r\n\r\nnonsense\r\n");
+    // A file outside of the project, a huge one, and a rename of what is not the project's.
+    let outside = json!({ "uri": "file:///nowhere/a.lisp", "version": 1, "text": "(car x)" });
+    editor.tell("textDocument/didOpen", json!({ "textDocument": outside }));
+    let huge = "(list 1) ; ä\n".repeat(1_000_000);
+    editor.open("huge.lisp", &huge);
+    let at = json!({ "textDocument": { "uri": "file:///nowhere/a.lisp" }, "position": { "line": 0, "character": 2 } });
+    let hover = editor.ask("textDocument/hover", at.clone());
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("CAR"), "{hover}");
+    let mut renamed = at;
+    renamed["newName"] = json!("kar");
+    assert_eq!(editor.error("textDocument/rename", renamed), -32803);
+    let at = json!({ "textDocument": { "uri": editor.uri("huge.lisp") }, "position": { "line": 5, "character": 2 } });
+    assert!(editor.ask("textDocument/hover", at).is_null());
+    // What is cancelled says so, and ends.
+    fs::write(editor.root.path().join("sleeping.lisp"), "(sleep 1000)").unwrap();
+    let command = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
+    let id = editor.begin("workspace/executeCommand", command);
+    editor.tell("$/cancelRequest", json!({ "id": id }));
+    assert_eq!(editor.response(id)["error"]["code"], -32800);
+    // Evaluation is not allowed.
+    let command = json!({ "command": "steelbank.evaluate", "arguments": [{ "code": "(+ 1 2)" }] });
+    assert_eq!(editor.error("workspace/executeCommand", command), -32803);
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn parentheses_are_told_as_one_types_and_a_client_that_vanishes_ends_the_server() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    editor.open("cart.lisp", "(in-package :lsp-shop)\n(defun f (x)\n  (list x)\n");
+    let told = loop {
+        let message = editor.read();
+        if message["method"] == "textDocument/publishDiagnostics" {
+            break message["params"].clone();
+        }
+    };
+    assert_eq!(told["version"], 1);
+    assert_eq!(told["diagnostics"][0]["range"]["start"], json!({ "line": 1, "character": 0 }), "{told}");
+    let loaded = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "cart.lisp" }] });
+    editor.ask("workspace/executeCommand", loaded);
+    editor.input = None;
+    assert_eq!(editor.child.wait().unwrap().code(), Some(1), "without shutdown");
+}
+
+#[test]
+fn the_compiler_is_heard_when_a_file_is_saved() {
+    let mut editor = Editor::start_with(PositionEncoding::Utf16, &[]);
+    let text = format!("{CART}(defun broken () #|𝒳|# (no-such nowhere))\n");
+    editor.open("cart.lisp", CART);
+    editor.change("cart.lisp", 2, &text);
+    fs::write(editor.root.path().join("cart.lisp"), &text).unwrap();
+    let document = json!({ "uri": editor.uri("cart.lisp") });
+    editor.tell("textDocument/didSave", json!({ "textDocument": document }));
+    let told = loop {
+        let message = editor.read();
+        assert_ne!(message["method"], "window/logMessage", "{message}");
+        let found = &message["params"]["diagnostics"];
+        if found.as_array().is_some_and(|found| !found.is_empty()) {
+            break message["params"].clone();
+        }
+    };
+    assert_eq!(told["version"], 2);
+    let found = told["diagnostics"].as_array().unwrap().iter();
+    let found: Vec<(i64, &str)> = found
+        .map(|found| (found["severity"].as_i64().unwrap(), editor.text_at(&text, &found["range"])))
+        .collect();
+    assert_eq!(found, [(2, "nowhere"), (3, "no-such")], "{told}");
+    assert_eq!(editor.leave(), 0);
+}
+
+const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
+
+#[test]
+fn lisp_dies_and_the_editor_and_its_text_stay() {
+    let mut editor = Editor::start_with(PositionEncoding::Utf16, &["--no-compile", "--allow-eval"]);
+    editor.open("cart.lisp", CART);
+    editor.open("shop.lisp", SHOP);
+    // Not saved, and with a list that is not closed at its end.
+    let changed = format!("{}(defun open (", SHOP.replace("(defvar", "; 𝒳\n(defvar"));
+    editor.change("shop.lisp", 2, &changed);
+    let mut at = editor.at("shop.lisp", &changed, "price (item", 0);
+    at["context"] = json!({ "includeDeclaration": true });
+    let expected = editor.ask("textDocument/references", at.clone());
+    assert_eq!(expected.as_array().unwrap().len(), 5, "{expected}");
+    let lose = json!({ "command": "steelbank.evaluate", "arguments": [{ "code": LOSE }] });
+    for death in 1..=3 {
+        editor.told.clear();
+        let killed = editor.begin("workspace/executeCommand", lose.clone());
+        let asked = editor.begin("textDocument/references", at.clone());
+        let killed = editor.response(killed);
+        assert_eq!(killed["error"]["code"], -32803, "what ran code is not run again: {killed}");
+        if death == 3 {
+            while !editor.read()["params"]["message"].to_string().contains("start the language server again")
+            {
+            }
+            break;
+        }
+        let answer = editor.response(asked);
+        assert_eq!(answer["result"], expected, "death {death}");
+        let uri = json!(editor.uri("shop.lisp"));
+        let is_it = |told: &Value| {
+            told["method"] == "textDocument/publishDiagnostics" && told["params"]["uri"] == uri
+        };
+        while !editor.told.iter().any(is_it) {
+            let message = editor.read();
+            editor.told.push(message);
+        }
+        let published = &editor.told.iter().find(|told| is_it(told)).unwrap()["params"];
+        assert_eq!(
+            (&published["version"], &published["diagnostics"][0]["source"]),
+            (&json!(2), &json!("steelbank"))
+        );
+    }
+    // The text and the index are answered from without Lisp.
+    assert_eq!(editor.ask("textDocument/references", at.clone()), expected);
+    let document = json!({ "textDocument": at["textDocument"] });
+    let symbols = editor.ask("textDocument/documentSymbol", document);
+    assert_eq!(symbols[2]["name"], "price", "{symbols}");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn edits_after_a_death_are_of_the_text_before_it() {
+    let mut editor = Editor::start_with(PositionEncoding::Utf8, &["--no-compile", "--allow-eval"]);
+    editor.open("shop.lisp", SHOP);
+    let lose = json!({ "command": "steelbank.evaluate", "arguments": [{ "code": LOSE }] });
+    let killed = editor.begin("workspace/executeCommand", lose);
+    // What is typed while nobody reads.
+    let start = json!({ "line": 0, "character": 0 });
+    for version in 2..40 {
+        let document = json!({ "uri": editor.uri("shop.lisp"), "version": version });
+        let typed = json!({ "range": { "start": start, "end": start }, "text": "; ä\n" });
+        editor.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": [typed] }));
+    }
+    let text = "; ä\n".repeat(38) + SHOP;
+    let mut at = editor.at("shop.lisp", &text, "price (item", 0);
+    at["context"] = json!({ "includeDeclaration": true });
+    let answer = editor.ask("textDocument/references", at);
+    let places = editor.places(&answer, &[("shop.lisp", &text), ("cart.lisp", CART)]);
+    assert_eq!(places.len(), 5, "{places:?}");
+    assert!(places.contains(&"shop.lisp:42 price".to_owned()), "{places:?}");
+    assert!(editor.told.iter().any(|told| told["id"] == killed && told["error"]["code"] == -32803));
+    assert_eq!(editor.leave(), 0);
+}
+
+/// A text that loads as before, and differs: comments, blank lines and definitions between the forms and in them, and
+/// functions that have changed places.
+fn loadable(text: &str, random: &mut impl FnMut(usize) -> usize) -> String {
+    let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+    let tops: Vec<Range> = read.toplevel().iter().map(|top| top.span).collect();
+    let package = tops.iter().position(|top| text[top.indices()].to_lowercase().starts_with("(in-package"));
+    let first = package.map_or(tops.len(), |package| package + 1);
+    if tops.len() < first + 2 {
+        return format!("; 𝒳\n{text}");
+    }
+    let nth = first + random(tops.len() - first - 1);
+    let (top, next) = (tops[nth], tops[nth + 1]);
+    let (start, end) = (top.start as usize, top.end as usize);
+    let is_function = |top: Range| text[top.indices()].starts_with("(defun ");
+    let mut changed = text.to_owned();
+    match random(5) {
+        0 => changed.insert_str(end, "\n; 𝒳 ä\r\n\n"),
+        1 => {
+            changed.insert_str(end, &format!("\n(defun steelbank-inserted-{} (x) (list x))\n", random(9999)))
+        }
+        2 => changed.insert_str(start, "#| 𝒳 |# "),
+        // In the form, after its operator.
+        3 => {
+            let head = text[start..].find(' ').map_or(end, |at| start + at);
+            if head < end {
+                changed.insert_str(head, " #| in it |#");
+            }
+        }
+        _ if is_function(top) && is_function(next) => {
+            let between = &text[end..next.start as usize];
+            let swapped = format!("{}{between}{}", &text[next.indices()], &text[top.indices()]);
+            changed.replace_range(start..next.end as usize, &swapped);
+        }
+        _ => changed.insert(start, '\n'),
+    }
+    changed
+}
+
+/// What a server tells of a document, outside of the forms of `text` that `known` does not have, in ranges of lines.
+fn told_of(editor: &mut Editor, name: &str, text: &str, known: &str) -> Vec<String> {
+    let read = |text: &str| LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+    let (now, before) = (read(text), read(known));
+    let forms: HashSet<&str> = before.toplevel().iter().map(|top| &known[top.span.indices()]).collect();
+    let lines = LineIndex::new(text.as_bytes());
+    let same: Vec<Range> = now
+        .toplevel()
+        .iter()
+        .map(|top| top.span)
+        .filter(|span| forms.contains(&text[span.indices()]))
+        .collect();
+    let offset = |position: &Value| {
+        let number = |key: &str| position[key].as_u64().unwrap() as u32 + 1;
+        let at = LineColumn { line: number("line"), column: number("character") };
+        lines.offset(text.as_bytes(), at, PositionEncoding::Utf8).unwrap()
+    };
+    let is_same = |at: u32| same.iter().any(|span| span.contains(at));
+    let uri = editor.uri(name);
+    let document = json!({ "uri": uri });
+    let tokens = editor.ask("textDocument/semanticTokens/full", json!({ "textDocument": document }));
+    let data: Vec<u64> =
+        tokens["data"].as_array().unwrap().iter().map(|found| found.as_u64().unwrap()).collect();
+    let (mut line, mut column, mut told, mut asked) = (0, 0, Vec::new(), Vec::new());
+    for token in data.chunks(5) {
+        column = if token[0] == 0 { column + token[1] } else { token[1] };
+        line += token[0];
+        let position = json!({ "line": line, "character": column });
+        let at = offset(&position);
+        if is_same(at) {
+            told.push(format!("{line}:{column} {} {} {}", token[2], token[3], token[4]));
+            asked.push(position);
+        }
+    }
+    for position in asked.iter().step_by(asked.len() / 12 + 1) {
+        let at = json!({ "textDocument": document, "position": position, "context": { "includeDeclaration": true } });
+        for request in ["references", "definition", "documentHighlight"] {
+            let answer = editor.ask(&format!("textDocument/{request}"), at.clone());
+            // Of this file, the places in forms that are the same; of others, all.
+            let mut places: Vec<String> = answer
+                .as_array()
+                .map(Vec::as_slice)
+                .unwrap_or_default()
+                .iter()
+                .filter(|place| {
+                    let here = place.get("uri").is_none_or(|found| *found == uri);
+                    !here || is_same(offset(&place["range"]["start"]))
+                })
+                .map(|place| {
+                    let file =
+                        place["uri"].as_str().and_then(|uri| uri.rsplit('/').next()).unwrap_or_default();
+                    format!("{file} {} {}", place["range"], place["kind"])
+                })
+                .collect();
+            places.sort();
+            told.push(format!("{request} at {position}: {places:?}"));
+        }
+    }
+    told
+}
+
+#[test]
+fn answers_in_open_text_are_those_of_a_new_server_on_the_saved_text() {
+    const LIBRARIES: [&str; 10] = [
+        "anaphora",
+        "yason",
+        "parse-number",
+        "alexandria",
+        "babel",
+        "cl-ppcre",
+        "cl-who",
+        "iterate",
+        "local-time",
+        "puri",
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |end: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % end.max(1) as u64) as usize
+    };
+    let (libraries, rounds) = (small_or_full(3, LIBRARIES.len()), small_or_full(2, 50));
+    let mut compared = 0;
+    for library in &LIBRARIES[..libraries] {
+        let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        copy(&lisp_libraries().join(library), root.path());
+        let options = ["--no-snapshot", "--system", library, "lsp", "--no-compile"];
+        let mut editor = Editor::start_in(root, cache, PositionEncoding::Utf8, &options);
+        let root = editor.root.path().canonicalize().unwrap();
+        let files = fs::read_dir(&root).unwrap().flatten().map(|entry| entry.path());
+        let mut files: Vec<_> = files
+            .filter(|path| path.extension().is_some_and(|kind| kind == "lisp"))
+            .filter(|path| !path.to_string_lossy().contains("test"))
+            .collect();
+        files.sort();
+        for round in 0..rounds {
+            let file = &files[random(files.len())];
+            let name = file.file_name().unwrap().to_str().unwrap();
+            let Ok(saved) = fs::read_to_string(file) else { continue };
+            let mut text = saved.clone();
+            for _ in 0..8 {
+                text = loadable(&text, &mut random);
+            }
+            editor.open(name, &saved);
+            editor.change(name, 2, &text);
+            let told = told_of(&mut editor, name, &text, &saved);
+            editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": editor.uri(name) } }));
+            // A new server, of the same files with that one saved.
+            let [other, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+            copy(&root, other.path());
+            fs::write(other.path().join(name), &text).unwrap();
+            let mut fresh = Editor::start_in(other, cache, PositionEncoding::Utf8, &options);
+            fresh.open(name, &text);
+            let expected = told_of(&mut fresh, name, &text, &saved);
+            for (one, other) in told.iter().zip(&expected) {
+                assert_eq!(one, other, "{library}/{name}, round {round}");
+            }
+            assert_eq!(told.len(), expected.len(), "{library}/{name}");
+            compared += told.len();
+            assert_eq!(fresh.leave(), 0);
+        }
+        assert_eq!(editor.leave(), 0);
+    }
+    assert!(compared > libraries * rounds * 20, "{compared} answers were compared");
+}
+
+#[test]
+fn every_symbol_of_the_standard_is_known_wherever_it_stands() {
+    let mut editor = Editor::start(PositionEncoding::Utf8);
+    // The second form is not read by SBCL, the third is in a package that nobody has.
+    let text = format!(
+        "{CART}#+no-such-lisp\n(defun other (x) (let* ((y x)) (declare (ignorable y)) (unwind-protect y (go))))\n\
+         (defun odd (x) `(progn ,@(flet ((f (y) (the fixnum y))) (mapcar #'f x))))\n\
+         (in-package :no-such-package)\n(defun third (x) (tagbody (if (eq x 'labels) (throw x (catch x)))))\n"
+    );
+    editor.open("cart.lisp", &text);
+    for word in [
+        "let*",
+        "declare",
+        "unwind-protect",
+        "go)",
+        "progn",
+        "flet",
+        "the fixnum",
+        "tagbody",
+        "if (eq",
+        "labels",
+        "throw",
+        "catch",
+        "eq x",
+    ] {
+        let hover = editor.ask("textDocument/hover", editor.at("cart.lisp", &text, word, 0));
+        let said = hover["contents"]["value"].as_str().unwrap_or_default().to_owned();
+        let name = word.split([' ', ')']).next().unwrap().to_uppercase();
+        assert!(said.contains(&format!("COMMON-LISP::{name} ")), "{word}: {hover}");
+    }
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn hints_name_what_an_argument_does_not() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    let text = format!("{CART}(defun f (discount) (list (price 7 discount) (price \"𝒳\" 8) (total 9)))\n");
+    editor.open("cart.lisp", &text);
+    let range = json!({ "start": { "line": 0, "character": 0 }, "end": { "line": 99, "character": 0 } });
+    let document = json!({ "uri": editor.uri("cart.lisp") });
+    let hints = editor.ask("textDocument/inlayHint", json!({ "textDocument": document, "range": range }));
+    let told: Vec<String> = hints
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hint| {
+            let (line, column) = (&hint["position"]["line"], &hint["position"]["character"]);
+            format!("{line}:{column} {}", hint["label"].as_str().unwrap())
+        })
+        .collect();
+    let expected = ["3:51 discount:", "4:33 item:", "4:52 item:", "4:57 discount:", "4:67 items:"];
+    assert_eq!(told, expected, "{hints}");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn of_several_folders_the_first_with_a_system_is_the_project_and_without_one_text_is_answered() {
+    let [root, other, cache] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    fs::write(root.path().join("one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
+    fs::write(
+        root.path().join("one.lisp"),
+        "(defun cl-user::one (x) x)\n(defun cl-user::two () (cl-user::one 1))\n",
+    )
+    .unwrap();
+    fs::write(other.path().join("notes.lisp"), "(cl-user::one 2)\n").unwrap();
+    let folder = |path: &std::path::Path| json!({ "uri": format!("file://{}", path.canonicalize().unwrap().display()), "name": "folder" });
+    let folders = [folder(other.path()), folder(root.path())];
+    let outside = tempfile::tempdir().unwrap();
+    let mut editor = Editor::spawn(
+        outside,
+        cache,
+        PositionEncoding::Utf16,
+        &["--no-snapshot", "--system", "one", "lsp", "--no-compile"],
+    );
+    editor.greet(json!({ "workspaceFolders": folders }));
+    editor.await_load();
+    // A file of the other folder is answered, too.
+    let uri = format!("{}/notes.lisp", folders[0]["uri"].as_str().unwrap());
+    let text = "(cl-user::one 2)\n";
+    editor
+        .tell("textDocument/didOpen", json!({ "textDocument": { "uri": uri, "version": 1, "text": text } }));
+    let at = json!({ "textDocument": { "uri": uri }, "position": { "line": 0, "character": 11 } });
+    let answer = editor.ask("textDocument/definition", at);
+    assert!(answer[0]["uri"].as_str().unwrap().ends_with("/one.lisp"), "{answer}");
+    assert_eq!(editor.leave(), 0);
+
+    let [nowhere, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut editor = Editor::spawn(nowhere, cache, PositionEncoding::Utf16, &["lsp", "--no-compile"]);
+    editor.greet(json!({ "workspaceFolders": null, "rootUri": null }));
+    editor.await_load();
+    editor.open("free.lisp", "(defun f (x) (mapcar #'car x))\n");
+    let at = editor.at("free.lisp", "(defun f (x) (mapcar #'car x))\n", "mapcar", 0);
+    let hover = editor.ask("textDocument/hover", at);
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("MAPCAR"), "{hover}");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
+fn text_that_is_not_saved_is_compiled_in_a_copy_that_can_write_nowhere() {
+    let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    fs::write(
+        root.path().join("one.asd"),
+        "(defsystem \"one\" :components ((:file \"one\") (:file \"two\")))",
+    )
+    .unwrap();
+    let text = "(defpackage :lsp-one (:use :cl))\n(in-package :lsp-one)\n(defun one (x) x)\n";
+    fs::write(root.path().join("one.lisp"), text).unwrap();
+    fs::write(root.path().join("two.lisp"), "(in-package :lsp-one)\n(defun two () 2)\n").unwrap();
+    let options = ["--system", "one"];
+    let made = Command::new(STEELBANK)
+        .arg("--no-userinit")
+        .args(options)
+        .arg("snapshot")
+        .current_dir(root.path())
+        .env("STEELBANK_CACHE", cache.path())
+        .env("CL_SOURCE_REGISTRY", library_registry())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let evil = root.path().join("evil");
+    let mut editor =
+        Editor::start_in(root, cache, PositionEncoding::Utf16, &[&options[..], &["lsp"]].concat());
+    editor.open("one.lisp", text);
+    // Three texts, of which the second is half written. A call of a function of another file is no error.
+    let write =
+        format!("#.(ignore-errors (with-open-file (out {evil:?} :direction :output) (print 1 out)) 2)");
+    let texts = [
+        format!("{text}(defun three () (list (two) {write} (no-such 3)))\n"),
+        format!("{text}(defun three () (list (two) (no-such 3)\n"),
+        format!("{text}(defun four () #|𝒳|# (list (two) nowhere))\n"),
+    ];
+    let expected = [("sbcl", "no-such"), ("steelbank", "("), ("sbcl", "nowhere")];
+    for (version, (text, expected)) in (2..).zip(texts.iter().zip(expected)) {
+        editor.change("one.lisp", version, text);
+        let told = loop {
+            let message = editor.read();
+            let found = &message["params"]["diagnostics"];
+            if message["params"]["version"] == version
+                && found.as_array().is_some_and(|found| !found.is_empty())
+            {
+                break found.clone();
+            }
+        };
+        assert_eq!(told.as_array().unwrap().len(), 1, "{told}");
+        let said = (told[0]["source"].as_str().unwrap(), editor.text_at(text, &told[0]["range"]));
+        assert_eq!(said, expected, "{told}");
+        if expected.0 == "sbcl" {
+            let about = told[0]["relatedInformation"][0]["message"].as_str().unwrap();
+            assert!(about.starts_with("in defun "), "{told}");
+        }
+    }
+    assert!(!evil.exists(), "text that nobody saved has written a file");
+    assert_eq!(fs::read_to_string(editor.root.path().join("one.lisp")).unwrap(), text);
+    let answer = editor.ask("workspace/executeCommand", json!({ "command": "steelbank.check" }));
+    assert_eq!(answer["loads"], true, "{answer}");
+    assert_eq!(editor.leave(), 0);
+}

@@ -1,0 +1,262 @@
+//! Every tool that reads answers the same in a session that compiled, in one from the cache, and in one from a snapshot.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::changed_world::{arguments, reading};
+use crate::child::{small_or_full, wait_while};
+use crate::client::Client;
+use crate::fixtures::{library_registry, lisp_libraries};
+use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
+use crate::renames::copy;
+
+/// What is asked about.
+struct Asked {
+    name: String,
+    package: String,
+    path: String,
+}
+
+impl Asked {
+    fn new(name: &str, package: &str, path: &str) -> Asked {
+        Asked { name: name.to_owned(), package: package.to_owned(), path: path.to_owned() }
+    }
+}
+
+fn program(home: &Path, system: &str) -> Command {
+    let mut command = Command::new(STEELBANK);
+    command.args(["--no-userinit", "--system", system, "--project"]).arg(home.join("project"));
+    command.env("STEELBANK_CACHE", home.join("cache")).env("CL_SOURCE_REGISTRY", library_registry());
+    command
+}
+
+/// Leaves out what is of a process: addresses, times, counts of compiled files.
+fn settled(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(key, _)| {
+                !matches!(key.as_str(), "duration_ms" | "query_time_ms" | "elapsed_ms" | "indexed_at")
+            });
+            Value::Object(kept.map(|(key, value)| (key.clone(), settled(value))).collect())
+        }
+        Value::Array(all) => all.iter().map(settled).collect(),
+        Value::String(text) => {
+            let mut parts = text.split('{');
+            let mut kept = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
+                kept.push('{');
+                kept.push_str(if digits >= 8 && part[digits..].starts_with('}') {
+                    &part[digits..]
+                } else {
+                    part
+                });
+            }
+            json!(kept)
+        }
+        other => other.clone(),
+    }
+}
+
+/// Begins a session in which the system is loaded.
+fn session(mut command: Command) -> (Child, Client) {
+    command.stderr(Stdio::null());
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    wait_while(|| client.call("status", json!({}))["structuredContent"]["loading"] == true);
+    (child, client)
+}
+
+/// The answers of all tools that read, each with its question.
+fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
+    let mut said = Vec::new();
+    for (tool, schema) in reading(client) {
+        // The state of the process is its own, and its code lies anywhere.
+        if matches!(tool.as_str(), "status" | "index_project" | "check_index_status") {
+            continue;
+        }
+        let mut known = BTreeSet::new();
+        for Asked { name, package, path } in asked {
+            let arguments = arguments(&schema, name, package, path);
+            if known.insert(arguments.to_string()) {
+                let answer = client.call(&tool, arguments.clone());
+                let answer =
+                    json!([answer["structuredContent"], answer["content"][0]["text"], answer["isError"]]);
+                let shown = match tool.as_str() {
+                    "find_references" => answer[0].clone(),
+                    "disassemble" => json!([answer[0]["functions"], answer[0]["symbol"], answer[2]]),
+                    _ => answer,
+                };
+                said.push((format!("{tool} {arguments}"), settled(&shown)));
+            }
+        }
+    }
+    said
+}
+
+/// Lists the questions that `others` answers differently.
+fn differences(how: &str, answers: &[(String, Value)], others: &[(String, Value)]) -> Vec<String> {
+    assert!(answers.len() > 50 && others.len() == answers.len(), "{} {}", answers.len(), others.len());
+    let pairs = answers.iter().zip(others).filter(|((_, answer), (_, other))| answer != other);
+    pairs
+        .map(|((question, answer), (_, other))| format!("{question}, {how}:\n{other}\nnot:\n{answer}"))
+        .collect()
+}
+
+/// Asks about what `about` finds in the project's first session in all three kinds of session, and compares the answers.
+#[track_caller]
+fn compare(home: &Path, system: &str, about: &dyn Fn(&mut Client) -> Vec<Asked>) {
+    let ask = |arguments: &[&str]| {
+        let mut command = program(home, system);
+        command.args(arguments);
+        let (child, mut client) = session(command);
+        let asked = about(&mut client);
+        let said = answers(&mut client, &asked);
+        ends_well(child, client);
+        said
+    };
+    let compiled = ask(&["--no-snapshot", "serve", "--tools", "all"]);
+    let cached = ask(&["--no-snapshot", "serve", "--tools", "all"]);
+    let made = program(home, system).arg("snapshot").output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let restored = ask(&["serve", "--tools", "all"]);
+    let mut all = differences("from the cache", &compiled, &cached);
+    all.extend(differences("from a snapshot", &compiled, &restored));
+    assert!(all.is_empty(), "{} differences\n{}", all.len(), all.join("\n\n"));
+}
+
+#[test]
+fn names_that_no_fasl_refers_to_are_known_whatever_the_cache() {
+    let home = Folder::new("same-names");
+    let project = home.0.join("project");
+    fs::create_dir_all(&project).unwrap();
+    fs::write(project.join("cold.asd"), "(defsystem \"cold\" :components ((:file \"a\")))").unwrap();
+    fs::write(
+        project.join("a.lisp"),
+        "(defpackage :cold (:use :cl) (:nicknames :icy) (:export #:user)) (in-package :cold)
+(defvar *matchers* nil)
+(defmacro define-matcher (name form) `(push (cons ,(string name) (lambda (c) ,form)) *matchers*))
+(define-matcher space-p (eql c #\\Space))
+(defmacro quiet (&rest forms) (declare (ignore forms)) nil)
+(quiet (lonely-function 1 2))
+(defun user (x) (quiet (only-here x)) (list :cold x 'quoted))
+",
+    )
+    .unwrap();
+    let names = [
+        "cold::space-p",
+        "cold::lonely-function",
+        "cold::only-here",
+        "cold:user",
+        "cold::quoted",
+        "cold::no-such",
+        "lonely-function",
+        "cold::*matchers*",
+    ];
+    let about =
+        |_: &mut Client| names.iter().map(|name| Asked::new(name, "COLD", "a.lisp")).collect::<Vec<_>>();
+    compare(&home.0, "cold", &about);
+}
+
+#[test]
+fn libraries_answer_the_same_whatever_the_cache() {
+    const LIBRARIES: [&str; 3] = ["alexandria", "cl-ppcre", "yason"];
+    let home = Folder::new("same-libraries");
+    let project = home.0.join("project");
+    for library in LIBRARIES {
+        copy(&lisp_libraries().join(library), &project.join(library));
+    }
+    fs::write(
+        project.join("all.asd"),
+        "(defsystem \"all\" :depends-on (\"alexandria\" \"cl-ppcre\" \"yason\"))",
+    )
+    .unwrap();
+    let files = [
+        "alexandria/alexandria-1/lists.lisp",
+        "alexandria/alexandria-1/macros.lisp",
+        "cl-ppcre/api.lisp",
+        "cl-ppcre/util.lisp",
+        "yason/encode.lisp",
+        "yason/parse.lisp",
+    ];
+    let about = |client: &mut Client| {
+        let mut asked = Vec::new();
+        for path in files.iter().filter(|path| project.join(path).exists()) {
+            let outline = client.call("outline", json!({ "path": path }));
+            let listed = outline["structuredContent"]["definitions"].as_array().unwrap();
+            let step = (listed.len() / small_or_full(3, 30)).max(1);
+            for definition in listed.iter().step_by(step) {
+                let Some(name) = definition["name"].as_str() else { continue };
+                let package = name.split("::").next().unwrap_or_default();
+                asked.push(Asked::new(name, package, path));
+            }
+        }
+        assert!(asked.len() > 9, "{}", asked.len());
+        asked
+    };
+    compare(&home.0, "all", &about);
+}
+
+/// A state of a project with a history: other functions, in other files, that call each other.
+fn write_state(project: &Path, state: usize) -> Vec<Asked> {
+    let mut asked = Vec::new();
+    for (file, count) in [("a", 3 + state % 3), ("b", 2 + state % 2), ("c", state % 3)] {
+        let mut text = "(in-package :history)\n".to_owned();
+        for number in 0..count {
+            // Lines move, and what is called changes.
+            let blank = "\n".repeat((state + number) % 3);
+            let called =
+                if file == "a" { "list".to_owned() } else { format!("a-{}", (state * 7 + number) % 3) };
+            let defined = match number {
+                1 => format!("(defmacro {file}-1 (x) `({called} (list ,x {state})))"),
+                2 => format!("(defgeneric {file}-2 (x) (:method ((x t)) ({called} x)))"),
+                _ => format!("(defun {file}-{number} (x) ({called} x))"),
+            };
+            text.push_str(&format!("{blank}{defined}\n"));
+            asked.push(Asked::new(&format!("history::{file}-{number}"), "HISTORY", &format!("{file}.lisp")));
+        }
+        match count {
+            0 => drop(fs::remove_file(project.join(format!("{file}.lisp")))),
+            _ => fs::write(project.join(format!("{file}.lisp")), text).unwrap(),
+        }
+    }
+    let last = if !state.is_multiple_of(3) { " (:file \"c\")" } else { "" };
+    let components = format!("(:file \"package\") (:file \"a\") (:file \"b\"){last}");
+    fs::write(
+        project.join("history.asd"),
+        format!("(defsystem \"history\" :serial t :components ({components}))"),
+    )
+    .unwrap();
+    asked
+}
+
+#[test]
+fn a_server_that_reloads_each_state_of_a_history_answers_as_a_new_one() {
+    let home = Folder::new("same-history");
+    let project = home.0.join("project");
+    fs::create_dir_all(&project).unwrap();
+    fs::write(project.join("package.lisp"), "(defpackage :history (:use :cl))\n").unwrap();
+    write_state(&project, 0);
+    let server = || {
+        let mut command = program(&home.0, "history");
+        command.args(["--no-snapshot", "serve", "--tools", "all"]);
+        session(command)
+    };
+    let (child, mut client) = server();
+    let states = small_or_full(3, 20);
+    let mut all = Vec::new();
+    for state in (1..=states).chain((0..states).rev()) {
+        let asked = write_state(&project, state);
+        let reloaded = client.call("reload", json!({ "remove": true }));
+        assert_eq!(reloaded["isError"], false, "state {state}: {reloaded}");
+        let kept = answers(&mut client, &asked);
+        let (other, mut fresh) = server();
+        all.extend(differences(&format!("reloaded in state {state}"), &answers(&mut fresh, &asked), &kept));
+        ends_well(other, fresh);
+    }
+    ends_well(child, client);
+    assert!(all.is_empty(), "{} differences\n{}", all.len(), all.join("\n\n"));
+}

@@ -1,0 +1,332 @@
+//! One image for many clients: `serve --share`. What is the image's is shared, and what is a client's is not.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::child::{small_or_full, wait_while};
+use crate::client::Client;
+use crate::program::{Folder, Streams, ends_well, initialized, serve, server};
+
+const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
+
+/// Makes a project with a function for each of the clients, beside the cache.
+fn project(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    std::fs::create_dir(folder.0.join("project")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.0.join("project").join(name), text).unwrap();
+    write("shop.asd", "(defsystem \"shop\" :components ((:file \"shop\")))");
+    let definitions: String = (0..8)
+        .map(|number| format!("(defun cl-user::of-client-{number} (list) (mapcar #'car list))\n"))
+        .collect();
+    write("shop.lisp", &format!("(in-package :cl-user)\n{definitions}"));
+    write("end.lisp", LOSE);
+    folder
+}
+
+/// Joins the image of the project in `folder`, with these options.
+fn join(folder: &Folder, options: &[&str]) -> (Child, Client) {
+    initialized(sharing(folder, options), Streams::Pipes)
+}
+
+fn sharing(folder: &Folder, options: &[&str]) -> Command {
+    let mut command = server();
+    command.args(["--share", "--linger", "1", "--no-userinit", "--system", "shop"]).args(options);
+    command.current_dir(folder.0.join("project")).env("STEELBANK_CACHE", folder.0.join("cache"));
+    command
+}
+
+/// Returns what `status` says of the host.
+fn host(client: &mut Client) -> Value {
+    client.call("status", json!({}))["structuredContent"]["host"].clone()
+}
+
+fn lives(process: &Value) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
+}
+
+fn loaded(client: &mut Client) {
+    wait_while(|| client.call("status", json!({}))["structuredContent"]["loading"] == true);
+}
+
+/// Has all leave, and waits until the host has ended.
+fn end(clients: Vec<(Child, Client)>, host: &Value) {
+    clients.into_iter().for_each(|(child, client)| ends_well(child, client));
+    wait_while(|| lives(host));
+}
+
+#[test]
+fn clients_of_a_project_share_a_process_that_ends_after_the_last() {
+    let folder = project("share-one");
+    let mut first = join(&folder, &["--allow-eval"]);
+    let mut second = join(&folder, &["--tools", "read,restart-lisp"]);
+    loaded(&mut first.1);
+    let (one, two) = (host(&mut first.1), host(&mut second.1));
+    assert_eq!(one["process"], two["process"]);
+    assert_ne!(one["process"], first.0.id());
+    assert_ne!(one["you"], two["you"]);
+    assert_eq!(two["clients"].as_array().unwrap().len(), 2, "{two}");
+    assert_eq!(two["clients"][0]["name"], "tests 1");
+    assert_eq!(two["clients"][0]["process"], first.0.id());
+    assert_eq!(two["clients"][0]["allowed"], json!(["--allow-eval"]));
+    assert_eq!(two["clients"][1]["allowed"], json!([]));
+    let told = second.1.text("status", json!({}));
+    assert!(told.contains("keeps this image for 2 clients") && told.contains("this is you"), "{told}");
+    // What one has defined, the other sees, but may not do.
+    first.1.text("evaluate", json!({ "code": "(defun cl-user::fresh () 7)" }));
+    assert!(second.1.text("describe-symbol", json!({ "name": "fresh" })).contains("FRESH [FUNCTION]"));
+    let refused = second
+        .1
+        .request("tools/call", json!({ "name": "evaluate", "arguments": { "code": "(cl-user::fresh)" } }));
+    assert!(refused["error"]["message"].as_str().unwrap().contains("no tool called"), "{refused}");
+    // A restart asks for the others.
+    let refused = second.1.error("restart-lisp", json!({}));
+    assert!(refused.contains("tests 1 (process") && refused.contains("force"), "{refused}");
+    assert!(first.1.text("describe-symbol", json!({ "name": "fresh" })).contains("FRESH [FUNCTION]"));
+    second.1.text("restart-lisp", json!({ "force": true }));
+    wait_while(|| {
+        first.1.call("describe-symbol", json!({ "name": "fresh" })).to_string().contains("FUNCTION")
+    });
+    // Both are told of it, in the same host.
+    for (_, client) in [&mut first, &mut second] {
+        let status = client.call("status", json!({}));
+        assert_eq!(status["structuredContent"]["host"]["process"], one["process"], "{status}");
+        assert_eq!(status["structuredContent"]["restarts"].as_array().unwrap().len(), 1, "{status}");
+    }
+    // Another image has another host.
+    let mut command = sharing(&folder, &[]);
+    command.arg("--no-snapshot");
+    let mut third = initialized(command, Streams::Pipes);
+    let three = host(&mut third.1);
+    assert_ne!(three["process"], one["process"]);
+    end(vec![third], &three["process"]);
+    // A client that is killed has left, and the host stays for the others, and a while.
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    wait_while(|| host(&mut second.1)["clients"].as_array().unwrap().len() > 1);
+    // Its own streams are closed, too.
+    first.1.leave();
+    ends_well(second.0, second.1);
+    let (child, mut client) = join(&folder, &[]);
+    assert_eq!(host(&mut client)["process"], one["process"], "it has stayed for the next");
+    end(vec![(child, client)], &one["process"]);
+    let left: Vec<_> = std::fs::read_dir(folder.0.join("cache/hosts")).unwrap().flatten().collect();
+    assert!(left.iter().all(|entry| !entry.file_name().to_string_lossy().ends_with(".socket")), "{left:?}");
+}
+
+#[test]
+fn each_client_undoes_its_own_renames() {
+    let folder = project("share-undo");
+    let mut first = join(&folder, &["--allow-edits"]);
+    let mut second = join(&folder, &["--allow-edits"]);
+    loaded(&mut first.1);
+    let renamed = json!({ "name": "of-client-1", "new_name": "renamed", "apply": true });
+    let answer = first.1.call("rename", renamed);
+    assert_eq!(answer["structuredContent"]["applied"], true, "{answer}");
+    let text = || std::fs::read_to_string(folder.0.join("project/shop.lisp")).unwrap();
+    assert!(text().contains("cl-user::renamed "), "{}", text());
+    let missing = second.1.call("rename", json!({ "undo": "last" }));
+    assert!(missing.to_string().contains("Edit last not found"), "{missing}");
+    assert!(text().contains("cl-user::renamed "), "{}", text());
+    // Its own edits outlive a restart of the image.
+    second.1.text("restart-lisp", json!({ "force": true }));
+    wait_while(|| first.1.call("status", json!({}))["structuredContent"]["restarts"].is_null());
+    first.1.text("rename", json!({ "undo": "last" }));
+    assert!(text().contains("cl-user::of-client-1 "), "{}", text());
+    let missing = first.1.call("rename", json!({ "undo": "last" }));
+    assert!(missing.to_string().contains("Edit last not found"), "{missing}");
+    let host = host(&mut first.1)["process"].clone();
+    end(vec![first, second], &host);
+}
+
+#[test]
+fn each_client_inspects_its_own_objects() {
+    let folder = project("share-handles");
+    let mut first = join(&folder, &["--allow-eval"]);
+    let mut second = join(&folder, &["--allow-eval"]);
+    loaded(&mut first.1);
+    let handle = |client: &mut Client| {
+        let answer = client.call("evaluate", json!({ "code": "(list 1 2)" }));
+        json!({ "handle": answer["structuredContent"]["values"][0]["handle"] })
+    };
+    let (own, others) = (handle(&mut first.1), handle(&mut second.1));
+    let inspected = first.1.call("inspect", own.clone());
+    assert_eq!(inspected["structuredContent"]["count"], 2, "{inspected}");
+    assert_eq!(first.1.call("inspect", others)["structuredContent"]["status"], "unknown");
+    assert_eq!(second.1.call("inspect", own)["structuredContent"]["status"], "unknown");
+    let host = host(&mut first.1)["process"].clone();
+    end(vec![first, second], &host);
+}
+
+/// The outcome of one request, as the test of many clients sees it.
+#[derive(Debug, Default)]
+struct Tally {
+    answered: usize,
+    cut: usize,
+}
+
+/// Asks `count` mixed requests, several at a time, as client `number`, and checks each answer.
+fn ask_mixed(client: &mut Client, number: usize, may_evaluate: bool, count: usize) -> Tally {
+    let mut tally = Tally::default();
+    let mut next = 0;
+    while next < count {
+        let batch: Vec<(usize, u64)> = (next..(next + 5).min(count))
+            .map(|at| {
+                let (name, arguments) = match at % 5 {
+                    0 => ("describe-symbol", json!({ "name": format!("of-client-{number}") })),
+                    1 => ("evaluate", json!({ "code": format!("(list {number} {at})") })),
+                    2 => ("status", json!({})),
+                    3 => ("who-calls", json!({ "name": "cl:mapcar", "limit": number + 1 })),
+                    _ => ("evaluate", json!({ "code": "(sleep 0.002)" })),
+                };
+                (at, client.begin("tools/call", json!({ "name": name, "arguments": arguments })))
+            })
+            .collect();
+        next += batch.len();
+        // Call one off: it is answered or not, but never twice.
+        let called_off = batch.last().filter(|(at, _)| at % 5 == 4).map(|(_, id)| *id);
+        if let Some(id) = called_off {
+            let params = json!({ "requestId": id });
+            client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+        }
+        for (at, id) in batch.into_iter().filter(|(_, id)| Some(*id) != called_off) {
+            let response = client.response(id);
+            tally.answered += 1;
+            if let Some(why) = response["error"]["message"].as_str() {
+                // Only what runs code is lost in a restart.
+                assert!(at % 5 == 1 && why.contains("started again"), "{response}");
+                tally.cut += 1;
+                continue;
+            }
+            let text = response["result"]["content"][0]["text"].as_str().unwrap();
+            match at % 5 {
+                0 if text.contains("COMMON-LISP-USER::") => {
+                    assert!(text.contains(&format!("OF-CLIENT-{number} [FUNCTION]")), "{response}");
+                }
+                1 if !may_evaluate => assert!(text.contains("serve --allow-eval"), "{response}"),
+                1 if response["result"]["isError"] == false => {
+                    assert!(text.starts_with(&format!("({number} {at})\n")), "{response}");
+                }
+                0 if text.contains("not found") => {
+                    assert_eq!(response["result"]["structuredContent"]["loading"], true, "{response}");
+                }
+                2 => {
+                    let host = &response["result"]["structuredContent"]["host"];
+                    let clients = host["clients"].as_array().unwrap();
+                    let own = clients.iter().find(|client| client["number"] == host["you"]).unwrap();
+                    assert_eq!(own["allowed"].as_array().unwrap().len(), usize::from(may_evaluate), "{host}");
+                }
+                3 => {
+                    let entries = response["result"]["structuredContent"]["entries"].as_array().map(Vec::len);
+                    assert!(entries.is_none_or(|entries| entries <= number + 1), "{response}");
+                }
+                _ => assert!(
+                    text.contains("started again") || text.contains("died") || text.contains("loaded"),
+                    "{response}"
+                ),
+            }
+        }
+    }
+    // The answers to what was called off may be there by now; none is left over.
+    client.request("ping", json!({}));
+    tally
+}
+
+#[test]
+fn eight_clients_at_once_lose_nothing_and_cross_nothing() {
+    let requests = small_or_full(1000, 10_000);
+    let folder = project("share-eight");
+    let mut clients: Vec<(Child, Client)> =
+        (0..8).map(|number| join(&folder, if number % 2 == 0 { &["--allow-eval"] } else { &[] })).collect();
+    loaded(&mut clients[0].1);
+    let process = host(&mut clients[0].1)["process"].clone();
+    let begun = Instant::now();
+    let tallies = std::thread::scope(|scope| {
+        let busy: Vec<_> = clients
+            .iter_mut()
+            .enumerate()
+            .map(|(number, (_, client))| {
+                scope.spawn(move || ask_mixed(client, number, number % 2 == 0, requests))
+            })
+            .collect();
+        // Meanwhile others come, ask, and are killed; and Lisp dies, and is restarted.
+        let mut round = 0;
+        while !busy.iter().all(|thread| thread.is_finished()) {
+            let (mut child, mut client) = join(&folder, &["--allow-eval"]);
+            let call = |name: &str, arguments: Value| json!({ "name": name, "arguments": arguments });
+            match round {
+                // A restart for another reason may come first.
+                1 => {
+                    let end = || call("load-file", json!({ "path": "end.lisp" }));
+                    wait_while(|| !client.request("tools/call", end()).to_string().contains("on purpose"));
+                }
+                3 => drop(client.request("tools/call", call("restart-lisp", json!({ "force": true })))),
+                _ => {
+                    for _ in 0..3 {
+                        client.begin("tools/call", call("evaluate", json!({ "code": "(sleep 0.05)" })));
+                    }
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+            round += 1;
+        }
+        assert!(round > 3, "the clients were done before the restarts");
+        busy.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<Tally>>()
+    });
+    println!("{requests} requests of each in {:?}: {tallies:?}", begun.elapsed());
+    // All but what was called off has one answer.
+    let expected = requests - requests / 5;
+    assert!(tallies.iter().all(|tally| tally.answered == expected), "{tallies:?}");
+    wait_while(|| host(&mut clients[0].1)["clients"].as_array().unwrap().len() > 8);
+    let status = clients[0].1.call("status", json!({}));
+    let restarts = status["structuredContent"]["restarts"].as_array().unwrap();
+    assert!(
+        restarts.iter().any(|restart| restart["why"].as_str().unwrap().contains("on purpose")),
+        "{status}"
+    );
+    assert!(restarts.len() > 1, "{status}");
+    assert_eq!(host(&mut clients[7].1)["process"], process, "the same process");
+    end(clients, &process);
+}
+
+/// Who connects and does not hand over, or only a half, holds nobody up; nor does a lack of descriptors end the host.
+#[test]
+fn a_host_outlives_half_a_handover_and_a_lack_of_descriptors() {
+    let folder = project("share-half");
+    let mut first = join(&folder, &["--allow-eval"]);
+    let process = host(&mut first.1)["process"].clone();
+    let mut sockets =
+        std::fs::read_dir(folder.0.join("cache/hosts")).unwrap().flatten().map(|entry| entry.path());
+    let socket = sockets.find(|path| path.extension().is_some_and(|it| it == "socket")).unwrap();
+    let halves: Vec<_> = [&b""[..], b"{\"image\":", b"{}\n", b"\0\xff\n", &[b'x'; 3 << 20]]
+        .into_iter()
+        .map(|said| {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            // Ignore the error: what is too long is not read to its end.
+            let _ = stream.write_all(said);
+            stream
+        })
+        .collect();
+    let second = join(&folder, &[]);
+    let limit = rustix::process::Rlimit { current: Some(256), maximum: Some(256) };
+    let number = rustix::process::Pid::from_raw(i32::try_from(process.as_i64().unwrap()).unwrap());
+    rustix::process::prlimit(number, rustix::process::Resource::Nofile, limit).unwrap();
+    let hold =
+        "(defvar cl-user::*held* (loop for number = (sb-alien:alien-funcall (sb-alien:extern-alien \"dup\"
+                  (function sb-alien:int sb-alien:int)) 2) while (plusp number) collect number))";
+    first.1.text("evaluate", json!({ "code": hold }));
+    let (child, mut client) = serve(sharing(&folder, &[]), Streams::Pipes);
+    // The host tries to accept it in vain, meanwhile.
+    std::thread::sleep(Duration::from_millis(500));
+    let told = first.1.text("evaluate", json!({ "code": "(mapc #'sb-unix:unix-close cl-user::*held*)" }));
+    client.initialize();
+    assert_eq!(host(&mut client)["process"], process, "{told}");
+    end(vec![first, second, (child, client)], &process);
+    drop(halves);
+}

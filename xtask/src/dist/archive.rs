@@ -1,0 +1,90 @@
+//! Archives whose octets depend on what is in them alone: no clock, no user, no order of a folder.
+
+use std::fs;
+use std::io::{Cursor, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+/// A file in an archive.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) path: String,
+    pub(super) mode: u32,
+    pub(super) octets: Vec<u8>,
+}
+
+impl Item {
+    /// A file that is read.
+    pub(super) fn text(path: impl Into<String>, octets: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), mode: 0o644, octets: octets.into() }
+    }
+
+    /// A file that is run.
+    pub(super) fn program(path: impl Into<String>, octets: impl Into<Vec<u8>>) -> Self {
+        Self { mode: 0o755, ..Self::text(path, octets) }
+    }
+
+    /// The file at `from`.
+    pub(super) fn of(path: impl Into<String>, from: impl AsRef<Path>) -> Result<Self, String> {
+        let from = from.as_ref();
+        Ok(Self::text(path, fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?))
+    }
+
+    /// The same below `folder`.
+    pub(super) fn below(self, folder: &str) -> Self {
+        Self { path: format!("{folder}/{}", self.path), ..self }
+    }
+}
+
+/// Makes a tar archive.
+pub(super) fn tar(items: &[Item], epoch: u64) -> Result<Vec<u8>, String> {
+    let mut writer = tar::Builder::new(Vec::new());
+    for item in items {
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(item.mode);
+        header.set_mtime(epoch);
+        header.set_size(item.octets.len() as u64);
+        header.set_entry_type(tar::EntryType::Regular);
+        let added = writer.append_data(&mut header, &item.path, &*item.octets);
+        added.map_err(|error| format!("{}: {error}", item.path))?;
+    }
+    writer.into_inner().map_err(|error| error.to_string())
+}
+
+/// Makes a zip archive. Its entries have the type of a file beside the permissions: without it, pip does not make what it
+/// installs executable.
+pub(super) fn zip(items: &[Item]) -> Result<Vec<u8>, String> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for item in items {
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .compression_level(Some(9))
+            .last_modified_time(zip::DateTime::default())
+            .unix_permissions(0o100_000 | item.mode);
+        writer.start_file(&item.path, options).map_err(|error| format!("{}: {error}", item.path))?;
+        writer.write_all(&item.octets).map_err(|error| format!("{}: {error}", item.path))?;
+    }
+    Ok(writer.finish().map_err(|error| error.to_string())?.into_inner())
+}
+
+/// The SHA-256 of `octets`.
+pub(super) fn sha256(octets: &[u8]) -> [u8; 32] {
+    Sha256::digest(octets).into()
+}
+
+/// The SHA-256 of `octets`, as `sha256sum` prints it.
+pub(super) fn hex(octets: &[u8]) -> String {
+    sha256(octets).iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Lists the files in `folder`, sorted.
+pub(super) fn files_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    files.sort();
+    Ok(files)
+}

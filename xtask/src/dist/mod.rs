@@ -1,0 +1,256 @@
+//! `cargo xtask dist`: what is published, made of the release build and tried. `--program FILE` packs a program that is
+//! built already: what continuous integration does.
+//!
+//! Nothing is published by it: docs/publishing.md has the lines for that.
+
+mod archive;
+mod formats;
+mod tries;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use archive::Item;
+
+use crate::{cargo, root, target};
+
+/// Nothing, or what is wrong.
+type Made = Result<(), String>;
+
+/// The folder of what is made, in the target folder.
+const FOLDER: &str = "dist";
+/// The most octets of a package.
+const MOST: usize = 28_000_000;
+
+/// What is made, of what, and where.
+struct Release {
+    version: String,
+    folder: PathBuf,
+    program: PathBuf,
+    /// The least glibc that the program runs with.
+    glibc: (u32, u32),
+    /// Seconds since 1970, of all files in the packages: those of the commit.
+    epoch: u64,
+}
+
+impl Release {
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes the file of a package, and tells its size.
+    fn write(&self, name: &str, octets: &[u8]) -> Made {
+        fs::write(self.file(name), octets).map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// Runs the program for text that goes into the packages.
+    fn says(&self, arguments: &[&str]) -> Result<Vec<u8>, String> {
+        output(Command::new(&self.program).args(arguments).env_remove("COLUMNS"))
+    }
+
+    /// The files that are in each package: licences, the notices of what is linked, the README.
+    fn notices(&self) -> Result<Vec<Item>, String> {
+        let kept = ["LICENSE-MIT", "LICENSE-APACHE", "README.md"];
+        let mut items: Vec<Item> =
+            kept.iter().map(|name| Item::of(*name, root().join(name))).collect::<Result<_, _>>()?;
+        items.push(Item::text("THIRD-PARTY-LICENSES.txt", self.says(&["licenses"])?));
+        Ok(items)
+    }
+
+    /// The scripts that complete commands, and the manual page.
+    fn beside(&self) -> Result<[(&'static str, Vec<u8>); 4], String> {
+        Ok([
+            ("share/bash-completion/completions/steelbank", self.says(&["completions", "bash"])?),
+            ("share/zsh/vendor-completions/_steelbank", self.says(&["completions", "zsh"])?),
+            ("share/fish/vendor_completions.d/steelbank.fish", self.says(&["completions", "fish"])?),
+            ("share/man/man1/steelbank.1", self.says(&["man"])?),
+        ])
+    }
+}
+
+/// Makes and tries what is published, as the arguments after `dist` say.
+pub(crate) fn dist() -> Result<(), String> {
+    let arguments: Vec<String> = std::env::args().skip(2).collect();
+    if cfg!(debug_assertions) {
+        // Deflating a hundred megabytes takes minutes in a program that is not optimised.
+        let mut command = cargo();
+        command.args(["run", "--quiet", "--release", "--package", "xtask", "--", "dist"]).args(&arguments);
+        return openly("the same, optimised", &mut command);
+    }
+    let mut program = None;
+    let mut previous = None;
+    let mut left = arguments.iter();
+    while let Some(argument) = left.next() {
+        let place = match argument.as_str() {
+            "--program" => &mut program,
+            "--previous" => &mut previous,
+            other => return Err(format!("dist: there is no option {other:?}")),
+        };
+        let file = left.next().ok_or_else(|| format!("dist: {argument} wants a program's file"))?;
+        *place = Some(fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?);
+    }
+    let folder = target().join(FOLDER);
+    let (version, epoch) = (version()?, epoch()?);
+    let program = match program {
+        Some(program) => program,
+        None => {
+            let mut build = cargo();
+            openly(
+                "the release build",
+                build.args(["build", "--release", "--locked", "--bin", "steelbank"]),
+            )?;
+            target().join("release/steelbank")
+        }
+    };
+    let glibc = glibc_of(&program)?;
+    println!("== {} needs glibc {}.{}", program.display(), glibc.0, glibc.1);
+    let packages = folder.join("packages");
+    // What an earlier run made is of another program.
+    let _ = fs::remove_dir_all(&packages);
+    fs::create_dir_all(&packages).map_err(|error| format!("{}: {error}", packages.display()))?;
+    let release = Release { version, folder: packages, program, glibc, epoch };
+    formats::make(&release)?;
+    checksums(&release)?;
+    if let Some(previous) = previous {
+        tries::share_a_cache(&release, &previous)?;
+    }
+    tries::all(&release)
+}
+
+/// Returns the version, if the manifest, the changelog and the commit's tag agree about it.
+fn version() -> Result<String, String> {
+    let version = env!("CARGO_PKG_VERSION");
+    let changelog =
+        fs::read_to_string(root().join("CHANGELOG.md")).map_err(|error| format!("CHANGELOG.md: {error}"))?;
+    let tags = output(Command::new("git").args(["tag", "--points-at", "HEAD"]).current_dir(root()))?;
+    let tags = String::from_utf8_lossy(&tags);
+    agreed(version, &changelog, tags.lines().find(|tag| tag.starts_with('v')))?;
+    Ok(version.to_owned())
+}
+
+/// Checks that a tagged commit is a release of `version`, and any other one lies after a release or before its first.
+fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
+    let mut sections =
+        changelog.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")));
+    let named = |heading: &str| heading.split([' ', ',']).next() == Some(version);
+    match (tag, sections.next()) {
+        (Some(tag), _) if tag.strip_prefix('v') != Some(version) => {
+            Err(format!("the commit's tag is {tag}, and Cargo.toml's version {version}"))
+        }
+        (Some(tag), Some((heading, body))) if heading.trim() == "Unreleased" && !body.trim().is_empty() => {
+            Err(format!("CHANGELOG.md has unreleased changes, and the commit's tag is {tag}"))
+        }
+        (_, Some((heading, _))) if named(heading) => Ok(()),
+        (_, Some((heading, _))) if heading.trim() == "Unreleased" => match sections.next() {
+            Some((heading, _)) if named(heading) => Ok(()),
+            Some((heading, _)) if tag.is_some() => {
+                Err(format!("CHANGELOG.md ends with {heading}, not with {version}"))
+            }
+            _ => Ok(()),
+        },
+        (_, top) => Err(format!(
+            "CHANGELOG.md begins with {:?}, and should with Unreleased or {version}",
+            top.map(|(heading, _)| heading)
+        )),
+    }
+}
+
+/// Returns the time of the commit.
+fn epoch() -> Result<u64, String> {
+    let said = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
+    String::from_utf8_lossy(&said)
+        .trim()
+        .parse()
+        .map_err(|error| format!("git's time of the commit: {error}"))
+}
+
+/// Returns the least glibc that has all that the program asks it for. SBCL's library lies in the program as it is, so the
+/// names of versions are looked for in all of the file.
+fn glibc_of(program: &Path) -> Result<(u32, u32), String> {
+    let octets = fs::read(program).map_err(|error| format!("{}: {error}", program.display()))?;
+    let newest = versions(&octets).max();
+    newest.ok_or_else(|| format!("{} asks no glibc for anything", program.display()))
+}
+
+/// Finds the versions of glibc that are named in `octets`.
+fn versions(octets: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
+    const NAME: &[u8] = b"GLIBC_";
+    let named = octets.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME);
+    named.filter_map(|(at, _)| {
+        let rest = &octets[at + NAME.len()..];
+        let number = rest.split(|octet| !octet.is_ascii_digit() && *octet != b'.').next()?;
+        let mut parts = std::str::from_utf8(number).ok()?.split('.').map(str::parse);
+        Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    })
+}
+
+/// Writes SHA256SUMS, and holds the sizes.
+fn checksums(release: &Release) -> Made {
+    let mut lines = String::new();
+    for path in archive::files_in(&release.folder)? {
+        let octets = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        println!("{:>12} {name}", octets.len());
+        if octets.len() > MOST {
+            return Err(format!("{name} has {} octets; {MOST} are the most", octets.len()));
+        }
+        lines.push_str(&format!("{}  {name}\n", archive::hex(&octets)));
+    }
+    release.write("SHA256SUMS", lines.as_bytes())
+}
+
+/// Runs a command, and returns what it prints.
+fn output(command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    Err(format!("{command:?} failed: {}", said.trim()))
+}
+
+/// Runs a command that shows what it does.
+fn openly(what: &str, command: &mut Command) -> Made {
+    println!("== {what}");
+    let status = command.status().map_err(|error| format!("{what}: cannot run {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{what} failed: {command:?}")) }
+}
+
+/// Runs a command of a package's maker, quietly unless it fails.
+fn quietly(what: &str, command: &mut Command) -> Made {
+    println!("== {what}");
+    output(command).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_glibc_is_the_one_that_is_needed() {
+        let names = b"\0GLIBC_2.2.5\0GLIBC_2.28\0GLIBC_PRIVATE\0GLIBC_2.3\0GCC_4.2.0\0GLIBC_";
+        assert_eq!(versions(names).max(), Some((2, 28)));
+        assert_eq!(versions(b"").max(), None);
+    }
+
+    #[test]
+    fn a_tag_a_changelog_and_a_manifest_agree_or_nothing_is_made() {
+        let released = "# Changelog\n\n## 1.2.0, 2026-01-02\n\n* a\n";
+        let unreleased = "# Changelog\n\n## Unreleased\n\n* b\n\n## 1.2.0\n\n* a\n";
+        let emptied = "# Changelog\n\n## Unreleased\n\n## 1.2.0\n\n* a\n";
+        for (changelog, tag, agrees) in [
+            (released, None, true),
+            (released, Some("v1.2.0"), true),
+            (released, Some("v1.3.0"), false),
+            (unreleased, None, true),
+            (unreleased, Some("v1.2.0"), false),
+            (emptied, Some("v1.2.0"), true),
+            ("# Changelog\n\n## 1.1.0\n", None, false),
+            ("# Changelog\n", None, false),
+        ] {
+            assert_eq!(agreed("1.2.0", changelog, tag).is_ok(), agrees, "{tag:?} {changelog}");
+        }
+    }
+}
