@@ -228,9 +228,9 @@ condition is reported to the host, and that thread ends."
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
-(defparameter *heap-share* 9/20
-  "How much of the dynamic space may be in use after a collection: the collector needs the rest to copy into, and when it
-runs out of room itself, the runtime does not survive it.")
+(defparameter *heap-share* 2/5
+  "How much of the dynamic space may be in use after a collection. What comes next, a twentieth and what it leaves free of its pages,
+and a copy of all must find room: when the collector runs out of it, the runtime does not survive.")
 
 (defun heap-limit ()
   "*HEAP-SHARE* in octets."
@@ -252,7 +252,7 @@ runs out of room itself, the runtime does not survive it.")
 
 (defun note-heap ()
   "Count from now on what every thread allocates, and what is in use."
-  (setf *heap-noted* (heap-usage))
+  (setf *heap-noted* (heap-in-use))
   (mapc #'note-allocated (sb-thread:list-all-threads)))
 
 (defun heap-step ()
@@ -268,7 +268,7 @@ runs out of room itself, the runtime does not survive it.")
 (defun heap-filler ()
   "The thread that has allocated most since its call began, or the heap was last noted. NIL if what came into use since then is
 little, or more than those which run have allocated: a call that has ended may have left it, and who runs now is not to blame."
-  (let ((growth (- (heap-usage) *heap-noted*)) (filler nil) (most 0) (all 0))
+  (let ((growth (- (heap-in-use) *heap-noted*)) (filler nil) (most 0) (all 0))
     (dolist (thread (sb-thread:list-all-threads))
       (multiple-value-bind (lane call) (call-of thread)
         (unless (or (runtime-thread-p thread)
@@ -296,7 +296,7 @@ little, or more than those which run have allocated: a call that has ended may h
   "The octets that are in use after a full collection."
   (let ((*checking-heap* t))
     (sb-ext:gc :full t))
-  (heap-usage))
+  (heap-in-use))
 
 (defun end-heap-filler (thread)
   "Have THREAD, another one, end what it does, because it has filled the heap. Waits a while for it to have done so; true if it has."
@@ -324,7 +324,7 @@ as it has allocated little or the collector has room."
              (cond ((eq filler sb-thread:*current-thread*)
                     (end-for-full-heap))
                    ((and filler (end-heap-filler filler)))
-                   ((and (> (heap-usage) (floor (sb-ext:dynamic-space-size) 2))
+                   ((and (> (heap-in-use) (floor (sb-ext:dynamic-space-size) 2))
                          (> (allocated sb-thread:*current-thread*) (heap-step)))
                     (end-for-full-heap))
                    (t
@@ -340,9 +340,9 @@ collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
              (not (runtime-thread-p sb-thread:*current-thread*)))
-    (cond ((<= (heap-usage) (if (> *heap-noted* (heap-limit)) (heap-limit) (floor (heap-limit) 2)))
+    (cond ((<= (heap-in-use) (if (> *heap-noted* (heap-limit)) (heap-limit) (floor (heap-limit) 2)))
            (note-heap))
-          ((> (heap-usage) (heap-bound))
+          ((> (heap-in-use) (heap-bound))
            (sb-sys:without-interrupts
              (if (sb-ext:compare-and-swap (symbol-value '*heap-reliever*) nil sb-thread:*current-thread*)
                  (with-interrupts-allowed

@@ -169,3 +169,9 @@ last generation. It must allocate little: no collection can run."
 (define-inline heap-usage ()
   "How many octets of dynamic space are in use."
   (sb-kernel:dynamic-usage))
+
+(defun heap-in-use ()
+  "The octets of the pages of dynamic space that are in use, in full or in part: the collector copies into whole pages."
+  (* sb-vm:gencgc-page-bytes
+     (loop for page below sb-vm:next-free-page
+           count (plusp (sb-alien:slot (sb-alien:deref sb-vm:page-table page) 'sb-vm::flags)))))

@@ -114,7 +114,7 @@ where it happened."
 (defun heap-text (condition)
   "The text for CONDITION, a full heap, which says whether what was loaded keeps it full."
   (sb-ext:gc :full t)
-  (let ((used (heap-usage)))
+  (let ((used (heap-in-use)))
     (format nil "~A~@[ What was loaded keeps ~D MiB, so that whatever needs much memory fails from now on: start ~
                  again with a larger --dynamic-space-size.~]"
             (condition-text condition)

@@ -48,7 +48,7 @@
 
 (defun true-reason (condition)
   "CONDITION, or a full heap if code has left the load because of that, in a way that does not say so."
-  (flet ((full-p () (> (heap-usage) (heap-limit))))
+  (flet ((full-p () (> (heap-in-use) (heap-limit))))
     (if (and (typep condition 'left-by-exit)
              (full-p)
              (progn (sb-ext:gc :full t) (full-p)))

@@ -14,6 +14,7 @@ use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
 use steelbank::tools::{Call, Permissions, Session};
 use steelbank::{ProjectSettings, Steelbank};
 
+use crate::cache::wait_until;
 use crate::program::{Folder, STEELBANK};
 use steelbank::Error;
 use steelbank::{EvaluateRequest, LoadRequest, ScratchRequest, WhoRequest};
@@ -68,8 +69,11 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
     let control = Control::new(LONG);
     let root = bank.root().unwrap().to_path_buf();
     assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
-    // The load's names are in the cache when a question about them is answered.
+    // The load's names come into the cache beside it.
     bank.ask(&WhoRequest::calls("shop::total").package("CL-USER"), &Control::default()).unwrap();
+    let has_names =
+        || files(&folder.0.join("cache")).iter().any(|(path, _)| path.contains("/taps/") && path.ends_with(".names"));
+    wait_until("the names of the load are kept", has_names);
     let before = files(&folder.0);
     let check =
         |edits: Vec<Overlay>| bank.run(&CheckRequest { edits, ..CheckRequest::default() }, &control).unwrap();
