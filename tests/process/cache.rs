@@ -480,7 +480,7 @@ fn run_in_time(command: &mut Command) -> Option<(String, Option<i32>)> {
     let (mut output, mut text) = (file(), String::new());
     let both = || Stdio::from(output.try_clone().unwrap());
     let mut child = command.stdin(Stdio::null()).stdout(both()).stderr(both()).spawn().unwrap();
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_secs(180);
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break status,

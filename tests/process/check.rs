@@ -71,8 +71,11 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
     assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
     // The load's names come into the cache beside it.
     bank.ask(&WhoRequest::calls("shop::total").package("CL-USER"), &Control::default()).unwrap();
-    let has_names =
-        || files(&folder.0.join("cache")).iter().any(|(path, _)| path.contains("/taps/") && path.ends_with(".names"));
+    let has_names = || {
+        files(&folder.0.join("cache"))
+            .iter()
+            .any(|(path, _)| path.contains("/taps/") && path.ends_with(".names"))
+    };
     wait_until("the names of the load are kept", has_names);
     let before = files(&folder.0);
     let check =
