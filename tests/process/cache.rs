@@ -513,7 +513,7 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
         (&["--system", "good", "rename", "good::target", "aim", "--apply"], "GOOD::TARGET is AIM now"),
         (&["rename", "--undo", "last"], "Taken back"),
     ];
-    let ask = |place: &str| -> Vec<String> {
+    let ask = |place: &str, waits: bool| -> Vec<String> {
         let mut wrong = Vec::new();
         for (arguments, wanted) in &commands {
             match run_in_time(command(&folder.0, "").args(*arguments)) {
@@ -521,11 +521,14 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
                 other => wrong.push(format!("{place}: {arguments:?}: {other:?}")),
             }
             // A maker of a snapshot goes on after its command, and would write into what follows.
+            if waits {
+                wait_until("a copy goes on", || copies(&folder.0).is_empty());
+            }
             copies(&folder.0).iter().for_each(|number| signal(*number, libc::SIGKILL));
         }
         wrong
     };
-    assert_eq!(ask("the whole cache"), [""; 0]);
+    assert_eq!(ask("the whole cache", false), [""; 0]);
     let restore = |from: &Path, to: &Path| {
         wait_until("a maker goes on", || copies(&folder.0).is_empty());
         let _ = std::fs::remove_dir_all(to);
@@ -552,7 +555,7 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
             std::fs::remove_file(&path).unwrap();
             put(&path, &whole);
             let place = format!("{what} in place of {file}");
-            wrong.extend(ask(&place));
+            wrong.extend(ask(&place, false));
             // It is a plain file again, or gone; and not what was put there.
             let is_replaced = || match std::fs::symlink_metadata(&path) {
                 Err(_) => true,
@@ -564,7 +567,7 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
             // Ask again where the copy that was to write it was ended before.
             let mut more = 0..3;
             while !is_replaced() && more.next().is_some() {
-                wrong.extend(ask(&place));
+                wrong.extend(ask(&place, true));
             }
             if !is_replaced() {
                 wrong.push(format!("{place} stays"));

@@ -375,6 +375,12 @@ impl Repository {
             .output()
             .unwrap();
         assert!(!self.mark().exists(), "{what} ran");
+        // Shown if the test fails.
+        println!(
+            "{what}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -161,18 +161,25 @@ impl Git<'_> {
         for (number, stream) in streams.into_iter().enumerate() {
             let sender = sender.clone();
             std::thread::spawn(move || -> Option<()> {
-                let mut stream = BufReader::with_capacity(1 << 16, stream?.take(LONGEST_LIST));
+                let mut stream = stream?.take(LONGEST_LIST);
+                let mut part = vec![0; 1 << 16];
                 loop {
-                    let part = stream.fill_buf().ok().filter(|part| !part.is_empty())?.to_vec();
-                    stream.consume(part.len());
+                    let read = match stream.read(&mut part) {
+                        Ok(0) => return None,
+                        Ok(length) => Ok((number, part[..length].to_vec())),
+                        Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                        Err(error) => Err(error),
+                    };
+                    let failed = read.is_err();
                     // Nobody waits any more if the question was called off.
-                    sender.send((number, part)).ok()?;
+                    sender.send(read).ok().filter(|()| !failed)?;
                 }
             });
         }
         drop(sender);
         let mut texts = [Vec::new(), Vec::new()];
-        while let Some((number, part)) = self.wait(&sent)? {
+        while let Some(read) = self.wait(&sent)? {
+            let (number, part) = read.map_err(|error| failed(&error))?;
             texts[number].extend(part);
         }
         let [output, errors] = texts;
