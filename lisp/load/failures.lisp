@@ -118,7 +118,7 @@ where it happened."
     (format nil "~A~@[ What was loaded keeps ~D MiB, so that whatever needs much memory fails from now on: start ~
                  again with a larger --dynamic-space-size.~]"
             (condition-text condition)
-            (and (> used (heap-limit)) (floor used (* 1024 1024))))))
+            (and (> used (* 3/4 (heap-limit))) (floor used (* 1024 1024))))))
 
 (defun failure-json (failure)
   "FAILURE as an object."
