@@ -565,7 +565,7 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
                 }
             };
             // Ask again where the copy that was to write it was ended before.
-            let mut more = 0..3;
+            let mut more = 0..10;
             while !is_replaced() && more.next().is_some() {
                 wrong.extend(ask(&place, true));
             }
