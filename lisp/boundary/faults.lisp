@@ -340,18 +340,19 @@ collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
              (not (runtime-thread-p sb-thread:*current-thread*)))
-    (cond ((<= (heap-in-use) (if (> *heap-noted* (heap-limit)) (heap-limit) (floor (heap-limit) 2)))
-           (note-heap))
-          ((> (heap-in-use) (heap-bound))
-           (sb-sys:without-interrupts
-             (if (sb-ext:compare-and-swap (symbol-value '*heap-reliever*) nil sb-thread:*current-thread*)
-                 (with-interrupts-allowed
-                   (loop repeat 1000
-                         while *heap-reliever*
-                         do (pause-microseconds 10000)))
-                 (unwind-protect (with-interrupts-allowed
-                                   (relieve-heap))
-                   (setf *heap-reliever* nil))))))))
+    (let ((used (heap-in-use)))
+      (cond ((<= used (if (> *heap-noted* (heap-limit)) (heap-limit) (floor (heap-limit) 2)))
+             (note-heap))
+            ((> used (heap-bound))
+             (sb-sys:without-interrupts
+               (if (sb-ext:compare-and-swap (symbol-value '*heap-reliever*) nil sb-thread:*current-thread*)
+                   (with-interrupts-allowed
+                     (loop repeat 1000
+                           while *heap-reliever*
+                           do (pause-microseconds 10000)))
+                   (unwind-protect (with-interrupts-allowed
+                                     (relieve-heap))
+                     (setf *heap-reliever* nil)))))))))
 
 (define-condition heap-share-exhausted (heap-full)
   ()
