@@ -7,9 +7,11 @@
 mod common;
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
+#[path = "../tests/framing/mod.rs"]
+mod framing;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::BufReader;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -51,24 +53,11 @@ impl Editor {
     }
 
     fn send(&mut self, message: &Value) {
-        let text = message.to_string();
-        write!(self.input, "Content-Length: {}\r\n\r\n{text}", text.len()).unwrap();
-        self.input.flush().unwrap();
+        framing::write(&mut self.input, message);
     }
 
     fn read(&mut self) -> Value {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server is gone");
-            match line.trim().strip_prefix("Content-Length: ") {
-                Some(number) => length = number.parse().unwrap(),
-                None => break,
-            }
-        }
-        let mut body = vec![0; length];
-        self.output.read_exact(&mut body).unwrap();
-        serde_json::from_slice(&body).unwrap()
+        framing::read(&mut self.output)
     }
 
     fn tell(&mut self, method: &str, params: Value) {

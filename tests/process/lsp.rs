@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use steelbank::reader::{Dialect, Features, LispText, Range};
 
 use crate::child::small_or_full;
 use crate::fixtures::{library_registry, lisp_libraries};
+use crate::framing;
 use crate::program::STEELBANK;
 use crate::renames::copy;
 
@@ -117,8 +118,7 @@ impl Editor {
     }
 
     fn send(&mut self, message: &Value) {
-        let text = message.to_string();
-        self.send_bytes(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes());
+        framing::write(self.input.as_mut().unwrap(), message);
     }
 
     fn send_bytes(&mut self, bytes: &[u8]) {
@@ -128,18 +128,7 @@ impl Editor {
     }
 
     fn read(&mut self) -> Value {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server is gone");
-            match line.trim().strip_prefix("Content-Length: ") {
-                Some(number) => length = number.parse().unwrap(),
-                None => break,
-            }
-        }
-        let mut body = vec![0; length];
-        self.output.read_exact(&mut body).unwrap();
-        serde_json::from_slice(&body).unwrap()
+        framing::read(&mut self.output)
     }
 
     fn tell(&mut self, method: &str, params: Value) {

@@ -27,6 +27,8 @@ mod export;
 mod fixtures;
 #[path = "../folder/mod.rs"]
 mod folder;
+#[path = "../framing/mod.rs"]
+mod framing;
 mod hermetic;
 mod hostile_code;
 mod hostile_trees;
