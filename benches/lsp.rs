@@ -1,5 +1,5 @@
 //! Benches `steelbank lsp` as an editor sees it, on a project of the fixtures' libraries, and prints a table: `cargo bench
-//! --bench lsp`. Each request is followed by one that the server only refuses, an echo through the same pipes. Of each, the
+//! --bench lsp [-- FOLDER]`. FOLDER is one that tests/held-out.sh has filled: all of its systems are loaded then. Each request is followed by one that the server only refuses, an echo through the same pipes. Of each, the
 //! processor time of the server for one of them, and the time from request to answer.
 // Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
@@ -12,10 +12,11 @@ mod framing;
 
 use std::fs;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 const REPEATS: usize = 200;
@@ -28,8 +29,8 @@ struct Editor {
 }
 
 impl Editor {
-    fn start(root: &Path, cache: &Path) -> Self {
-        let systems = common::LIBRARIES.iter().flat_map(|library| ["--system", library]);
+    fn start(root: &Path, cache: &Path, systems: &[&str]) -> Self {
+        let systems = systems.iter().flat_map(|system| ["--system", system]);
         let mut child = Command::new(env!("CARGO_BIN_EXE_steelbank"))
             .args(["--no-userinit", "--project", root.to_str().unwrap()])
             .args(systems)
@@ -58,6 +59,15 @@ impl Editor {
 
     fn read(&mut self) -> Value {
         framing::read(&mut self.output)
+    }
+
+    /// Reads a message that comes by itself; panics if none comes for a minute.
+    fn read_in_time(&mut self) -> Value {
+        let timeout = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let mut ready = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
+        let waits = self.output.buffer().is_empty();
+        assert!(!waits || poll(&mut ready, Some(&timeout)).unwrap() > 0, "the server says nothing");
+        self.read()
     }
 
     fn tell(&mut self, method: &str, params: Value) {
@@ -134,11 +144,16 @@ impl Editor {
 fn main() {
     let scratch = tempfile::tempdir().unwrap();
     let (root, cache) = (scratch.path().join("project"), scratch.path().join("cache"));
-    for library in fs::read_dir(fixtures::lisp_libraries()).unwrap().flatten() {
+    // A folder that tests/held-out.sh has filled has all of these libraries in `others`.
+    let large = std::env::args().skip(1).find(|argument| argument != "--bench");
+    let libraries = large.as_ref().map_or_else(fixtures::lisp_libraries, PathBuf::from);
+    for library in fs::read_dir(libraries).unwrap().flatten() {
         copy(&library.path(), &root.join(library.file_name()));
     }
     let root = root.canonicalize().unwrap();
-    let mut editor = Editor::start(&root, &cache);
+    let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
+    let mut editor = Editor::start(&root, &cache, systems);
+    let others = if large.is_some() { root.join("others") } else { root.clone() };
     // Let the snapshot be made.
     let patience = Instant::now();
     while fs::read_dir(cache.join("projects/snapshots")).map_or(0, Iterator::count) == 0
@@ -146,7 +161,7 @@ fn main() {
     {
         std::thread::sleep(Duration::from_millis(200));
     }
-    let path = root.join("alexandria/alexandria-1/lists.lisp");
+    let path = others.join("alexandria/alexandria-1/lists.lisp");
     let text = fs::read_to_string(&path).unwrap();
     let (uri, document) = opened(&mut editor, &path, &text);
     let at = |word: &str| {
@@ -177,7 +192,7 @@ fn main() {
         ("textDocument/completion", json!({ "textDocument": document, "position": position }))
     });
     // A file of 3,000 lines: loaded as it is, and with a line inserted before each request.
-    let long = root.join("iterate/iterate.lisp");
+    let long = others.join("iterate/iterate.lisp");
     let text = fs::read_to_string(&long).unwrap();
     println!("{}: {} lines", long.display(), text.lines().count());
     let (uri, document) = opened(&mut editor, &long, &text);
@@ -194,24 +209,25 @@ fn main() {
         editor.tell("textDocument/didChange", json!({ "textDocument": changed, "contentChanges": [change] }));
         ("textDocument/semanticTokens/full", json!({ "textDocument": document }))
     });
-    diagnostics(&mut editor, &root);
+    diagnostics(&mut editor, &root, &others);
     editor.ask("shutdown", Value::Null);
     editor.tell("exit", Value::Null);
     editor.child.wait().unwrap();
 }
 
 /// Compares what the compiler says of a saved file with `compile-file` of it, in SBCL with the library loaded.
-fn diagnostics(editor: &mut Editor, root: &Path) {
+fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
     const SAVES: usize = 10;
     for (system, file) in
         [("cl-ppcre", "cl-ppcre/api.lisp"), ("alexandria", "alexandria/alexandria-1/lists.lisp")]
     {
-        let path = root.join(file);
+        let path = libraries.join(file);
         let text = fs::read_to_string(&path).unwrap();
         let (uri, _) = opened(editor, &path, &text);
         let (mut times, mut before) = (Vec::new(), editor.used());
         for save in 0..=SAVES {
-            let text = format!("{text}\n(defun steelbank-saved-{save} () (steelbank-nowhere))\n");
+            let unknown = format!("steelbank-nowhere-{save}");
+            let text = format!("{text}\n(defun steelbank-saved-{save} () ({unknown}))\n");
             let document = json!({ "uri": uri, "version": save + 2 });
             let change = json!([{ "text": text }]);
             editor.tell(
@@ -221,15 +237,11 @@ fn diagnostics(editor: &mut Editor, root: &Path) {
             fs::write(&path, &text).unwrap();
             let begun = Instant::now();
             editor.tell("textDocument/didSave", json!({ "textDocument": document }));
-            loop {
-                let message = editor.read();
-                let found = &message["params"]["diagnostics"];
-                if found.as_array().is_some_and(|found| !found.is_empty())
-                    && message["params"]["version"] == save + 2
-                {
-                    break;
-                }
-            }
+            while !editor.read_in_time()["params"]["diagnostics"]
+                .to_string()
+                .to_lowercase()
+                .contains(&unknown)
+            {}
             // The first finds no copy ready.
             match save {
                 0 => before = editor.used(),

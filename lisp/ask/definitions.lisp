@@ -9,7 +9,11 @@
 
 (defun definition-json (kind name sources)
   "One definition of NAME as an object."
-  (object "kind" (string-downcase kind) "name" (name-text name) "sources" sources))
+  (object "kind" (string-downcase kind)
+          "name" (if (eq kind :package)
+                     (escaped-name (string name))
+                     (name-text name))
+          "sources" sources))
 
 (defun method-definitions (name)
   "The methods of the generic function NAME, as objects."

@@ -75,10 +75,12 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
 
 (defun qualified-name (symbol)
   "The name of SYMBOL with its home package's full name and two colons."
-  (let ((package (symbol-package symbol))
-        (name (escaped-name (symbol-name symbol))))
-    (if package
-        (concatenate 'string (escaped-name (package-name package)) "::" name)
+  (let* ((package (symbol-package symbol))
+         ;; Another thread may delete the package: then it has no name.
+         (package-name (and package (package-name package)))
+         (name (escaped-name (symbol-name symbol))))
+    (if package-name
+        (concatenate 'string (escaped-name package-name) "::" name)
         (concatenate 'string "#:" name))))
 
 (defvar *parts-left* 0

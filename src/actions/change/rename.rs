@@ -172,7 +172,10 @@ impl<'a> Planner<'a> {
     /// Asks the image for a symbol's definitions, by name and home package.
     fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
         let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
-        ImageDefinitions::ask(self.context, &sought, self.control)
+        let mut image = ImageDefinitions::ask(self.context, &sought, self.control)?;
+        // A package of that name is not the symbol's, and keeps its name.
+        image.definitions.retain(|found| found.kind != LispKind::Package);
+        Ok(image)
     }
 
     fn plan(&mut self) -> Result<(), Error> {
