@@ -64,9 +64,19 @@
 
 ;;; Frames
 
-(define-inline map-frames (function &key (count 1000))
-  "Call FUNCTION with each frame of the stack, the innermost first, at most COUNT."
-  (sb-debug:map-backtrace function :count count))
+(defun map-frames (function &key (count 1000))
+  "Call FUNCTION with each frame of the stack, the innermost first, at most COUNT. Ends at a frame that cannot be read: where a signal
+came while it was made, what stands for its return address is anything."
+  (let ((walking t))
+    (handler-bind ((type-error (lambda (condition)
+                                 (declare (ignore condition))
+                                 (when walking
+                                   (return-from map-frames nil)))))
+      (sb-debug:map-backtrace (lambda (frame)
+                                (setf walking nil)
+                                (funcall function frame)
+                                (setf walking t))
+                              :count count))))
 
 (define-inline frame-function (frame)
   "The function of FRAME."
