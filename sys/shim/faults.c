@@ -43,6 +43,8 @@ enum { ROOM = 8 << 10 };
 static __thread int guard_is_open;
 static __thread int hard_guard_is_open;
 static __thread int wants_reserve;
+/* Signals came for which there was no room, and which are to come again. */
+static __thread int signals_are_lost;
 /* Lisp's function that leaves whatever a thread does, and the tag that it throws to in a call. */
 static lispobj leave_function, call_tag;
 
@@ -178,6 +180,7 @@ static void force_out(struct thread *thread, os_context_t *context) {
 
 /* Sends this thread again what the kernel could not deliver: an interruption, and the collector's order to stop. */
 static void repeat_lost_signals(void) {
+  signals_are_lost = 0;
   pthread_kill(pthread_self(), SIGURG);
   if (pthread_mutex_trylock(&all_threads_lock) == 0)
     pthread_mutex_unlock(&all_threads_lock);
@@ -210,8 +213,14 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     }
   }
 
+  if (address != NULL && signals_are_lost) repeat_lost_signals();
   if (address == NULL && is_inside(stack_pointer, start, guard + os_vm_page_size + SIGNAL_FRAME)) {
     /* The kernel could not write another signal's frame, and says so with a fault at no address. */
+    if (!may_leave && hard_guard_is_open) {
+      /* Nothing is left to lend to code that cannot be left, as that by which Lisp leaves. It goes on without the signal. */
+      signals_are_lost = 1;
+      return 1;
+    }
     repeat_lost_signals();
     if (may_leave && is_guarded(thread)) {
       address = guard;
@@ -245,7 +254,10 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
   return handled;
 }
 
-void steelbank_restore_guard_page(void) { restore_guards(get_sb_vm_thread()); }
+void steelbank_restore_guard_page(void) {
+  restore_guards(get_sb_vm_thread());
+  if (signals_are_lost) repeat_lost_signals();
+}
 
 /* SBCL protects the hard guard pages, where it loses, in its first thread only. In any other, code that goes on past the
  * opened guard page would run off the stack into the memory below: the stack of a thread of the host. This is the first

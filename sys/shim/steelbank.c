@@ -122,6 +122,8 @@ static int64_t call(uint64_t call, const struct steelbank_text *question, const 
   steelbank_restore_guard_page();
   leave_host();
   int64_t status = function(call, question, arguments);
+  /* A call that was left near the end of the stack has lent from the guard pages, and may have lost a signal. */
+  steelbank_restore_guard_page();
   enter_host();
   return status;
 }

@@ -424,6 +424,36 @@ fn an_interrupt_for_whose_frame_there_is_no_room() {
     assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
 }
 
+/// Nor is there room for one where all that can be lent of the guard pages is used, and C code runs, which cannot be left.
+#[test]
+fn a_signal_in_c_for_which_nothing_is_left_to_lend() {
+    own_process!();
+    let bank = Steelbank::builder().start().unwrap();
+    let form = "(let ((start (sb-sys:sap-int (sb-vm::current-thread-offset-sap sb-vm::thread-control-stack-start-slot))))
+                  (labels ((f (n) (1+ (f (1+ n))))
+                           (interrupted-above (left)
+                             (if (< (- (sb-sys:sap-int (sb-vm::current-sp)) start) left)
+                                 (sb-alien:alien-funcall
+                                  (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 23)
+                                 (1+ (interrupted-above left)))))
+                    (handler-bind ((storage-condition
+                                     (lambda (c)
+                                       (declare (ignore c))
+                                       (interrupted-above (+ sb-c:+backend-page-bytes+ 1500))
+                                       (interrupted-above (+ 4096 1500)))))
+                      (f 0))))";
+    for _ in 0..3 {
+        let control = Control::new(Duration::from_secs(60));
+        let outcome = bank.run(&EvaluateRequest::new(form), &control).unwrap();
+        let kind = outcome.failure.map(|failure| failure.kind);
+        assert_eq!(kind, Some(TrialFailureKind::Fault(FaultKind::StackExhausted)));
+        let next = bank.run(&EvaluateRequest::new("(progn (gc) (+ 40 2))").values(), &control).unwrap();
+        assert_eq!(next.values, ["42"]);
+    }
+    let status = bank.status();
+    assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
+}
+
 #[test]
 fn recursion_in_a_cleanup_form() {
     own_process!();
