@@ -6,8 +6,9 @@ pub(crate) mod tool;
 
 use crate::answer::NotFound;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -237,6 +238,8 @@ impl Question for OutlineRequest {
         let mut answer = OutlineAnswer { definitions: Vec::new(), looked_at: 0, not_loaded: Vec::new() };
         let counter = Counter::new(context);
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
+        // The lines that use a generic function, by package and name: it can have hundreds of methods.
+        let mut methods: HashMap<(String, String), Rc<[Counted]>> = HashMap::new();
         for path in self.files(context)? {
             control.check()?;
             let (known, loaded) = definitions_in(context, &path)?;
@@ -269,8 +272,12 @@ impl Question for OutlineRequest {
                     definition.kind,
                     DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
                 );
-            let lines = match &known.home {
-                Some(home) if counts => Some(counter.lines(&definition.name, home)),
+            let lines: Option<Rc<[Counted]>> = match &known.home {
+                Some(home) if counts && definition.kind == DefinitionKind::Method => {
+                    let lines = methods.entry((home.clone(), definition.name.clone()));
+                    Some(Rc::clone(lines.or_insert_with(|| counter.lines(&definition.name, home).into())))
+                }
+                Some(home) if counts => Some(counter.lines(&definition.name, home).into()),
                 _ => None,
             };
             let count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));

@@ -170,6 +170,8 @@ fn replace(made: &Path, folder: &Path) -> Result<(), ExportError> {
 }
 
 fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
+    // What nothing uses is thousands of questions, each of which would look at the date of every file.
+    bank.project().watch();
     let context = bank.context();
     let model = Model::new(&context, control)?;
     let name = model.root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
