@@ -73,7 +73,9 @@ pub(super) fn all(release: &Release) -> Made {
     pip.args(["install", "--quiet", "--no-index", "--disable-pip-version-check"]).arg(one(release, ".whl")?);
     quietly("pip install", &mut pip)?;
     asks("the wheel's program", &mut place.command(environment.join("bin/steelbank")))?;
-    if has("unshare", "roots with nothing else in them") {
+    if output(within(&ISOLATED).arg("true")).is_err() {
+        println!("== left out, as this system lets nobody unshare: the package for Debian and the image");
+    } else {
         if has("dpkg", "the package for Debian") {
             deb(release, &place)?;
         }
@@ -105,6 +107,8 @@ fn deb(release: &Release, place: &Place) -> Made {
         output(mode.arg("755").arg(root.join(&library.path)))?;
     }
     let mut dpkg = within(&[]);
+    // dpkg looks for programs that are on root's path alone.
+    dpkg.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
     // Its libraries are in that root without their packages.
     dpkg.args(["dpkg", "--force-depends", "--root"]).arg(&root).arg("-i").arg(one(release, ".deb")?);
     quietly("dpkg -i", &mut dpkg)?;
@@ -133,6 +137,9 @@ fn oci(release: &Release, place: &Place) -> Made {
     asks_in(&root, "the image's program", place)
 }
 
+/// The options for a command that has processes, mounts and a /proc of its own.
+const ISOLATED: [&str; 4] = ["--mount", "--pid", "--fork", "--mount-proc"];
+
 /// Starts a command of `unshare`: as the user who owns a root, also for one who is not.
 fn within(options: &[&str]) -> Command {
     let mut command = Command::new("unshare");
@@ -144,8 +151,14 @@ fn within(options: &[&str]) -> Command {
 fn asks_in(root: &Path, what: &str, place: &Place) -> Made {
     made(&root.join("proc"))?;
     output(Command::new("cp").arg("-r").arg(place.folder("shop")).arg(root))?;
-    let mut command = within(&["--mount", "--pid", "--fork", "--mount-proc", "--wd=/shop"]);
-    command.arg("--root").arg(root).arg("/usr/bin/steelbank").env_clear().env("HOME", "/root");
+    let mut command = within(&ISOLATED);
+    command
+        .arg("--wd=/shop")
+        .arg("--root")
+        .arg(root)
+        .arg("/usr/bin/steelbank")
+        .env_clear()
+        .env("HOME", "/root");
     asks(what, command.env("PATH", std::env::var_os("PATH").unwrap_or_default()))
 }
 
