@@ -127,7 +127,8 @@ fn half_loaded(bank: &Steelbank) {
     assert!(possible.possible && possible.state == TextState::NotLoaded);
     let text = code_find_references::text::references(&answer, Wording::Tools);
     assert!(
-        !text.contains("No references found") && text.lines().next().unwrap().contains("places in text"),
+        !text.contains("No references found")
+            && text.lines().next().unwrap().contains("in text that is not loaded"),
         "{text}"
     );
 
