@@ -87,28 +87,26 @@ impl Advice {
                 };
             }
             Self::Reload => (
-                "The image has the old name still: call reload with remove.",
-                "A server that runs has the old name still: its tool reload, with remove, takes up the new one.",
+                "The running image still has the old name: call reload with remove=true.",
+                "A running server still has the old name: there, call reload with remove=true.",
             ),
             Self::LoadAnew => (
-                "The image has the old name still: call load-system with force, for ASDF does not compile again all that knows the name.",
+                "The running image still has the old name: call load-system with force=true, for ASDF does not compile again all that knows the name.",
                 "ASDF does not compile again all that knows the name: `steelbank load-system --force` does.",
             ),
             Self::RemoveLeftovers => (
-                "Call reload with remove to take them out of the image.",
-                "With --remove they are taken out of the image.",
+                "To delete them from the image: reload with remove=true.",
+                "To delete them from the image: --remove.",
             ),
             Self::UndoRename(number) => {
                 return match wording {
-                    Wording::Tools => format!("To take the rename back: undo {number:?}."),
+                    Wording::Tools => format!("To undo: rename with undo={number:?}."),
                     Wording::CommandLine => {
-                        format!("To take the rename back: steelbank rename --undo {number}")
+                        format!("To undo: steelbank rename --undo {number}")
                     }
                 };
             }
-            Self::Apply => {
-                ("Nothing was written: that takes apply.", "Nothing was written: that takes --apply.")
-            }
+            Self::Apply => ("Plan only. To write it: apply=true.", "Plan only. To write it: --apply."),
             Self::SkipVerifying => (
                 "To rename without verifying, pass verify: false.",
                 "To rename without verifying, pass --no-verify.",

@@ -339,8 +339,7 @@ impl Session {
             Permission::Edits => "writes files of the project",
         };
         Err(Failure::engine(format!(
-            "This {what}, which this server was not allowed to do. Its user can allow it by starting it with \
-             `steelbank serve {option}`."
+            "Not allowed on this server: it {what}. Ask the user to start it with `steelbank serve {option}`."
         )))
     }
 

@@ -307,7 +307,7 @@ fn what_is_listed_says_what_it_is() {
     // Loading tells nothing of what a feature expression leaves out.
     let left_out = json!({ "count": 1, "files": [{ "path": "a.lisp", "count": 1, "left_out": 1 }] });
     assert_eq!(answer.structured["unseen"], left_out);
-    let note = "Note: The name stands in 1 place that a feature expression leaves out of what is loaded: a.lisp (1).";
+    let note = "Note: The name is also in 1 place that a feature expression leaves out: a.lisp (1).";
     assert!(answer.text.contains(&format!("\n\n{note}\n\n")), "{}", answer.text);
     // A line longer than a page is cut, and what follows it is there.
     let described = world.answer("describe-symbol", json!({ "name": "marks::long-one" })).unwrap();

@@ -127,7 +127,8 @@ fn half_loaded(bank: &Steelbank) {
     assert!(possible.possible && possible.state == TextState::NotLoaded);
     let text = code_find_references::text::references(&answer, Wording::Tools);
     assert!(
-        !text.contains("No references found") && text.lines().next().unwrap().contains("places in text"),
+        !text.contains("No references found")
+            && text.lines().next().unwrap().contains("in text that is not loaded"),
         "{text}"
     );
 
@@ -365,11 +366,7 @@ fn what_is_not_loaded_is_not_silent_in_any_tool() {
         assert_eq!(world.ask(tool, arguments)["unseen"], unseen, "{tool}");
     }
     let answer = world.answer("impact", json!({ "names": ["ns:f", "ns:show"] })).unwrap();
-    assert!(
-        answer.text.contains("3 places of text that the image does not have: t.lisp (3)"),
-        "{}",
-        answer.text
-    );
+    assert!(answer.text.contains("3 places that are not loaded: t.lisp (3)"), "{}", answer.text);
     assert_eq!(world.ask("impact", json!({ "paths": ["a.lisp"] }))["unseen"]["files"][1]["path"], "t.lisp");
     assert_eq!(world.ask("code-find-references", json!({ "symbol": "ns:f" }))["text_total"], 3);
     // Expect none for callees: they are in the definition.

@@ -511,7 +511,7 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
         (&["--no-snapshot", "load-file", "alone.lisp"], "File alone.lisp is loaded"),
         (&["find-references", "target"], "good.lisp:3"),
         (&["--system", "good", "rename", "good::target", "aim", "--apply"], "GOOD::TARGET is AIM now"),
-        (&["rename", "--undo", "last"], "Taken back"),
+        (&["rename", "--undo", "last"], "Undone"),
     ];
     let ask = |place: &str, waits: bool| -> Vec<String> {
         let mut wrong = Vec::new();

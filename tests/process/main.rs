@@ -39,6 +39,7 @@ mod permissions;
 mod program;
 mod reading_runs_nothing;
 mod readme;
+mod reference;
 mod refusals;
 mod rename;
 mod rename_libraries;

@@ -90,13 +90,13 @@ fn the_command_renames_verifies_and_takes_back() {
     let main = || fs::read_to_string(root.join("main.lisp")).unwrap();
     let (said, exit) = run(&["rn:area", "surface"]);
     assert!(exit == Some(0) && said.contains("+(defun surface (w h) (* w h))"), "{said}");
-    assert!(said.contains("that takes --apply") && main() == MAIN, "{said}");
+    assert!(said.contains("To write it: --apply") && main() == MAIN, "{said}");
     let (said, exit) = run(&["rn:area", "surface", "--apply", "--tests"]);
-    assert!(exit == Some(0) && said.contains("are the same but for the name"), "{said}");
+    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
     assert!(said.contains("Tested with the same outcome: rn, rn/test"), "{said}");
     assert!(main().contains("(defun surface (w h)"), "{said}");
     let (said, exit) = run(&["--undo", "last"]);
-    assert!(exit == Some(0) && said.contains("have their old text again: main.lisp, test.lisp"), "{said}");
+    assert!(exit == Some(0) && said.contains("files restored: main.lisp, test.lisp"), "{said}");
     assert_eq!(main(), MAIN);
     // A macro makes names from this one's; the use stands elsewhere.
     let (said, exit) = run(&["rn::big", "large", "--apply"]);
@@ -323,6 +323,6 @@ fn what_the_image_does_not_have_is_verified_and_what_is_made_is_told() {
     );
     fs::remove_dir_all(folder.0.join("cache")).unwrap();
     let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::block-of", "part-of", "--apply"]);
-    assert!(exit == Some(0) && said.contains("are the same but for the name"), "{said}");
+    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
     assert_eq!(read(), main.replace("block-of", "part-of"));
 }

@@ -92,7 +92,13 @@ impl CheckAnswer {
         if let Some(total) = loaded.diagnostics_total {
             *self.diagnostics_total.get_or_insert(0) += total;
         }
-        self.diagnostics.extend(loaded.diagnostics);
+        // Tell once what a file says that each of several systems loads.
+        for said in loaded.diagnostics {
+            let is_same = |known: &Diagnostic| (&known.place, &known.message) == (&said.place, &said.message);
+            if !self.diagnostics.iter().any(is_same) {
+                self.diagnostics.push(said);
+            }
+        }
         self.failures.extend(loaded.failure);
     }
 

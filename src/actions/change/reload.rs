@@ -16,7 +16,7 @@ pub struct ReloadRequest {
     /// Files, relative to the project. Left out: all that have changed since they were loaded.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Remove definitions from the image that their file does not have any more. They are listed in any case.
+    /// Delete definitions from the image that are no longer in their file. They are listed in any case.
     #[serde(default)]
     pub remove: bool,
     /// Go on behind files that do not compile.

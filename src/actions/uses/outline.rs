@@ -459,7 +459,7 @@ fn reach(
         DefinitionKind::Struct if is_structure_used(context, counter, known) => return Ok(None),
         DefinitionKind::Definition => {
             reasons.push(format!(
-                "{} may make something of it that is used by another name",
+                "defined by {}, which may register it under another name",
                 definition.operator
             ));
         }

@@ -93,10 +93,10 @@ impl Unseen {
         let parts = [
             self.part(
                 |file| file.count - file.left_out - file.named,
-                "of text that the image does not have",
-                " What it means there is known once that is loaded.",
+                "that are not loaded",
+                " Load them to resolve it.",
             ),
-            self.part(|file| file.left_out, "that a feature expression leaves out of what is loaded", ""),
+            self.part(|file| file.left_out, "that a feature expression leaves out", ""),
             self.part(|file| file.named, "of loaded text from which code makes the symbol when it runs", ""),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -108,7 +108,7 @@ impl Unseen {
         let places: usize = files.iter().map(|(_, count)| count).sum();
         let names = some_of(&files, |(path, count)| format!("{path} ({count})"));
         let places = (places > 0).then(|| counted(places, "place", "places"))?;
-        Some(format!("The name stands in {places} {what}: {names}.{then}"))
+        Some(format!("The name is also in {places} {what}: {names}.{then}"))
     }
 }
 

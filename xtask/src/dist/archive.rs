@@ -1,9 +1,12 @@
 //! Archives whose octets depend on what is in them alone: no clock, no user, no order of a folder.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -39,19 +42,45 @@ impl Item {
     }
 }
 
-/// Makes a tar archive.
+/// Makes a tar archive. Each folder is before what is in it: dpkg makes none by itself.
 pub(super) fn tar(items: &[Item], epoch: u64) -> Result<Vec<u8>, String> {
     let mut writer = tar::Builder::new(Vec::new());
-    for item in items {
+    let mut add = |path: &str, kind, mode, octets: &[u8]| {
         let mut header = tar::Header::new_ustar();
-        header.set_mode(item.mode);
+        header.set_mode(mode);
         header.set_mtime(epoch);
-        header.set_size(item.octets.len() as u64);
-        header.set_entry_type(tar::EntryType::Regular);
-        let added = writer.append_data(&mut header, &item.path, &*item.octets);
-        added.map_err(|error| format!("{}: {error}", item.path))?;
+        header.set_size(octets.len() as u64);
+        header.set_entry_type(kind);
+        writer.append_data(&mut header, path, octets).map_err(|error| format!("{path}: {error}"))
+    };
+    let mut made = BTreeSet::new();
+    for item in items {
+        for (at, _) in item.path.match_indices('/').filter(|(at, _)| *at > 0) {
+            if made.insert(&item.path[..at]) {
+                add(&item.path[..=at], tar::EntryType::Directory, 0o755, &[])?;
+            }
+        }
+        add(&item.path, tar::EntryType::Regular, item.mode, &item.octets)?;
     }
     writer.into_inner().map_err(|error| error.to_string())
+}
+
+/// Makes an ar archive, as dpkg reads it.
+pub(super) fn ar(items: &[Item], epoch: u64) -> Vec<u8> {
+    let mut archive = b"!<arch>\n".to_vec();
+    for Item { path, mode, octets } in items {
+        let size = octets.len();
+        archive.extend(format!("{path:<16}{epoch:<12}{:<6}{:<6}100{mode:<5o}{size:<10}`\n", 0, 0).bytes());
+        archive.extend(octets);
+        archive.extend(std::iter::repeat_n(b'\n', size % 2));
+    }
+    archive
+}
+
+/// Packs octets as gzip does, without a name and a time.
+pub(super) fn gzip(octets: &[u8]) -> Result<Vec<u8>, String> {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::best());
+    writer.write_all(octets).and_then(|()| writer.finish()).map_err(|error| error.to_string())
 }
 
 /// Makes a zip archive. Its entries have the type of a file beside the permissions: without it, pip does not make what it

@@ -1,20 +1,40 @@
-//! The packages: a tar archive, and a wheel for pip and uv.
+//! The packages: a tar archive and a wheel for pip and uv are made here, each other one in a file of its own.
 
 use std::fs;
 use std::process::Command;
+use std::thread;
 
 use super::archive::{self, Item};
-use super::{Made, Release, quietly};
+use super::{Made, Release, deb, mcpb, npm, oci, output};
 
-const SUMMARY: &str =
+pub(super) const SUMMARY: &str =
     "Common Lisp code intelligence in one file: what a symbol is, who uses it, what breaks when it changes";
-const LICENSE: &str = "MIT OR Apache-2.0";
+pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
+/// Whose the packages are: the account of the repository, and of the names below. docs/publishing.md tells what to set.
+pub(super) const OWNER: &str = "steelbank";
+pub(super) const MAINTAINER: &str = "steelbank's maintainers <maintainers@steelbank.invalid>";
+/// The name in the registry of MCP servers, which looks for it in the packages.
+pub(super) const SERVER: &str = "io.github.steelbank/steelbank";
 
-/// Makes the packages.
+/// Makes the packages, side by side: most of the time goes into packing the program once for each.
 pub(super) fn make(release: &Release) -> Made {
-    let program = Item::of("steelbank", &release.program)?.octets;
-    tarball(release, &program)?;
-    wheel(release, &program)
+    let program = &Item::of("steelbank", &release.program)?.octets;
+    let makers = [deb::make, tarball, oci::make, wheel, npm::make, mcpb::make];
+    let made: Vec<Made> = thread::scope(|scope| {
+        let threads = makers.map(|make| scope.spawn(move || make(release, program)));
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a maker panicked".into()))).collect()
+    });
+    made.into_iter().collect::<Made>()?;
+    mcpb::entry(release)
+}
+
+/// Packs the tar archive `name` with xz at a level. Its threads are two everywhere: the result depends on whether they are one.
+pub(super) fn xz(release: &Release, name: &str, octets: &[u8], level: &str) -> Result<Vec<u8>, String> {
+    let file = release.file(name);
+    fs::write(&file, octets).map_err(|error| format!("{}: {error}", file.display()))?;
+    let packed = output(Command::new("xz").args(["--stdout", level, "--threads=2"]).arg(&file));
+    fs::remove_file(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    packed
 }
 
 fn tarball(release: &Release, program: &[u8]) -> Made {
@@ -23,10 +43,8 @@ fn tarball(release: &Release, program: &[u8]) -> Made {
     items.extend(release.notices()?);
     items.extend(release.beside()?.map(|(path, octets)| Item::text(path, octets)));
     let items: Vec<Item> = items.into_iter().map(|item| item.below(&name)).collect();
-    let tar = release.file(&format!("{name}.tar"));
-    fs::write(&tar, archive::tar(&items, release.epoch)?)
-        .map_err(|error| format!("{}: {error}", tar.display()))?;
-    quietly("zstd", Command::new("zstd").args(["--quiet", "--force", "--rm", "-3"]).arg(&tar))
+    let packed = xz(release, &format!("{name}.tar"), &archive::tar(&items, release.epoch)?, "-6")?;
+    release.write(&format!("{name}.tar.xz"), &packed)
 }
 
 fn wheel(release: &Release, program: &[u8]) -> Made {
@@ -39,10 +57,10 @@ fn wheel(release: &Release, program: &[u8]) -> Made {
          Description-Content-Type: text/markdown\n\n"
     );
     let mut items = vec![Item::program(format!("steelbank-{version}.data/scripts/steelbank"), program)];
-    let mut readme = Vec::new();
+    let mut readme = format!("<!-- mcp-name: {SERVER} -->\n\n").into_bytes();
     for item in release.notices()? {
         match item.path.as_str() {
-            "README.md" => readme = item.octets,
+            "README.md" => readme.extend(item.octets),
             _ => items.push(item.below(&format!("{information}/licenses"))),
         }
     }

@@ -43,10 +43,10 @@ struct ListedReload {
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "reload",
-        title: "Bring the image up to the disk",
+        title: "Reload what changed on disk",
         description: "Loads again what has changed on disk since it was loaded, and what depends on it, and reports what \
-            the compiler says. Definitions that their file does not have any more (renamed, deleted) are listed, and \
-            removed from the image with remove. Call it after editing files. This runs the project's code.",
+            the compiler says. Lists definitions that are no longer in their file (renamed, deleted); remove=true \
+            deletes them from the image. Call it after editing files. This runs the project's code.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload)

@@ -33,7 +33,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     package: Option<String>,
-    /// narrow: where it means what is renamed, if all that is exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
+    /// narrow: only this definition's uses; refused if one is not exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
     #[serde(default)]
     scope: Scope,
     /// Also words of comments, strings that code reads, names that macros make from it.
@@ -42,8 +42,8 @@ struct Arguments {
     /// Write the files. Without it, nothing is written.
     #[serde(default)]
     apply: bool,
-    /// Load the project before and after in copies, and compare: nothing is applied if more than the name differs. Holds
-    /// with apply unless false.
+    /// Load the project before and after in copies, and compare: nothing is applied if more than the name differs.
+    /// Default: true with apply.
     #[serde(default)]
     verify: Option<bool>,
     /// Verify the outcome of the systems' tests, too.

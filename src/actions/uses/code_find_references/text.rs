@@ -12,11 +12,11 @@ use crate::source::positions::Evidence;
 pub fn references(answer: &CodeFindReferencesAnswer, wording: Wording) -> String {
     let unseen = match answer.text_total {
         0 => String::new(),
-        total => format!(", and {} in text that the image does not have", counted(total, "place", "places")),
+        total => format!(", and {total} in text that is not loaded"),
     };
     let mut text = match answer.total {
         0 if unseen.is_empty() => format!("No references found for {}", answer.symbol),
-        0 => format!("0 references to {} in the image{unseen}:\n", answer.symbol),
+        0 => format!("0 references to {}{unseen}:\n", answer.symbol),
         total => {
             format!("{} to {}{unseen}:\n", counted(total, "reference", "references"), answer.symbol)
         }

@@ -38,10 +38,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "impact",
         title: "Tell what a change affects",
-        description: "Tells what must be looked at when functions, macros, classes or files change, or when the \
-            working tree is as it is (diff=true): who uses them, directly and through others; calls whose number of \
+        description: "Tells what to check when these functions, macros, classes or files change; with diff=true, for \
+            your uncommitted changes: who uses them, directly and through others; calls whose number of \
             arguments does not fit the new lambda list, whole; what changed macros define; subclasses and methods; the \
-            tests that reach it; the files that are compiled again. Use it before or after an edit, in place of many \
+            tests that reach it; the files that are recompiled. Use it before or after an edit, in place of many \
             who-calls.",
         effect: Effect::Reads,
     };

@@ -27,7 +27,7 @@ struct Arguments {
     /// Only these kinds: function, macro, generic-function, method, variable, class, struct, condition, type, …
     #[serde(default)]
     kinds: Vec<String>,
-    /// Only what nothing else uses, surest first, each with what might still reach it.
+    /// Only what nothing else uses, most certain first, each with the reason why it may still be in use.
     #[serde(default)]
     unused: bool,
     #[serde(flatten)]
@@ -48,8 +48,8 @@ pub(crate) fn tool() -> Tool {
         title: "List definitions, or find dead code",
         description: "Lists the definitions of a file, folder, package or system, each with kind, place, whether it is \
             exported, and how many lines use it: in other definitions, in tests, in itself. With unused=true it finds \
-            dead code: what nothing else uses, the surest first, with what might still reach it (exported, quoted, \
-            named in a string, used by tests, in files that are not loaded). Use it to get to know a module in one \
+            dead code: what nothing else uses, most certain first, with the reason why it may still be in use (exported, \
+            quoted, named in a string, used by tests, in files that are not loaded). Use it to get to know a module in one \
             call.",
         effect: Effect::Reads,
     };

@@ -257,9 +257,9 @@ pub(crate) fn calls() -> Tool {
          recorded it; text matches, comments and strings do not count. Use it before changing a signature or a \
          behaviour, or to see how a function is used. Calls of (setf name), marked `setf`, of compiler macros and of \
          methods are included. Sorted by PACKAGE::NAME as printed, a name that is a list by the symbol in it. Each has \
-         its places, file:line:column, as far as they fit beside all names: `places_cursor` leads to the others. For \
-         the lines' text ask code-find-references. Calls by top-level code follow, and files that the image does not \
-         have as they stand are named.",
+         its places, file:line:column, as far as they fit beside all names: `places_cursor` leads to the others. \
+         code-find-references also gives the source line. Calls by top-level code follow, and files that changed \
+         since they were loaded are listed.",
     )
 }
 
@@ -297,8 +297,7 @@ pub(crate) fn macroexpands() -> Tool {
         Kind::Macroexpands,
         "who-macroexpands",
         "Who uses a macro",
-        "Lists the code in which a macro (or a compiler macro) was expanded: everything that must be compiled again \
-         when the macro changes.",
+        "Lists every use of a macro (or a compiler macro): all that must be recompiled when it changes.",
     )
 }
 

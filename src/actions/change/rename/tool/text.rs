@@ -22,7 +22,7 @@ pub(crate) fn rename(answer: &ListedRename) -> String {
         let _ = write!(text, "\n  {}", conflict.message);
     }
     let scope = match answer.plan.scope {
-        Scope::Narrow => "Only places where the symbol means what is renamed",
+        Scope::Narrow => "Only this definition's uses",
         Scope::Auto | Scope::Symbol => "All tokens of the symbol, local variables too",
     };
     let _ = write!(text, "\n{scope}: {}", answer.plan.reason);
@@ -68,9 +68,11 @@ fn verification(verified: &Verified) -> String {
     );
     let mut text = match verified.same {
         true if verified.anew => {
-            format!("Verified, with all files compiled anew: {compared} are the same but for the name.")
+            format!(
+                "Verified, with all files compiled anew: {compared} are the same, apart from the new name."
+            )
         }
-        true => format!("Verified: {compared} are the same but for the name."),
+        true => format!("Verified: {compared} are the same, apart from the new name."),
         false => format!(
             "Not the same ({compared} were compared); {}:",
             counted(verified.differences_total, "difference", "differences")
@@ -116,22 +118,14 @@ fn hunks(answer: &ListedRename, text: &mut String) {
 
 /// Renders the outcome of an undo.
 pub(crate) fn undone(answer: &UndoneRename) -> String {
-    let mut text = format!("Taken back: {}.", answer.what);
+    let mut text = format!("Undone: {}.", answer.what);
     match answer.restored.as_slice() {
         [] => text.push_str(" The files had their old texts already."),
         files => {
-            let _ = write!(
-                text,
-                " {} old text again: {}.",
-                if files.len() == 1 {
-                    "1 file has its".to_owned()
-                } else {
-                    format!("{} files have their", files.len())
-                },
-                files.join(", ")
-            );
+            let _ =
+                write!(text, " {} restored: {}.", counted(files.len(), "file", "files"), files.join(", "));
         }
     }
-    text.push_str(" Call reload with remove if the image had been brought up to the rename.");
+    text.push_str(" If the new name was loaded: reload with remove=true.");
     text
 }
