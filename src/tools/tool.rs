@@ -279,6 +279,9 @@ impl Tool {
         if let Some(permission) = self.permission {
             session.permit(permission)?;
         }
+        if let Some(bank) = session.started().filter(|_| !self.at_once) {
+            bank.catch_up();
+        }
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
         let outcome = (self.body)(session, arguments, self.input(), call);

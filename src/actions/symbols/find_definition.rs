@@ -50,7 +50,12 @@ impl ImageDefinitions {
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("find-definitions", &[&name, &package])
         });
-        Ok(read_json(&control.wait(ticket)?.bytes)?)
+        let found: Self = read_json(&control.wait(ticket)?.bytes)?;
+        let mut sources = found.definitions.iter().flat_map(|definition| &definition.sources);
+        if sources.any(|source| source.write_date.is_some_and(|date| context.project.is_unknown_text(date))) {
+            context.bank.learn_buffer_texts()?;
+        }
+        Ok(found)
     }
 }
 

@@ -215,6 +215,8 @@ pub struct PositionedFile {
     /// A sidecar is there that cannot be used.
     damaged: bool,
     reading: Reading,
+    /// The number in the file of the form that counts as the first: of a text from a buffer, which is a part of it.
+    first: u32,
 }
 
 impl PositionedFile {
@@ -277,7 +279,36 @@ impl PositionedFile {
             fresh,
             damaged: false,
             reading,
+            first: 0,
         }
+    }
+
+    /// The file at `path` with the content `bytes`, of which an editor has compiled the part `compiled`, that stood behind
+    /// `position` characters of its buffer: forms count from there. If the file does not hold that text, the form stands for it
+    /// that begins with the same line, or else the nearest one, and it is not fresh.
+    pub fn of_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
+        let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
+        let Reading::Structure(read) = &file.reading else { return file };
+        let (text, compiled) = (file.text.as_str(), compiled.trim());
+        let near = text.char_indices().nth(position).map_or(text.len(), |(at, _)| at);
+        let nearest = |places: &mut dyn Iterator<Item = usize>| places.min_by_key(|at| at.abs_diff(near));
+        let starts = || read.toplevel().iter().map(|top| top.span.start as usize);
+        let line = compiled.lines().next().unwrap_or_default().trim_end();
+        let whole = match compiled {
+            "" => None,
+            _ => nearest(&mut text.match_indices(compiled).map(|(at, _)| at)),
+        };
+        let is_inside = |at: usize| read.toplevel().iter().any(|top| {
+            (top.span.start as usize) < at && at < top.span.end as usize
+        });
+        let alike = || {
+            nearest(&mut starts().filter(|at| !line.is_empty() && text[*at..].starts_with(line)))
+        };
+        let at = whole.or_else(alike).unwrap_or(near);
+        let before = read.toplevel().partition_point(|top| top.span.end as usize <= at);
+        file.fresh = whole.is_some_and(|at| !is_inside(at));
+        file.first = before.min(read.toplevel().len().saturating_sub(1)) as u32;
+        file
     }
 
     /// The file's path, as it was asked for.
@@ -409,6 +440,11 @@ impl PositionedFile {
 
     /// The range of sub-form `number` of top-level form `form`.
     pub fn form_range(&self, form: u32, number: u32) -> Option<Range> {
+        self.range_in_file(self.first.checked_add(form)?, number)
+    }
+
+    /// As [`PositionedFile::form_range`], where forms count from the file's first.
+    fn range_in_file(&self, form: u32, number: u32) -> Option<Range> {
         match &self.reading {
             Reading::Tap(tapped) => {
                 let top = tapped.sidecar.form(form)?;
@@ -425,8 +461,10 @@ impl PositionedFile {
     /// The octets before top-level form `form` and the white space and comments in front of it, as SBCL counts them.
     /// None if the file is not what was loaded.
     pub fn octets_before(&self, form: u32) -> Option<u32> {
-        let Some(before) = form.checked_sub(1) else { return self.fresh.then_some(0) };
-        let end = self.form_range(before, 0).filter(|_| self.fresh)?.end;
+        let Some(before) = self.first.checked_add(form)?.checked_sub(1) else {
+            return self.fresh.then_some(0);
+        };
+        let end = self.range_in_file(before, 0).filter(|_| self.fresh)?.end;
         match self.decoded_as_is {
             true => Some(end),
             false => {
