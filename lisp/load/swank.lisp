@@ -39,7 +39,21 @@
     (unless (swank-package system)
       (asdf:load-system system))
     (setf *swank* (swank-package system))
+    (let ((check (find-symbol "AUTHENTICATE-CLIENT" *swank*)))
+      (when (and check (fboundp check))
+        (encapsulate check 'steelbank #'refusing-stranger)))
     system))
+
+(defun refusing-stranger (function stream)
+  "Around Swank's check of the secret: one who does not know it is sent away. His error is reported, and ends the listener, which is made
+anew; it does not wait in the debugger of whoever is connected."
+  (let ((known nil)
+        (sb-ext:*invoke-debugger-hook* 'debugger-hook)
+        (*debugger-hook* nil))
+    (unwind-protect (multiple-value-prog1 (funcall function stream)
+                      (setf known t))
+      (unless known
+        (around-user-code (close stream :abort t))))))
 
 (defun start-swank (port)
   "Have Swank listen on PORT of this machine alone, or on any free one if that is 0. Returns the port."

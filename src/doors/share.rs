@@ -282,7 +282,8 @@ mod tests {
     use std::io::Read;
 
     fn joining() -> Joining {
-        let settings = ClientSettings { eval: true, edits: false, tools: Some("read".to_owned()), swank: Some(0) };
+        let settings =
+            ClientSettings { eval: true, edits: false, tools: Some("read".to_owned()), swank: Some(0) };
         Joining { image: "x".repeat(10_000), settings }
     }
 

@@ -17,7 +17,7 @@ use crate::workspace::BufferText;
 /// The time for loading Swank, which is compiled the first time.
 const OPENING_TIME: Duration = Duration::from_secs(300);
 /// The most time that a question waits to hear what a person has defined, before it answers without that.
-const CATCH_UP_TIME: Duration = Duration::from_secs(2);
+const CATCH_UP_TIME: Duration = Duration::from_secs(10);
 /// The most time that a load waits to tell a person of itself.
 const TELLING_TIME: Duration = Duration::from_millis(500);
 
@@ -89,7 +89,8 @@ impl Steelbank {
         let opened: OpenedSwank = read_json(&bytes)?;
         let (Some(system), Some(port)) = (opened.system, opened.port) else {
             let why = opened.why.unwrap_or_else(|| "It did not end in time".to_owned());
-            let why = format!("There is no way in for an editor (--swank {port}). {}.", why.trim_end_matches('.'));
+            let why =
+                format!("There is no way in for an editor (--swank {port}). {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
         // Ignore the error: a copy may then have the port, too, for as long as it lives.
@@ -127,9 +128,9 @@ impl Steelbank {
     /// Lisp cannot answer.
     pub(crate) fn learn_buffer_texts(&self) -> Result<(), Error> {
         let known = self.project().buffer_texts();
-        let ticket = self.lisp().submit(Lane::Query, CATCH_UP_TIME, None, move |on_lisp| {
-            on_lisp.call("buffer-texts", &[known])
-        });
+        let ticket = self
+            .lisp()
+            .submit(Lane::Query, CATCH_UP_TIME, None, move |on_lisp| on_lisp.call("buffer-texts", &[known]));
         let texts: Vec<BufferText> = read_json(&Control::new(CATCH_UP_TIME).wait(ticket)?.bytes)?;
         self.project().note_buffer_texts(known, texts);
         Ok(())

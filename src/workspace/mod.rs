@@ -408,7 +408,8 @@ impl Project {
         let sidecar = self.sidecar(path, write_date);
         let file = match document {
             document if buffers::is_text(write_date) => {
-                let bytes = document.map_or_else(|| steelbank_tree::read_source(path), |it| Ok(it.text.to_vec()))?;
+                let bytes =
+                    document.map_or_else(|| steelbank_tree::read_source(path), |it| Ok(it.text.to_vec()))?;
                 let (compiled, position) = self.buffer_text(write_date);
                 PositionedFile::of_buffer(path, &bytes, &compiled, position)
             }

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::handle::recovery::Cause;
 use crate::answer::counted;
+use crate::handle::recovery::Cause;
 use crate::tools::clients::Seat;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
@@ -39,7 +39,12 @@ fn restart(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, 
     let mut others: Vec<String> = others.iter().map(ToString::to_string).collect();
     let editors = session.swank().map(|server| (server.connections(), server));
     if let Some((count @ 1.., server)) = editors {
-        others.push(format!("{} to port {} of {}", counted(count as u64, "editor connected", "editors connected"), server.port, server.system));
+        others.push(format!(
+            "{} to port {} of {}",
+            counted(count as u64, "editor connected", "editors connected"),
+            server.port,
+            server.system
+        ));
     }
     if !given.force && !others.is_empty() {
         return Err(Failure::engine(format!(

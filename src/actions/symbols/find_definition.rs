@@ -361,7 +361,8 @@ fn placed(
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {
         found.defines = Some(std::mem::replace(&mut found.kind, LispKind::named(&definer)));
     }
-    let (range, evidence) = match (name.map(|name| name.range), inner.or(start)) {
+    let name = name.map(|name| name.range).or_else(|| file.defined_in_buffer(form_number, sought));
+    let (range, evidence) = match (name, inner.or(start)) {
         (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),
         (Some(name), _) => (Some(name), Evidence::Approximate),
         (None, start) if file.is_tapped() && file.is_fresh() => {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, Undecodable, undecoded};
-use steelbank_reader::{Dialect, Features, LispText, Range};
+use steelbank_reader::{Dialect, Features, LispText, Range, Token};
 
 use self::by_tap::Tapped;
 use super::tap::operators::Defined;
@@ -217,6 +217,8 @@ pub struct PositionedFile {
     reading: Reading,
     /// The number in the file of the form that counts as the first: of a text from a buffer, which is a part of it.
     first: u32,
+    /// Whether only a text from a buffer was compiled, and not the file.
+    of_buffer: bool,
 }
 
 impl PositionedFile {
@@ -280,6 +282,7 @@ impl PositionedFile {
             damaged: false,
             reading,
             first: 0,
+            of_buffer: false,
         }
     }
 
@@ -298,15 +301,14 @@ impl PositionedFile {
             "" => None,
             _ => nearest(&mut text.match_indices(compiled).map(|(at, _)| at)),
         };
-        let is_inside = |at: usize| read.toplevel().iter().any(|top| {
-            (top.span.start as usize) < at && at < top.span.end as usize
-        });
-        let alike = || {
-            nearest(&mut starts().filter(|at| !line.is_empty() && text[*at..].starts_with(line)))
+        let is_inside = |at: usize| {
+            read.toplevel().iter().any(|top| (top.span.start as usize) < at && at < top.span.end as usize)
         };
+        let alike = || nearest(&mut starts().filter(|at| !line.is_empty() && text[*at..].starts_with(line)));
         let at = whole.or_else(alike).unwrap_or(near);
         let before = read.toplevel().partition_point(|top| top.span.end as usize <= at);
         file.fresh = whole.is_some_and(|at| !is_inside(at));
+        file.of_buffer = true;
         file.first = before.min(read.toplevel().len().saturating_sub(1)) as u32;
         file
     }
@@ -331,6 +333,11 @@ impl PositionedFile {
     /// Whether the image was made from what the file holds now.
     pub fn is_fresh(&self) -> bool {
         self.fresh
+    }
+
+    /// Whether only a part of the file was compiled, from a buffer.
+    pub fn is_of_buffer(&self) -> bool {
+        self.of_buffer
     }
 
     /// Whether SBCL's own reader reported the positions.
@@ -456,6 +463,16 @@ impl PositionedFile {
                 Some(text.numbered(top, number).map_or(top.span, |form| form.span))
             }
         }
+    }
+
+    /// Where top-level form `form` of a text from a buffer names what it defines, if that is `sought`: behind its operator.
+    pub fn defined_in_buffer(&self, form: u32, sought: &SearchTarget) -> Option<Range> {
+        let Reading::Structure(read) = &self.reading else { return None };
+        let top = self.range_in_file(self.first.checked_add(form)?, 0).filter(|_| self.of_buffer)?;
+        let inside =
+            |token: &&Token| token.span.start >= top.start && token.span.end <= top.end && token.active;
+        let name = read.tokens().iter().filter(inside).nth(1)?;
+        name.is_named(self.text.as_bytes(), &sought.name).then_some(name.span)
     }
 
     /// The octets before top-level form `form` and the white space and comments in front of it, as SBCL counts them.
