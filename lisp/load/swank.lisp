@@ -112,6 +112,12 @@ anew; it does not wait in the debugger of whoever is connected."
   "How many code objects were made so far: a person makes some without being asked to."
   (last-code-serial))
 
+(define-question "note-new-code" ()
+  "Remember the files that a person has compiled and loaded. The contents of the image, if there are any."
+  (if (plusp (note-new-code (make-hash-table :test 'equal) (constantly nil)))
+      (object "image" (image-json))
+      (object)))
+
 (define-question "buffer-texts" (known)
   "The texts from editors' buffers that code was compiled from, but for the first KNOWN."
   (buffer-texts-json known))

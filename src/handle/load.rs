@@ -598,7 +598,7 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
 }
 
 /// Remembers the image's contents; `anew` are the files that this load compiled or loaded.
-fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
+pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
     let contents = image
         .files
         .iter()

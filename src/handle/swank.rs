@@ -1,5 +1,6 @@
 //! The user's own Swank or Slynk in the image: the way of a person's editor into it, and what a person defines by it.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::Steelbank;
 use crate::engine::control::Control;
 use crate::engine::{Lane, deadline_after, keep_descriptors_private, read_json};
 use crate::handle::Error;
+use crate::handle::load::note;
+use crate::handle::loaded::ImageContents;
 use crate::workspace::BufferText;
 
 /// The time for loading Swank, which is compiled the first time.
@@ -61,6 +64,12 @@ pub(crate) struct Swank {
     server: Mutex<Option<SwankServer>>,
     /// The number of code objects that there were before the index was brought up to date last.
     seen: AtomicU64,
+}
+
+#[derive(Deserialize)]
+struct NewCode {
+    /// What the image has, if files were loaded.
+    image: Option<ImageContents>,
 }
 
 #[derive(Deserialize)]
@@ -117,7 +126,17 @@ impl Steelbank {
             return;
         }
         // Answer from what there is if Lisp cannot tell: it is being loaded into, or has died, and the answer says so.
-        if self.refresh_within(CATCH_UP_TIME).is_ok() && self.learn_buffer_texts().is_ok() {
+        let learned = || {
+            self.refresh_within(CATCH_UP_TIME)?;
+            self.learn_buffer_texts()?;
+            let control = Control::new(CATCH_UP_TIME);
+            let noted: NewCode = self.context().ask("note-new-code", Vec::new(), &control)?;
+            if let Some(image) = noted.image {
+                note(self.project(), &image, &HashSet::new());
+            }
+            Ok::<(), Error>(())
+        };
+        if learned().is_ok() {
             self.inner.swank.seen.store(made, Ordering::SeqCst);
         }
     }

@@ -186,6 +186,15 @@ fn what_a_person_defines_is_in_the_next_answer() {
     assert!(definitions.to_string().contains("\"at\":\"shop.lisp:4:8\""), "{found}");
     assert!(definitions.to_string().contains("\"evidence\":\"approximate\""), "{found}");
     assert!(editor.evaluate("(shop::discount (list \"a\" \"bc\"))").contains("9/2"));
+    // A whole file.
+    std::fs::write(&path, format!("{SHOP}\n\n(defun twice (item)\n  (* 2 (price item)))\n")).unwrap();
+    let compiled = editor.ask(&format!("(swank:compile-file-for-emacs {path:?} t)"), "CL-USER").unwrap();
+    assert!(compiled.contains(":compilation-result nil t"), "{compiled}");
+    let compiled = path.with_extension("fasl");
+    let loaded = editor.ask(&format!("(swank:load-file {compiled:?})"), "CL-USER").unwrap();
+    assert!(loaded.contains(":ok"), "{loaded}");
+    let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
+    assert!(callers.contains("shop.lisp:12:9: SHOP::TWICE"), "{callers}");
     // From the REPL, and of what makes no function.
     editor.evaluate("(defun shop::from-repl () (shop::price nil))");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
