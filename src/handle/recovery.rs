@@ -512,6 +512,22 @@ mod tests {
     }
 
     #[test]
+    fn one_port_is_an_images_and_goes_with_it() {
+        let recovery = Recovery::default();
+        assert_eq!(recovery.claim_swank(0), Ok(()));
+        recovery.note_swank(Some(4005));
+        let claims = [0, 4005, 4006].map(|port| recovery.claim_swank(port));
+        assert_eq!(claims, [Ok(()), Ok(()), Err(4005)]);
+        let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 0 }).unwrap();
+        let next = Recovery::default();
+        next.restore(&handover);
+        assert_eq!(next.swank(), Some(4005));
+        // Where it could not be opened, another one may.
+        next.note_swank(None);
+        assert_eq!(next.claim_swank(4006), Ok(()));
+    }
+
+    #[test]
     fn what_is_deadly_is_told_once() {
         let (recovery, load) = (Recovery::default(), LoadedItem::File("/moody.lisp".into()));
         recovery.note_begun(&load);

@@ -61,6 +61,8 @@ impl std::fmt::Display for SwankServer {
 /// The Swank of an image, and what of a person's definitions the index has.
 #[derive(Debug, Default)]
 pub(crate) struct Swank {
+    /// Locked while one is opened: two clients may want it at once.
+    opening: Mutex<()>,
     server: Mutex<Option<SwankServer>>,
     /// The number of code objects that there were before the index was brought up to date last.
     seen: AtomicU64,
@@ -86,10 +88,9 @@ impl Steelbank {
     /// # Errors
     /// There is none, it does not load, or it cannot have the port: a sentence. Lisp is gone.
     pub(crate) fn open_swank(&self, port: u16) -> Result<SwankServer, Error> {
-        // Hold the lock: two clients may want it at once.
-        let mut server = self.inner.swank.server.lock();
-        if let Some(server) = &*server {
-            return Ok(server.clone());
+        let _one_at_a_time = self.inner.swank.opening.lock();
+        if let Some(server) = self.swank() {
+            return Ok(server);
         }
         let control = Control::new(OPENING_TIME);
         let deadline = deadline_after(OPENING_TIME);
@@ -104,13 +105,12 @@ impl Steelbank {
         };
         // Ignore the error: a copy may then have the port, too, for as long as it lives.
         let _ = keep_descriptors_private();
-        Ok(server.insert(SwankServer { system, port }).clone())
+        Ok(self.inner.swank.server.lock().insert(SwankServer { system, port }).clone())
     }
 
     /// Returns the Swank that serves, if one does.
     pub(crate) fn swank(&self) -> Option<SwankServer> {
-        // Wait for nobody who is opening it.
-        self.inner.swank.server.try_lock().and_then(|server| server.clone())
+        self.inner.swank.server.lock().clone()
     }
 
     /// Returns how many code objects were made so far, if others than this crate's own jobs make them.

@@ -589,6 +589,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_from_a_buffer_is_found_in_its_file() {
+        let text = "(a)\n; ä\n(defun f ()\n  1)\n(b)\n(defun f ()\n  1)\n(progn\n  (g))\n";
+        let placed = |compiled: &str, position| {
+            let file = PositionedFile::of_buffer(Path::new("a.lisp"), text.as_bytes(), compiled, position);
+            let line = file.form_range(0, 0).map(|range| file.position(range.start).line);
+            (line.unwrap(), file.is_fresh())
+        };
+        // The nearest of those that are the same; positions are characters.
+        let same = "(defun f ()\n  1)\n";
+        assert_eq!((placed(same, 8), placed(same, 60)), ((3, true), (6, true)));
+        assert_eq!(placed("(b)\n(defun f ()\n  1)", 0), (5, true));
+        // One that is not saved: the form that begins alike, or else the nearest.
+        assert_eq!(placed("(defun f ()\n  2)", 40), (6, false));
+        assert_eq!(placed("(defun h ()\n  2)", 4), (3, false));
+        assert_eq!((placed("", 0), placed("(h)", 999)), ((1, false), (8, false)));
+        // A part of a form has other numbers.
+        assert_eq!(placed("(g)", 0), (8, false));
+        let empty = PositionedFile::of_buffer(Path::new("a.lisp"), b"", "(f)", 7);
+        assert_eq!((empty.form_range(0, 0), empty.octets_before(0)), (None, None));
+    }
+
+    #[test]
     fn a_range_leads_to_the_bytes_on_disk() {
         for bytes in ["; ä\n(f 𝒳)".as_bytes(), b"; \xc3\xa4\xfc\xe9\n(f x)", b"; \xe2\x82\n(f x)"] {
             let file = PositionedFile::new("a.lisp".into(), bytes, None, true);
