@@ -28,7 +28,10 @@ impl Session {
     pub fn open_swank(&self) -> Option<Result<SwankServer, Failure>> {
         let port = self.recovery().swank()?;
         let opened = self.bank().and_then(|bank| bank.open_swank(port).map_err(Failure::from));
-        self.recovery().note_swank(opened.as_ref().ok().map(|server| server.port));
+        // Keep the claim if Lisp died meanwhile: the next image tries again.
+        if opened.is_ok() || !self.will_restart() {
+            self.recovery().note_swank(opened.as_ref().ok().map(|server| server.port));
+        }
         *self.swank_trouble.lock() = opened.as_ref().err().map(|failure| failure.why.clone());
         Some(opened)
     }
