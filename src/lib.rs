@@ -191,6 +191,7 @@ pub use engine::{Progress, Step};
 pub use handle::loaded::LoadAnswer;
 pub use handle::question::{Action, Question};
 pub use handle::scratch::ScratchRequest;
+pub use handle::swank::SwankServer;
 pub use handle::{Builder, IndexData, Installation, LoadRequest, StartedFrom, Steelbank};
 pub use handle::{Error, ErrorKind, RequestError, context, loaded, recovery, scratch, snapshot};
 pub use steelbank_reader as reader;

@@ -62,13 +62,17 @@ A position is SBCL's own: octets before the top-level form and the white space i
 
 (defun definition-source-json (source)
   "SOURCE, a definition source, as an object; NIL if it has no file."
-  (let ((pathname (sb-introspect:definition-source-pathname source)))
-    (when pathname
-      (object "file" (source-file-text pathname)
-              "octet_offset" (sb-introspect:definition-source-character-offset source)
+  (let* ((pathname (sb-introspect:definition-source-pathname source))
+         (file (and pathname (source-file-text pathname)))
+         (properties (sb-introspect:definition-source-plist source))
+         (buffer (buffer-text-p properties))
+         (version (version-or-text file (sb-introspect:definition-source-file-write-date source) properties)))
+    (when (and file (or version (not buffer)))
+      (object "file" file
+              "octet_offset" (if buffer nil (sb-introspect:definition-source-character-offset source))
               "form_path" (sb-introspect:definition-source-form-path source)
               "form_number" (sb-introspect:definition-source-form-number source)
-              "write_date" (sb-introspect:definition-source-file-write-date source)))))
+              "write_date" version))))
 
 (defun source-file-text (pathname)
   "The name of PATHNAME as answers show it: that of a logical pathname in upper case, else the native one."

@@ -145,11 +145,16 @@
                +current+)
               (t +replaced+)))))
 
+(defun file-created (source)
+  "The write date of the file of SOURCE; NIL if that is a text from a buffer, which is a part of a file and replaces none."
+  (and (not (buffer-text-p (debug-source-properties source)))
+       (debug-source-created source)))
+
 (defun note-source (freshness code)
   "Remember the newest version of CODE's file."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source)))
-         (created (and path (debug-source-created source)))
+         (created (and path (file-created source)))
          (sources (freshness-sources freshness)))
     (when (and created (> created (gethash path sources 0)))
       (setf (gethash path sources) created))))
@@ -158,7 +163,7 @@
   "True if code from a newer version of CODE's file has been loaded."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source)))
-         (created (and path (debug-source-created source))))
+         (created (and path (file-created source))))
     (and created (< created (gethash path (freshness-sources freshness) 0)))))
 
 (defun code-functions (code)
@@ -208,21 +213,25 @@ one."
   "The number of SOURCE, a debug source, or NIL if it is no file."
   (and source
        (stringp (debug-source-namestring source))
-       (let ((numbers (state-source-numbers state)))
+       (let ((numbers (state-source-numbers state))
+             (properties (debug-source-properties source)))
          (or (gethash source numbers)
-             (setf (gethash source numbers)
-                   (let ((created (or (debug-source-created source) 0)))
-                     (add-row (state-sources state)
-                              (state-string state (native-path (debug-source-namestring source)))
-                              (ldb (byte 32 0) created)
-                              (ldb (byte 32 32) created))))))))
+             (let* ((path (native-path (debug-source-namestring source)))
+                    (created (version-or-text path (debug-source-created source) properties)))
+               (and (or created (not (buffer-text-p properties)))
+                    (setf (gethash source numbers)
+                          (add-row (state-sources state)
+                                   (state-string state path)
+                                   (ldb (byte 32 0) (or created 0))
+                                   (ldb (byte 32 32) (or created 0))))))))))
 
 (defun function-position (function debug-functions)
   "The number of the top-level form that FUNCTION stands in, and that form's offset in the file. Either may be NIL. DEBUG-FUNCTIONS are
 those of its code."
   (let* ((source (code-source (function-code function)))
          (form (function-toplevel-form function debug-functions))
-         (starts (and form source (debug-source-starts source))))
+         ;; Of a text from a buffer, it would not be the offset in the file.
+         (starts (and form source (file-created source) (debug-source-starts source))))
     (values form (and starts (< form (length starts)) (elt starts form)))))
 
 (defun add-function (state name source form offset serial entry status)

@@ -150,12 +150,10 @@
             (walk system)))))
     files))
 
-(defun note-loaded-code (session)
-  "Remember the files of code that is new in the image and that no component of ASDF's brought: a program may compile
-and load files by itself. Only files that have not changed since they were compiled."
+(defun new-code-files ()
+  "The names of the files of the code that was made since this was called last, each with the write date that it had then, as a table."
   (let ((seen (make-hash-table :test 'equal))
-        (highest *noted-serial*)
-        (components nil))
+        (highest *noted-serial*))
     (map-code
      (lambda (code)
        (let ((serial (code-serial code)))
@@ -164,21 +162,36 @@ and load files by itself. Only files that have not changed since they were compi
            (let* ((source (code-source code))
                   (path (and source (debug-source-namestring source))))
              (when (stringp path)
-               (setf (gethash path seen) (debug-source-created source)))))))
+               (setf (gethash path seen) (file-created source)))))))
      ;; Skip the core's code: what was loaded into a snapshot was noted when it was made.
      t)
     (setf *noted-serial* highest)
-    (loop for path being the hash-keys of seen using (hash-value created)
-          for true = (and created
-                          (eql (mismatch "/" path) 1)
-                          (when-file-permits (probe-file path)))
-          for file = (and true (sb-ext:native-namestring true))
-          for version = (and true
-                             (not (gethash file *loaded-files*))
-                             (not (gethash file (or components (setf components (known-component-files)))))
-                             (or (gethash file (load-session-versions session)) (current-version true)))
-          when (and version (= created (file-version-write-date version)))
-            do (setf (gethash file *loaded-files*) version))))
+    seen))
+
+(defun note-new-code (versions noted-elsewhere)
+  "Remember the files of code that is new in the image, but for those that have changed since they were compiled, and those of which
+NOTED-ELSEWHERE is true. VERSIONS has those of files that were read. Returns how many there are."
+  (loop for path being the hash-keys of (new-code-files) using (hash-value created)
+        for true = (and created
+                        (eql (mismatch "/" path) 1)
+                        (when-file-permits (probe-file path)))
+        for file = (and true (sb-ext:native-namestring true))
+        for known = (and true (gethash file *loaded-files*))
+        for version = (and true
+                           (if known
+                               (> created (file-version-write-date known))
+                               (not (funcall noted-elsewhere file)))
+                           (or (gethash file versions) (current-version true)))
+        when (and version (= created (file-version-write-date version)))
+          count t and do (setf (gethash file *loaded-files*) version)))
+
+(defun note-loaded-code (session)
+  "Remember the files of code that is new in the image and that no component of ASDF's brought: a program may compile
+and load files by itself. Only files that have not changed since they were compiled."
+  (let ((components nil))
+    (note-new-code (load-session-versions session)
+                   (lambda (file)
+                     (gethash file (or components (setf components (known-component-files))))))))
 
 (defun call-with-load-session (session function)
   "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. Returns the outcome, a property

@@ -160,3 +160,17 @@
           (find "STEELBANK" (steelbank::others-packages (package-used-by-list :common-lisp))
                 :key #'package-name :test #'string=))
   ((nil nil nil) (nil nil) nil nil nil))
+
+(deftest a-text-from-a-buffer-has-a-version-of-its-own
+    (let* ((known (length steelbank::*buffer-texts*))
+           (first (+ steelbank::+first-text-version+ known)))
+      (flet ((version (text &optional (position 1) (file "/a.lisp"))
+               (let ((version (steelbank::version-or-text
+                               "/a.lisp" 7 (list :emacs-buffer "a.lisp" :emacs-filename file
+                                                 :emacs-position position :emacs-string text))))
+                 (and version (- version first)))))
+        (list (version "(a)") (version "(b)") (version "(a)") (version "(a)" 9) (version "(c)" 1 nil)
+              (steelbank::version-or-text "/a.lisp" 7 '())
+              (steelbank::version-or-text "/a.lisp" 7 '(:emacs-string . "(a)"))
+              (length (steelbank::buffer-texts-json (1+ known))))))
+  (0 1 0 2 nil 7 7 2))

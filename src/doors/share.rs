@@ -56,6 +56,9 @@ pub(super) struct ClientSettings {
     pub(super) edits: bool,
     /// The tools that it is offered, as `--tools` names them; those of every day if nobody has.
     pub(super) tools: Option<String>,
+    /// The port at which it wants a person's editor to come in; 0 is any.
+    #[serde(default)]
+    pub(super) swank: Option<u16>,
 }
 
 /// What the host says to a client's process.
@@ -66,6 +69,8 @@ pub(super) enum HostMessage {
     Welcome,
     /// The client is not served, or is served no longer: why.
     Refused(String),
+    /// A sentence for the process's standard error.
+    Said(String),
     /// The client has left, as the protocol wants it.
     Left,
 }
@@ -277,7 +282,8 @@ mod tests {
     use std::io::Read;
 
     fn joining() -> Joining {
-        let settings = ClientSettings { eval: true, edits: false, tools: Some("read".to_owned()) };
+        let settings =
+            ClientSettings { eval: true, edits: false, tools: Some("read".to_owned()), swank: Some(0) };
         Joining { image: "x".repeat(10_000), settings }
     }
 

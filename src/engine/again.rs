@@ -126,6 +126,15 @@ fn try_execute(
     Err(io::Error::last_os_error())
 }
 
+/// Has programs that this process executes from now on inherit no descriptor that is open now but the standard ones: code in
+/// Lisp opens sockets without close-on-exec.
+///
+/// # Errors
+/// The descriptors cannot be listed.
+pub(crate) fn keep_descriptors_private() -> io::Result<()> {
+    keep_descriptors(&[])
+}
+
 /// Has the execution close every descriptor but the standard ones and those of `kept`.
 fn keep_descriptors(kept: &[RawFd]) -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {

@@ -45,8 +45,8 @@ mod watch;
 
 #[cfg(feature = "server")]
 pub(crate) use again::adopt_descriptor;
-pub(crate) use again::keep_from_children;
 pub use again::{NoWriting, ProcessStart, Writing, execute_again, reap_children};
+pub(crate) use again::{keep_descriptors_private, keep_from_children};
 pub(crate) use answers::read_json;
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,

@@ -160,6 +160,8 @@ impl<'a> DefinitionPlaces<'a> {
             }
             (None, Some(&form)) if source.native.is_none() => {
                 if let Some((file, range)) = self.form(&path, date, form, source.form_number.unwrap_or(0)) {
+                    // A text from a buffer has no date.
+                    source.stale = if file.is_of_buffer() { !file.is_fresh() } else { source.stale };
                     source.octet_offset = file.octets_before(form);
                     source.place = Location::placed(std::mem::take(&mut source.place.file), &file, range);
                 }

@@ -349,7 +349,7 @@ impl Steelbank {
 
     /// Tells Lisp of the project and loads the init file, once, before the first load. Returns what is wrong with ASDF's
     /// configuration.
-    fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
+    pub(super) fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
         let project = self.project();
         let Some(settings) = project.settings() else { return Ok(Vec::new()) };
         // Wait for another thread that opens the project.
@@ -382,7 +382,7 @@ impl Steelbank {
     }
 
     /// Asks `question` on the lane of long work until `deadline`. The remaining time is its last argument.
-    fn work(
+    pub(super) fn work(
         &self,
         question: &'static str,
         mut arguments: Vec<Value>,
@@ -598,7 +598,7 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
 }
 
 /// Remembers the image's contents; `anew` are the files that this load compiled or loaded.
-fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
+pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
     let contents = image
         .files
         .iter()

@@ -12,6 +12,7 @@ pub mod recovery;
 pub(crate) mod requests;
 pub mod scratch;
 pub mod snapshot;
+pub(crate) mod swank;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -307,6 +308,7 @@ impl Builder {
                 refused_snapshot: refused,
                 has_all_snapshots: complete,
                 started_from: snapshot.as_ref().map(|snapshot| snapshot.path.clone()),
+                swank: swank::Swank::default(),
             }),
         };
         if let Some(snapshot) = snapshot {
@@ -385,6 +387,8 @@ pub(crate) struct SharedBank {
     has_all_snapshots: bool,
     /// The snapshot that it started from.
     started_from: Option<PathBuf>,
+    /// The way of a person's editor into the image.
+    swank: swank::Swank,
 }
 
 /// What an image was started from.
@@ -459,6 +463,7 @@ impl Steelbank {
         let since = complete.since();
         let control = Control::new(deadline.saturating_duration_since(Instant::now()));
         let begun = self.inner.lisp.work_begun();
+        let made = self.code_made_by_others();
         let ticket = self.inner.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("xref-export", &[since])
         });
@@ -466,7 +471,8 @@ impl Steelbank {
         let index = complete.apply(&export.bytes)?;
         *self.inner.index.write() = index.clone();
         // Export again what was compiled beside this export: it may have been half made, and older than what was whole.
-        if begun.is_some() && begun == self.inner.lisp.work_begun() {
+        let quiet = begun.is_some() && begun == self.inner.lisp.work_begun();
+        if quiet && made == self.code_made_by_others() {
             *complete = index;
         }
         Ok(())

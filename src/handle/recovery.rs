@@ -150,6 +150,9 @@ pub struct Handover {
     /// The loads during which Lisp died twice, which are not repeated.
     #[serde(default)]
     pub deadly: Vec<LoadedItem>,
+    /// The port at which a person's editor comes in.
+    #[serde(default)]
+    pub swank: Option<u16>,
 }
 
 impl Handover {
@@ -214,6 +217,8 @@ pub struct Recovery {
     deaths: Mutex<Vec<u64>>,
     restarts: Mutex<Vec<LispRestart>>,
     restored: AtomicBool,
+    /// The port of Swank, once somebody has asked for one; 0 until a free one is found.
+    swank: Mutex<Option<u16>>,
 }
 
 impl Default for Recovery {
@@ -230,6 +235,7 @@ impl Default for Recovery {
             deaths: Mutex::default(),
             restarts: Mutex::default(),
             restored: AtomicBool::new(false),
+            swank: Mutex::default(),
         }
     }
 }
@@ -262,7 +268,34 @@ impl Recovery {
         *self.loads.lock() = handover.loads.clone();
         self.suspects.lock().clone_from(&handover.suspects);
         self.deadly.lock().clone_from(&handover.deadly);
+        *self.swank.lock() = handover.swank;
         self.restored.store(true, Ordering::SeqCst);
+    }
+
+    /// Claims `port` for Swank, in this image and in those after it; 0 is any.
+    ///
+    /// # Errors
+    /// Another one is claimed: which.
+    pub fn claim_swank(&self, port: u16) -> Result<(), u16> {
+        let mut claimed = self.swank.lock();
+        match *claimed {
+            Some(other) if port != 0 && port != other => Err(other),
+            Some(_) => Ok(()),
+            None => {
+                *claimed = Some(port);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes the port that Swank has got; none if it cannot be opened.
+    pub fn note_swank(&self, port: Option<u16>) {
+        *self.swank.lock() = port;
+    }
+
+    /// Returns the port that is claimed for Swank.
+    pub fn swank(&self) -> Option<u16> {
+        *self.swank.lock()
     }
 
     /// Requests a restart. False if nothing can restart the program.
@@ -344,7 +377,8 @@ impl Recovery {
         restarts.push(LispRestart { number, at: now.at, why, loaded_again, left_out });
         let surplus = restarts.len().saturating_sub(KEPT);
         restarts.drain(..surplus);
-        Some(Handover { loads, suspects, deadly, deaths: deaths.clone(), restarts, ..Handover::default() })
+        let (deaths, swank) = (deaths.clone(), self.swank());
+        Some(Handover { loads, suspects, deadly, deaths, restarts, swank, ..Handover::default() })
     }
 
     /// Returns the restarts so far, oldest first.
@@ -451,6 +485,7 @@ mod tests {
             }],
             suspects: vec![LoadedItem::System("s".into())],
             deadly: vec![LoadedItem::File("/d.lisp".into())],
+            swank: Some(4005),
         };
         assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);
         assert_eq!(handover.descriptors(), [900, 901, 902, 903, 904, 905]);
@@ -474,6 +509,22 @@ mod tests {
         assert!(recovery.sentences().last().unwrap().contains("3 times"));
         let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 163 }).unwrap();
         assert!(handover.deaths.is_empty());
+    }
+
+    #[test]
+    fn one_port_is_an_images_and_goes_with_it() {
+        let recovery = Recovery::default();
+        assert_eq!(recovery.claim_swank(0), Ok(()));
+        recovery.note_swank(Some(4005));
+        let claims = [0, 4005, 4006].map(|port| recovery.claim_swank(port));
+        assert_eq!(claims, [Ok(()), Ok(()), Err(4005)]);
+        let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 0 }).unwrap();
+        let next = Recovery::default();
+        next.restore(&handover);
+        assert_eq!(next.swank(), Some(4005));
+        // Where it could not be opened, another one may.
+        next.note_swank(None);
+        assert_eq!(next.claim_swank(4006), Ok(()));
     }
 
     #[test]

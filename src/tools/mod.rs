@@ -10,6 +10,7 @@ pub(crate) mod remedy;
 pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod structured;
+mod swank;
 pub(crate) mod tool;
 pub(crate) mod words;
 

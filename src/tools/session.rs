@@ -34,6 +34,8 @@ pub struct Session {
     /// What is one client's, if several share the image.
     seat: Option<Arc<Seat>>,
     told_of_restarts: Arc<AtomicUsize>,
+    /// Why no Swank could be opened.
+    pub(super) swank_trouble: Arc<Mutex<Option<String>>>,
 }
 
 impl std::fmt::Debug for Session {
@@ -143,6 +145,7 @@ impl Session {
             recovery: Arc::default(),
             seat: None,
             told_of_restarts: Arc::default(),
+            swank_trouble: Arc::default(),
         }
     }
 
@@ -375,8 +378,16 @@ impl Session {
         }
     }
 
-    /// Remembers the outcome of a load.
+    /// Returns the reason for which no Swank could be opened.
+    pub(crate) fn swank_trouble(&self) -> Option<String> {
+        self.swank_trouble.lock().clone()
+    }
+
+    /// Remembers the outcome of a load, and tells a person of it whose editor is connected.
     pub(crate) fn note_load(&self, load: Load) {
+        if let Some(bank) = self.started() {
+            bank.tell_person(&load.outcome);
+        }
         self.loads.lock().insert(load.name.clone(), load);
     }
 

@@ -219,9 +219,14 @@ impl Tool {
         self.about
     }
 
-    /// Whether the tool neither waits for Lisp nor walks a tree.
-    pub fn is_at_once(&self) -> bool {
-        self.at_once
+    /// Whether a call in `session` neither waits for Lisp nor walks a tree.
+    pub fn is_at_once(&self, session: &Session) -> bool {
+        self.at_once && !self.catches_up(session)
+    }
+
+    /// Whether a call asks first what a person has defined by an editor that may be connected.
+    fn catches_up(&self, session: &Session) -> bool {
+        (self.of_image || !self.at_once) && session.swank().is_some()
     }
 
     /// Whether a call does not wait for the lane of long work.
@@ -278,6 +283,9 @@ impl Tool {
         }
         if let Some(permission) = self.permission {
             session.permit(permission)?;
+        }
+        if let Some(bank) = session.started().filter(|_| self.catches_up(session)) {
+            bank.catch_up();
         }
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();

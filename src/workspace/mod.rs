@@ -1,5 +1,6 @@
 //! The user's project: its root, the files that were loaded, and the positions in them.
 
+mod buffers;
 pub(crate) mod documents;
 pub(crate) mod edits;
 pub(crate) mod journal;
@@ -14,6 +15,7 @@ mod texts;
 mod tree;
 pub(crate) mod write;
 
+pub(crate) use buffers::BufferText;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
 pub(crate) use texts::{Look, NamedText, Now, Own, UnseenText, in_seen_file};
@@ -93,6 +95,7 @@ pub(crate) struct Project {
     texts: Mutex<texts::Texts>,
     /// The index of the tree's text, opened at the first question.
     text: OnceLock<Arc<TextIndex>>,
+    buffers: RwLock<Vec<BufferText>>,
     watching: AtomicBool,
     cut_edits: Mutex<edits::CutEdits>,
     /// The reason for which the tree is not watched. Outside of the texts, so that reading it does not wait
@@ -353,7 +356,7 @@ impl Project {
     /// Whether the version of `path` with the write date `written` is the one that was loaded last, as far as
     /// is known: definitions of an earlier version may still be in the image.
     pub(crate) fn is_current(&self, path: &Path, written: u64) -> bool {
-        self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
+        buffers::is_text(written) || self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
     }
 
     /// Returns the write date that the file at `path` had when it was loaded.
@@ -404,6 +407,12 @@ impl Project {
         };
         let sidecar = self.sidecar(path, write_date);
         let file = match document {
+            document if buffers::is_text(write_date) => {
+                let bytes =
+                    document.map_or_else(|| steelbank_tree::read_source(path), |it| Ok(it.text.to_vec()))?;
+                let (compiled, position) = self.buffer_text(write_date);
+                PositionedFile::of_buffer(path, &bytes, &compiled, position)
+            }
             None => PositionedFile::open(path, write_date, sidecar.as_deref())?,
             Some(document) => PositionedFile::of_text(path, &document.text, write_date, sidecar.as_deref()),
         };

@@ -52,6 +52,7 @@ mod serve;
 mod setup;
 mod share;
 mod snapshot;
+mod swank;
 mod tasks;
 mod tracer;
 mod unwatched;

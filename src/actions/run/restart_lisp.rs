@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::counted;
 use crate::handle::recovery::Cause;
 use crate::tools::clients::Seat;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -35,8 +36,17 @@ pub(crate) fn tool() -> Tool {
 
 fn restart(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
     let others = session.seat().map(Seat::others).unwrap_or_default();
+    let mut others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let editors = session.swank().map(|server| (server.connections(), server));
+    if let Some((count @ 1.., server)) = editors {
+        others.push(format!(
+            "{} to port {} of {}",
+            counted(count as u64, "editor connected", "editors connected"),
+            server.port,
+            server.system
+        ));
+    }
     if !given.force && !others.is_empty() {
-        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
         return Err(Failure::engine(format!(
             "Others work in this Lisp, too: {}. A restart ends their calls, and loses what they evaluated by hand; `force` \
              starts it again all the same.",

@@ -9,6 +9,7 @@ use crate::actions::change::rename::UnfinishedEdit;
 use crate::answer::{Advice, Wording, counted};
 use crate::engine::EngineState;
 use crate::handle::recovery::LispRestart;
+use crate::handle::swank::SwankServer;
 use crate::tools::arguments::NoArguments;
 use crate::tools::session::Load;
 use crate::tools::{About, Call, CallOutcome, ConnectedClient, Effect, Failure, Session, Tool, ToolAnswer};
@@ -47,6 +48,12 @@ pub(crate) struct StatusAnswer {
     /// The process that keeps the image, and the clients that share it: of `serve --share`.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<SharedImage>,
+    /// The way of a person's editor into the image: of `serve --swank`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    swank: Option<OpenSwank>,
+    /// Why there is no such way, although one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_swank: Option<String>,
     /// Whether a system or file is being loaded now.
     loading: bool,
     /// How loading systems and files ended, those of --system included; each one's last time.
@@ -77,6 +84,16 @@ struct SharedImage {
     you: u64,
     /// All clients.
     clients: Vec<ConnectedClient>,
+}
+
+/// A Swank or Slynk that serves editors.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OpenSwank {
+    /// Which, and where.
+    #[serde(flatten)]
+    server: SwankServer,
+    /// How many editors are connected.
+    connections: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -132,6 +149,8 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
             you: seat.number(),
             clients: seat.all(),
         }),
+        swank: session.swank().map(|server| OpenSwank { connections: server.connections(), server }),
+        no_swank: session.swank_trouble(),
         loading: bank.is_loading(),
         loads: session.loads(),
         restarts: session.recovery().restarts(),
@@ -187,6 +206,16 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
             let allowed = client.allowed.iter().map(|option| format!(", {option}")).collect::<String>();
             let _ = write!(text, "\n- {client}{allowed}{you}");
         }
+    }
+    if let Some(OpenSwank { server, connections }) = &answer.swank {
+        let _ = write!(
+            text,
+            "\n{server}; {} connected.",
+            counted(*connections as u64, "editor is", "editors are")
+        );
+    }
+    if let Some(why) = &answer.no_swank {
+        let _ = write!(text, "\n- {why}");
     }
     if let Some(sentence) = &answer.unwatched {
         let _ = write!(text, "\n- {sentence}");

@@ -50,7 +50,12 @@ impl ImageDefinitions {
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("find-definitions", &[&name, &package])
         });
-        Ok(read_json(&control.wait(ticket)?.bytes)?)
+        let found: Self = read_json(&control.wait(ticket)?.bytes)?;
+        let mut sources = found.definitions.iter().flat_map(|definition| &definition.sources);
+        if sources.any(|source| source.write_date.is_some_and(|date| context.project.is_unknown_text(date))) {
+            context.bank.learn_buffer_texts()?;
+        }
+        Ok(found)
     }
 }
 
@@ -356,7 +361,8 @@ fn placed(
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {
         found.defines = Some(std::mem::replace(&mut found.kind, LispKind::named(&definer)));
     }
-    let (range, evidence) = match (name.map(|name| name.range), inner.or(start)) {
+    let name = name.map(|name| name.range).or_else(|| file.defined_in_buffer(form_number, sought));
+    let (range, evidence) = match (name, inner.or(start)) {
         (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),
         (Some(name), _) => (Some(name), Evidence::Approximate),
         (None, start) if file.is_tapped() && file.is_fresh() => {

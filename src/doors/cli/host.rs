@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::serve::{Source, StartedImage, chosen};
+use super::serve::{Source, StartedImage, chosen, opened_swank, swank_not_allowed};
 use super::{CommandError, Exit, Serve, Shell, installation, share};
 use crate::doors::mcp::{Joined, McpServer, SeatedClient};
 use crate::doors::share::{
@@ -169,8 +169,27 @@ impl Host {
         if joining.image != self.image {
             return Err(io::Error::other("it wants another image").into());
         }
+        if let Some(port) = joining.settings.swank {
+            self.open_swank(port, joining.settings.eval, socket)?;
+        }
         let seat = Seat::new(&self.clients, peer_process(socket), joining.settings.permissions());
         serve(self.seat(socket, streams, &joining.settings, seat, None)?, socket);
+        Ok(())
+    }
+
+    /// Opens the image's Swank for a client, which hears of it when it is open, or why it is not.
+    fn open_swank(&self, port: u16, allowed: bool, socket: &UnixStream) -> Result<(), CommandError> {
+        if !allowed {
+            return Err(swank_not_allowed());
+        }
+        self.session.claim_swank(port)?;
+        let (session, socket) = (self.session.clone(), socket.try_clone()?);
+        let open = move || {
+            let said = opened_swank(&session).map(HostMessage::Said);
+            // Ignore the error: the process may have ended.
+            let _ = said.map(|said| said.send(&socket));
+        };
+        std::thread::Builder::new().name("share-swank".into()).spawn(open)?;
         Ok(())
     }
 

@@ -196,6 +196,10 @@ struct Serve {
     /// after the last has left
     #[arg(long)]
     share: bool,
+    /// Let a person's editor into the same Lisp (SLIME, Sly): load your own Swank or Slynk, and listen on this port of
+    /// 127.0.0.1, or on any that is free if it is 0, which standard error and status tell. Needs --allow-eval
+    #[arg(long, value_name = "PORT")]
+    swank: Option<u16>,
     /// The name of the image that this process keeps for others
     #[arg(long, hide = true, value_name = "NAME", conflicts_with = "share")]
     host: Option<String>,

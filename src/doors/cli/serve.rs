@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::config::{ProjectConfig, UserConfig};
 use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::Steelbank;
+use crate::answer::Wording;
 use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts};
 use crate::doors::share::ClientSettings;
 use crate::doors::streams::take as take_streams;
@@ -93,7 +94,10 @@ impl Serve {
         let offered = self.tools.as_deref().or(project.tools.as_deref()).or(user.tools.as_deref());
         let permissions = user.permits(Permissions { eval: self.allow_eval, edits: self.allow_edits });
         let Permissions { eval, edits } = permissions;
-        let settings = ClientSettings { eval, edits, tools: offered.map(str::to_owned) };
+        if self.swank.is_some() && !eval {
+            return Err(swank_not_allowed());
+        }
+        let settings = ClientSettings { eval, edits, tools: offered.map(str::to_owned), swank: self.swank };
         chosen(&settings).map(|_| settings)
     }
 
@@ -122,6 +126,11 @@ impl Serve {
             }
             loads.clone_from(&handover.loads);
         }
+        // Keep the port that a free one was found for.
+        if let (None, Some(port)) = (recovery.swank(), self.swank) {
+            session.claim_swank(port)?;
+        }
+        let wants_swank = recovery.swank().is_some();
         let restarts = restart_hooks(
             shell,
             recovery,
@@ -131,7 +140,7 @@ impl Serve {
             },
         );
         // Wait for a client that may name its project, unless there is something to load already.
-        if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() {
+        if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
             // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
             if !matches!(bank.started_from(), StartedFrom::Core { .. })
@@ -227,6 +236,10 @@ pub(super) fn chosen(settings: &ClientSettings) -> Result<Tools, CommandError> {
 /// Opens the index of the text, and runs the loads. Answers say that a load is under way until `moving` is
 /// dropped.
 fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<LoadingGuard>) {
+    // Let the person in first: a project may load for minutes.
+    if let Some(sentence) = opened_swank(session) {
+        shell.output.error(&sentence);
+    }
     // Ignore the error: questions about text report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
@@ -244,6 +257,20 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
         // Make a snapshot now: if Lisp dies again, the restart is faster with one.
         let _ = bank.make_snapshot_later(false);
     }
+}
+
+/// Opens the Swank that is claimed, and returns a sentence on it; none if none is.
+pub(super) fn opened_swank(session: &Session) -> Option<String> {
+    Some(match session.open_swank()? {
+        Ok(server) => format!("{server}"),
+        Err(failure) => failure.worded(Wording::CommandLine),
+    })
+}
+
+/// Returns the error of `--swank` where evaluation is not allowed.
+pub(super) fn swank_not_allowed() -> CommandError {
+    let message = "--swank lets whoever connects evaluate code, so it needs --allow-eval.".to_owned();
+    CommandError { exit: Exit::Usage, message }
 }
 
 /// Records the arguments, environment and folder of the process's start, before Lisp code can change the

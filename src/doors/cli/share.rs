@@ -91,21 +91,27 @@ pub(super) fn join(
         let socket = connect(shell, folder, &address, linger).map_err(trouble)?;
         // Try again if this fails: the host has ended.
         let _ = hand_over(&socket, &joining, [input.as_fd(), output.as_fd()]);
-        let mut said = messages(&socket);
+        let mut said = messages(&socket).filter(|message| match message {
+            HostMessage::Said(sentence) => {
+                shell.output.error(sentence);
+                false
+            }
+            _ => true,
+        });
         match said.next() {
             Some(HostMessage::Welcome) => {
                 drop((input, output));
                 return match said.next() {
                     Some(HostMessage::Left) => Ok(Exit::Answered),
                     Some(HostMessage::Refused(why)) => Err(failed(why)),
-                    Some(HostMessage::Welcome) | None => Err(failed(format!(
+                    _ => Err(failed(format!(
                         "The process that keeps the shared Lisp has ended. Its log is {}.",
                         address.log().display()
                     ))),
                 };
             }
             Some(HostMessage::Refused(why)) => return Err(failed(why)),
-            Some(HostMessage::Left) | None => std::thread::sleep(PAUSE),
+            _ => std::thread::sleep(PAUSE),
         }
     }
     Err(failed(format!(

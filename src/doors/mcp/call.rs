@@ -55,7 +55,7 @@ impl Client {
                 Call::new(move |progress| client.output.try_queue_progress(&progress_line(&token, &progress)))
             }
         };
-        if tool.is_at_once() && !self.output.is_full() {
+        if tool.is_at_once(&self.session) && !self.output.is_full() {
             let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
             let outcome = carry_out(tool, &self.session, arguments, &call);
             if self.calls.answer(serial) {

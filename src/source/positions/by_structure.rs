@@ -57,7 +57,7 @@ impl PositionedFile {
         let (top, counted) = match (by_start, recorded.bytes) {
             (Some(top), _) => (top, true),
             (None, bytes) => {
-                let top = text.toplevel().get(recorded.form as usize)?;
+                let top = text.toplevel().get(self.first.checked_add(recorded.form)? as usize)?;
                 (top, top.counted && (bytes.is_none() || !self.decoded_as_is))
             }
         };

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, Undecodable, undecoded};
-use steelbank_reader::{Dialect, Features, LispText, Range};
+use steelbank_reader::{Dialect, Features, LispText, Range, Token};
 
 use self::by_tap::Tapped;
 use super::tap::operators::Defined;
@@ -215,6 +215,10 @@ pub struct PositionedFile {
     /// A sidecar is there that cannot be used.
     damaged: bool,
     reading: Reading,
+    /// The number in the file of the form that counts as the first: of a text from a buffer, which is a part of it.
+    first: u32,
+    /// Whether only a text from a buffer was compiled, and not the file.
+    of_buffer: bool,
 }
 
 impl PositionedFile {
@@ -277,7 +281,36 @@ impl PositionedFile {
             fresh,
             damaged: false,
             reading,
+            first: 0,
+            of_buffer: false,
         }
+    }
+
+    /// The file at `path` with the content `bytes`, of which an editor has compiled the part `compiled`, that stood behind
+    /// `position` characters of its buffer: forms count from there. If the file does not hold that text, the form stands for it
+    /// that begins with the same line, or else the nearest one, and it is not fresh.
+    pub fn of_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
+        let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
+        let Reading::Structure(read) = &file.reading else { return file };
+        let (text, compiled) = (file.text.as_str(), compiled.trim());
+        let near = text.char_indices().nth(position).map_or(text.len(), |(at, _)| at);
+        let nearest = |places: &mut dyn Iterator<Item = usize>| places.min_by_key(|at| at.abs_diff(near));
+        let starts = || read.toplevel().iter().map(|top| top.span.start as usize);
+        let line = compiled.lines().next().unwrap_or_default().trim_end();
+        let whole = match compiled {
+            "" => None,
+            _ => nearest(&mut text.match_indices(compiled).map(|(at, _)| at)),
+        };
+        let is_inside = |at: usize| {
+            read.toplevel().iter().any(|top| (top.span.start as usize) < at && at < top.span.end as usize)
+        };
+        let alike = || nearest(&mut starts().filter(|at| !line.is_empty() && text[*at..].starts_with(line)));
+        let at = whole.or_else(alike).unwrap_or(near);
+        let before = read.toplevel().partition_point(|top| top.span.end as usize <= at);
+        file.fresh = whole.is_some_and(|at| !is_inside(at));
+        file.of_buffer = true;
+        file.first = before.min(read.toplevel().len().saturating_sub(1)) as u32;
+        file
     }
 
     /// The file's path, as it was asked for.
@@ -300,6 +333,11 @@ impl PositionedFile {
     /// Whether the image was made from what the file holds now.
     pub fn is_fresh(&self) -> bool {
         self.fresh
+    }
+
+    /// Whether only a part of the file was compiled, from a buffer.
+    pub fn is_of_buffer(&self) -> bool {
+        self.of_buffer
     }
 
     /// Whether SBCL's own reader reported the positions.
@@ -409,6 +447,11 @@ impl PositionedFile {
 
     /// The range of sub-form `number` of top-level form `form`.
     pub fn form_range(&self, form: u32, number: u32) -> Option<Range> {
+        self.range_in_file(self.first.checked_add(form)?, number)
+    }
+
+    /// As [`PositionedFile::form_range`], where forms count from the file's first.
+    fn range_in_file(&self, form: u32, number: u32) -> Option<Range> {
         match &self.reading {
             Reading::Tap(tapped) => {
                 let top = tapped.sidecar.form(form)?;
@@ -422,11 +465,23 @@ impl PositionedFile {
         }
     }
 
+    /// Where top-level form `form` of a text from a buffer names what it defines, if that is `sought`: behind its operator.
+    pub fn defined_in_buffer(&self, form: u32, sought: &SearchTarget) -> Option<Range> {
+        let Reading::Structure(read) = &self.reading else { return None };
+        let top = self.range_in_file(self.first.checked_add(form)?, 0).filter(|_| self.of_buffer)?;
+        let inside =
+            |token: &&Token| token.span.start >= top.start && token.span.end <= top.end && token.active;
+        let name = read.tokens().iter().filter(inside).nth(1)?;
+        name.is_named(self.text.as_bytes(), &sought.name).then_some(name.span)
+    }
+
     /// The octets before top-level form `form` and the white space and comments in front of it, as SBCL counts them.
     /// None if the file is not what was loaded.
     pub fn octets_before(&self, form: u32) -> Option<u32> {
-        let Some(before) = form.checked_sub(1) else { return self.fresh.then_some(0) };
-        let end = self.form_range(before, 0).filter(|_| self.fresh)?.end;
+        let Some(before) = self.first.checked_add(form)?.checked_sub(1) else {
+            return self.fresh.then_some(0);
+        };
+        let end = self.range_in_file(before, 0).filter(|_| self.fresh)?.end;
         match self.decoded_as_is {
             true => Some(end),
             false => {
@@ -532,6 +587,28 @@ pub fn universal_write_date(path: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_from_a_buffer_is_found_in_its_file() {
+        let text = "(a)\n; ä\n(defun f ()\n  1)\n(b)\n(defun f ()\n  1)\n(progn\n  (g))\n";
+        let placed = |compiled: &str, position| {
+            let file = PositionedFile::of_buffer(Path::new("a.lisp"), text.as_bytes(), compiled, position);
+            let line = file.form_range(0, 0).map(|range| file.position(range.start).line);
+            (line.unwrap(), file.is_fresh())
+        };
+        // The nearest of those that are the same; positions are characters.
+        let same = "(defun f ()\n  1)\n";
+        assert_eq!((placed(same, 8), placed(same, 60)), ((3, true), (6, true)));
+        assert_eq!(placed("(b)\n(defun f ()\n  1)", 0), (5, true));
+        // One that is not saved: the form that begins alike, or else the nearest.
+        assert_eq!(placed("(defun f ()\n  2)", 40), (6, false));
+        assert_eq!(placed("(defun h ()\n  2)", 4), (3, false));
+        assert_eq!((placed("", 0), placed("(h)", 999)), ((1, false), (8, false)));
+        // A part of a form has other numbers.
+        assert_eq!(placed("(g)", 0), (8, false));
+        let empty = PositionedFile::of_buffer(Path::new("a.lisp"), b"", "(f)", 7);
+        assert_eq!((empty.form_range(0, 0), empty.octets_before(0)), (None, None));
+    }
 
     #[test]
     fn a_range_leads_to_the_bytes_on_disk() {

@@ -1,0 +1,357 @@
+//! A person's editor in the same Lisp: `serve --swank`. The tests speak Swank's protocol themselves.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::child::wait_while;
+use crate::client::Client;
+use crate::program::{Folder, Streams, ends_well, initialized, said, server};
+
+/// Where Debian's cl-swank is. ASDF finds it there.
+const SWANK: &str = "/usr/share/common-lisp/source/slime/swank.asd";
+
+/// The environment in which no system is found but the project's own.
+const NOTHING_INSTALLED: (&str, &str) =
+    ("CL_SOURCE_REGISTRY", "(:source-registry :ignore-inherited-configuration)");
+
+/// Whether the test goes on; says so if it is left out.
+fn is_installed() -> bool {
+    let found = Path::new(SWANK).exists();
+    if !found {
+        println!("seen: left out, as there is no Swank: apt install cl-swank");
+    }
+    found
+}
+
+/// An editor's end of a connection to Swank.
+struct Editor {
+    stream: TcpStream,
+    last: u32,
+    /// What came beside the answers that were waited for.
+    events: Vec<String>,
+}
+
+impl Editor {
+    fn connect(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Self { stream, last: 0, events: Vec::new() })
+    }
+
+    /// Connects to a Swank that answers, for as long as it takes; none that is about to die.
+    fn connected(port: u16) -> Self {
+        loop {
+            if let Ok(mut editor) = Self::connect(port)
+                && editor.ask("(swank:connection-info)", "CL-USER").is_ok()
+            {
+                return editor;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn send(&mut self, text: &str) -> io::Result<()> {
+        self.stream.write_all(format!("{:06x}{text}", text.len()).as_bytes())
+    }
+
+    fn read(&mut self) -> io::Result<String> {
+        let mut length = [0; 6];
+        self.stream.read_exact(&mut length)?;
+        let length = usize::from_str_radix(std::str::from_utf8(&length).unwrap(), 16).unwrap();
+        let mut text = vec![0; length];
+        self.stream.read_exact(&mut text)?;
+        Ok(String::from_utf8(text).unwrap())
+    }
+
+    fn begin(&mut self, form: &str, package: &str) -> io::Result<u32> {
+        self.last += 1;
+        self.send(&format!("(:emacs-rex {form} \"{package}\" t {})", self.last))?;
+        Ok(self.last)
+    }
+
+    fn ask(&mut self, form: &str, package: &str) -> io::Result<String> {
+        let number = self.begin(form, package)?;
+        loop {
+            let event = self.read()?;
+            if event.starts_with("(:return ") && event.ends_with(&format!(" {number})")) {
+                return Ok(event);
+            }
+            self.events.push(event);
+        }
+    }
+
+    fn evaluate(&mut self, code: &str) -> String {
+        self.ask(&format!("(swank:eval-and-grab-output {code:?})"), "CL-USER").unwrap()
+    }
+
+    /// Compiles `text`, which stands in the buffer of `path` at `position`, as `C-c C-c` does.
+    fn compile(&mut self, text: &str, path: &Path, position: usize) {
+        let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let form = format!(
+            "(swank:compile-string-for-emacs \"{text}\" \"shop.lisp\" '((:position {position}) (:line 1 1)) {path:?} 'nil)"
+        );
+        let answer = self.ask(&form, "SHOP").unwrap();
+        assert!(answer.contains(":compilation-result nil t"), "{answer}");
+    }
+
+    /// Waits for an event with `words` in it.
+    fn hears(&mut self, words: &str) {
+        while !self.events.iter().any(|event| event.contains(words)) {
+            let event = self.read().unwrap();
+            self.events.push(event);
+        }
+    }
+}
+
+const SHOP: &str = "(defpackage :shop (:use :cl))
+(in-package :shop)
+
+(defun price (item)
+  (length item))
+
+(defun total (items)
+  (reduce #'+ (mapcar #'price items)))
+";
+
+/// Makes a project and a home beside the cache.
+fn project(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    for inner in ["project", "home"] {
+        std::fs::create_dir(folder.0.join(inner)).unwrap();
+    }
+    std::fs::write(folder.0.join("project/shop.asd"), "(defsystem \"shop\" :components ((:file \"shop\")))")
+        .unwrap();
+    std::fs::write(folder.0.join("project/shop.lisp"), SHOP).unwrap();
+    folder
+}
+
+fn serving(folder: &Folder, options: &[&str]) -> Command {
+    let mut command = server();
+    command.args(["--no-userinit", "--system", "shop"]).args(options);
+    command.current_dir(folder.0.join("project")).env("STEELBANK_CACHE", folder.0.join("cache"));
+    command.env("HOME", folder.0.join("home")).env_remove("CL_SOURCE_REGISTRY");
+    command
+}
+
+fn status(client: &mut Client) -> Value {
+    client.call("status", json!({}))["structuredContent"].clone()
+}
+
+/// Waits until Swank listens and the project is loaded, and returns the port.
+fn port(client: &mut Client) -> u16 {
+    wait_while(|| {
+        let status = status(client);
+        assert!(status["no_swank"].is_null(), "{status}");
+        status["swank"].is_null() || status["loads"].is_null() || status["loading"] == true
+    });
+    u16::try_from(status(client)["swank"]["port"].as_u64().unwrap()).unwrap()
+}
+
+#[test]
+fn what_a_person_defines_is_in_the_next_answer() {
+    if !is_installed() {
+        return;
+    }
+    let folder = project("swank-person");
+    let (child, mut client) =
+        initialized(serving(&folder, &["--allow-eval", "--swank", "0"]), Streams::Pipes);
+    let port = port(&mut client);
+    let mut editor = Editor::connected(port);
+    assert!(editor.evaluate("(shop::total (list \"a\" \"bc\"))").contains("\"3\""));
+    // From a buffer that is saved: the place is exact.
+    let path = folder.0.join("project/shop.lisp");
+    let new = "(defun discount (items)\n  \"\\\"Less\\\".\"\n  (* 9/10 (total items)))";
+    std::fs::write(&path, format!("{SHOP}\n;; ä\n{new}\n")).unwrap();
+    editor.compile(new, &path, SHOP.chars().count() + 7);
+    let found = client.call("find-definition", json!({ "name": "discount", "package": "shop" }));
+    let definitions = &found["structuredContent"]["definitions"];
+    assert_eq!(definitions[0]["at"], "shop.lisp:11:8", "{found}");
+    assert_eq!(definitions[0]["evidence"], Value::Null, "{found}");
+    let callers = client.text("who-calls", json!({ "name": "total", "package": "shop" }));
+    assert!(callers.contains("shop.lisp:13:12: SHOP::DISCOUNT"), "{callers}");
+    let described = client.text("describe-symbol", json!({ "name": "discount", "package": "shop" }));
+    assert!(described.contains("shop.lisp:11:1") && !described.contains("changed since"), "{described}");
+    // The rest of the file is what it was.
+    let found = client.call("find-definition", json!({ "name": "price", "package": "shop" }));
+    assert_eq!(found["structuredContent"]["definitions"][0]["at"], "shop.lisp:4:8", "{found}");
+    // From one that is not: near the form that begins like it.
+    editor.compile("(defun price (item)\n  (1+ (length item)))", &path, 1);
+    let found = client.call("find-definition", json!({ "name": "price", "package": "shop" }));
+    let definitions = &found["structuredContent"]["definitions"];
+    assert!(definitions.to_string().contains("\"at\":\"shop.lisp:4:8\""), "{found}");
+    assert!(definitions.to_string().contains("\"evidence\":\"approximate\""), "{found}");
+    assert!(editor.evaluate("(shop::discount (list \"a\" \"bc\"))").contains("9/2"));
+    // A whole file.
+    std::fs::write(&path, format!("{SHOP}\n\n(defun twice (item)\n  (* 2 (price item)))\n")).unwrap();
+    let compiled = editor.ask(&format!("(swank:compile-file-for-emacs {path:?} t)"), "CL-USER").unwrap();
+    assert!(compiled.contains(":compilation-result nil t"), "{compiled}");
+    let compiled = path.with_extension("fasl");
+    let loaded = editor.ask(&format!("(swank:load-file {compiled:?})"), "CL-USER").unwrap();
+    assert!(loaded.contains(":ok"), "{loaded}");
+    let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
+    assert!(callers.contains("shop.lisp:12:9: SHOP::TWICE"), "{callers}");
+    // From the REPL, and of what makes no function.
+    editor.evaluate("(defun shop::from-repl () (shop::price nil))");
+    let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
+    assert!(callers.contains("SHOP::FROM-REPL"), "{callers}");
+    editor.evaluate("(defvar shop::*rate* 3)");
+    let found = client.text("describe-symbol", json!({ "name": "*rate*", "package": "shop" }));
+    assert!(found.contains("SHOP::*RATE* [VARIABLE]"), "{found}");
+    // A load of the agent's is told.
+    client.text("load-system", json!({ "system": "shop", "force": true }));
+    editor.hears("System shop is loaded");
+    ends_well(child, client);
+}
+
+#[test]
+fn a_person_comes_back_after_lisps_death_and_outlives_strangers() {
+    if !is_installed() {
+        return;
+    }
+    let folder = project("swank-death");
+    let (child, mut client) =
+        initialized(serving(&folder, &["--allow-eval", "--swank", "0"]), Streams::Pipes);
+    let port = port(&mut client);
+    let mut editor = Editor::connected(port);
+    assert!(only_loopback(port));
+    let swank = status(&mut client)["swank"].clone();
+    assert_eq!(swank, json!({ "system": "swank", "port": port, "connections": 1 }));
+    let told = client.text("status", json!({}));
+    assert!(told.contains("slime-connect; 1 editor is connected"), "{told}");
+    // A restart asks for the person.
+    let refused = client.error("restart-lisp", json!({}));
+    assert!(refused.contains(&format!("1 editor connected to port {port}")), "{refused}");
+    assert!(refused.contains("force"), "{refused}");
+    // Lisp dies of what the person does.
+    let begun = Instant::now();
+    editor
+        .begin(
+            "(cl:eval (cl:read-from-string \"(sb-alien:alien-funcall (sb-alien:extern-alien \\\"abort\\\" (function sb-alien:void)))\"))",
+            "CL-USER",
+        )
+        .unwrap();
+    while editor.read().is_ok() {}
+    let mut editor = Editor::connected(port);
+    println!("seen: Swank answers {:?} after Lisp's death", begun.elapsed());
+    let restarts = status(&mut client)["restarts"].clone();
+    assert_eq!(restarts.as_array().map(Vec::len), Some(1), "{restarts}");
+    // The port is the same after a restart that somebody asks for.
+    client.text("restart-lisp", json!({ "force": true }));
+    while editor.read().is_ok() {}
+    let mut editor = Editor::connected(port);
+    // With a secret, those who do not know it are sent away, and hold up nobody.
+    let secret = folder.0.join("home/.slime-secret");
+    std::fs::write(&secret, "sesame\n").unwrap();
+    for _ in 0..3 {
+        let mut stranger = Editor::connect(port).unwrap();
+        stranger.send("mellon").unwrap();
+        assert!(stranger.read().is_err(), "a stranger is answered");
+        // Whoever connects to the listener that is ending tries again.
+        wait_while(|| {
+            let friend = Editor::connect(port).and_then(|mut friend| {
+                friend.send("sesame")?;
+                friend.ask("(swank:connection-info)", "CL-USER")
+            });
+            friend.is_err()
+        });
+    }
+    let reports = status(&mut client)["reports"].to_string();
+    assert!(reports.contains("doesn't know the password"), "{reports}");
+    assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
+    ends_well(child, client);
+}
+
+/// Whether nobody on another machine reaches the port.
+fn only_loopback(port: u16) -> bool {
+    let tables =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+    let of_port = format!(":{port:04X}");
+    let addresses: Vec<&str> = tables
+        .iter()
+        .flat_map(|table| table.lines())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields.len() > 3 && fields[1].ends_with(&of_port) && fields[3] == "0A")
+        .map(|fields| fields[1].split(':').next().unwrap())
+        .collect();
+    addresses == ["0100007F"]
+}
+
+#[test]
+fn those_who_share_a_lisp_share_its_port() {
+    if !is_installed() {
+        return;
+    }
+    let folder = project("swank-shared");
+    let sharing = |options: &[&str]| serving(&folder, &[&["--share", "--linger", "1"], options].concat());
+    let mut first = initialized(sharing(&["--allow-eval"]), Streams::Pipes);
+    assert!(status(&mut first.1)["swank"].is_null());
+    let mut second = initialized(sharing(&["--allow-eval", "--swank", "0"]), Streams::Pipes);
+    let port = port(&mut second.1);
+    let host = status(&mut first.1)["host"]["process"].clone();
+    assert_eq!(host, status(&mut second.1)["host"]["process"]);
+    let mut third = initialized(sharing(&["--allow-eval", "--swank", &port.to_string()]), Streams::Pipes);
+    assert_eq!(status(&mut third.1)["swank"]["port"], port);
+    // Another port is refused, with the open one's number.
+    let other = if port == 4005 { 4006 } else { 4005 };
+    let mut refused = sharing(&["--allow-eval", "--swank", &other.to_string()]);
+    let refused = refused.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
+    let (_, why, code) = said(&refused);
+    assert!(why.contains(&format!("on port {port}")) && code == Some(3), "{code:?} {why}");
+    let mut editor = Editor::connected(port);
+    let refused = third.1.error("restart-lisp", json!({}));
+    assert!(refused.contains("tests 1 (process") && refused.contains("1 editor connected"), "{refused}");
+    // The port is the image's: it outlives who asked for it, and Lisp.
+    ends_well(second.0, second.1);
+    ends_well(third.0, third.1);
+    editor
+        .begin("(cl:eval (cl:read-from-string \"(sb-alien:alien-funcall (sb-alien:extern-alien \\\"abort\\\" (function sb-alien:void)))\"))", "CL-USER")
+        .unwrap();
+    while editor.read().is_ok() {}
+    let mut editor = Editor::connected(port);
+    assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
+    assert_eq!(status(&mut first.1)["swank"]["port"], port);
+    assert_eq!(status(&mut first.1)["host"]["process"], host);
+    ends_well(first.0, first.1);
+    wait_while(|| Path::new(&format!("/proc/{host}")).exists());
+}
+
+#[test]
+fn a_port_wants_a_permission_and_a_swank() {
+    let folder = project("swank-none");
+    for options in [&["--swank", "0"][..], &["--share", "--swank", "0"]] {
+        let mut refused = serving(&folder, options);
+        let (_, why, code) = said(&refused.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap());
+        assert!(why.contains("needs --allow-eval") && code == Some(2), "{code:?} {why}");
+    }
+    // Without one, the agent is served all the same.
+    let mut command = serving(&folder, &["--allow-eval", "--swank", "0"]);
+    command.env(NOTHING_INSTALLED.0, NOTHING_INSTALLED.1);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    wait_while(|| status(&mut client)["no_swank"].is_null());
+    let why = status(&mut client)["no_swank"].as_str().unwrap().to_owned();
+    assert!(
+        why.contains("apt install cl-swank") && why.contains("quicklisp") | why.contains("Quicklisp"),
+        "{why}"
+    );
+    wait_while(|| status(&mut client)["loading"] == true);
+    assert!(
+        client.text("describe-symbol", json!({ "name": "total", "package": "shop" })).contains("[FUNCTION]")
+    );
+    // A port that is taken is no Swank's, either.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    ends_well(child, client);
+    if is_installed() {
+        let command = serving(&folder, &["--allow-eval", "--swank", &port]);
+        let (child, mut client) = initialized(command, Streams::Pipes);
+        wait_while(|| status(&mut client)["no_swank"].is_null());
+        let why = status(&mut client)["no_swank"].as_str().unwrap().to_owned();
+        assert!(why.contains(&port), "{why}");
+        ends_well(child, client);
+    }
+}
