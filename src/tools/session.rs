@@ -330,6 +330,11 @@ impl Session {
     /// # Errors
     /// It has not: the sentence says who can allow it, and how.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
+        self.permit_to("This", permission)
+    }
+
+    /// Checks that the session has `permission`, without which it refuses what `who` names.
+    pub(super) fn permit_to(&self, who: &str, permission: Permission) -> Result<(), Failure> {
         if self.allows(permission) {
             return Ok(());
         }
@@ -339,7 +344,7 @@ impl Session {
             Permission::Edits => "writes files of the project",
         };
         Err(Failure::engine(format!(
-            "This {what}, which this server was not allowed to do. Its user can allow it by starting it with \
+            "{who} {what}, which this server was not allowed to do. Its user can allow it by starting it with \
              `steelbank serve {option}`."
         )))
     }

@@ -277,7 +277,7 @@ impl Tool {
             arguments.remove("cursor");
         }
         if let Some(permission) = self.permission {
-            session.permit(permission)?;
+            session.permit_to(self.name(), permission)?;
         }
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
