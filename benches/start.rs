@@ -138,7 +138,8 @@ fn main() {
         ratio((empty, returned))
     );
     let (first, mut lacking) = lacking(folder.path(), runs);
-    let (alone, kept) = (median(lacking.iter().map(|pair| pair.0)), median(lacking.iter().map(|pair| pair.1)));
+    let (alone, kept) =
+        (median(lacking.iter().map(|pair| pair.0)), median(lacking.iter().map(|pair| pair.1)));
     lacking.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
     println!("98 of {LACKING} lack a library  {:>9.1} ms   the first question", milliseconds(first));
     println!(
@@ -184,7 +185,8 @@ fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) 
         fs::create_dir_all(&part).unwrap();
         let system = format!("(defsystem {name:?} :depends-on ({needs}) :components ((:file \"a\")))\n");
         fs::write(part.join(format!("{name}.asd")), system).unwrap();
-        let text = format!("(defpackage :{name} (:use :cl))\n(in-package :{name})\n(defun run-{number} (x) x)\n");
+        let text =
+            format!("(defpackage :{name} (:use :cl))\n(in-package :{name})\n(defun run-{number} (x) x)\n");
         fs::write(part.join("a.lisp"), text).unwrap();
     }
     let run = |arguments: &[&str]| {
