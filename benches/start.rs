@@ -137,6 +137,17 @@ fn main() {
         milliseconds(returned),
         ratio((empty, returned))
     );
+    let (first, mut lacking) = lacking(folder.path(), runs);
+    let (alone, kept) =
+        (median(lacking.iter().map(|pair| pair.0)), median(lacking.iter().map(|pair| pair.1)));
+    lacking.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
+    println!("98 of {LACKING} lack a library  {:>9.1} ms   the first question", milliseconds(first));
+    println!(
+        "each further question      {:>9.1} ms   {:.2} of the same in an empty image ({:.1} ms); 2 are wanted",
+        milliseconds(kept),
+        ratio(lacking[runs / 2]),
+        milliseconds(alone)
+    );
     println!("an edit, without snapshot  {:>9.1} ms", milliseconds(plain_edits));
     println!(
         "the first edit             {:>9.1} ms   from what is before the project",
@@ -154,6 +165,45 @@ fn main() {
         ratio((compiled_alone, edit)),
         milliseconds(edit.saturating_sub(compiled_alone))
     );
+}
+
+/// The systems of a project that lacks a library.
+const LACKING: usize = 116;
+
+/// Measures a question about a name that the image lacks, in a project of which most systems lack a library: the first with
+/// `--system auto`, which tries all of them, then pairs of whole processes, without systems and with what is kept of the failure.
+fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) {
+    let root = folder.join("lacking");
+    fs::create_dir_all(root.join(".git")).unwrap();
+    for number in 0..LACKING {
+        let needs = match number {
+            0 => "\"no-such-library\"",
+            1..98 => "\"p0\"",
+            _ => "",
+        };
+        let (name, part) = (format!("p{number}"), root.join(format!("p{number}")));
+        fs::create_dir_all(&part).unwrap();
+        let system = format!("(defsystem {name:?} :depends-on ({needs}) :components ((:file \"a\")))\n");
+        fs::write(part.join(format!("{name}.asd")), system).unwrap();
+        let text =
+            format!("(defpackage :{name} (:use :cl))\n(in-package :{name})\n(defun run-{number} (x) x)\n");
+        fs::write(part.join("a.lisp"), text).unwrap();
+    }
+    let run = |arguments: &[&str]| {
+        let begun = Instant::now();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_steelbank"));
+        command.args(["--no-userinit", "--project"]).arg(&root).args(arguments);
+        let output = command.env("STEELBANK_CACHE", folder.join("lacking-cache")).output().unwrap();
+        (begun.elapsed(), String::from_utf8(output.stdout).unwrap())
+    };
+    let ask = |options: &[&str]| {
+        let (took, text) = run(&[options, &["describe-symbol", "p3::run-3"]].concat());
+        assert!(text.contains("P3::RUN-3 (function) in p3/a.lisp:3:8"), "{text}");
+        took
+    };
+    let first = ask(&["--no-snapshot", "--system", "auto"]);
+    run(&["--system", "auto", "snapshot"]);
+    (first, (0..runs).map(|_| (ask(&[]), ask(&["--system", "auto"]))).collect())
 }
 
 /// Measures the time from the news of Lisp's death to the next answer about `question`, which Lisp gives, for

@@ -19,6 +19,18 @@ environment. Else NIL.")
           (when file
             (setf (gethash file inputs) t)))))))
 
+(defun noting-probe (function path)
+  "Around PROBE-FILE: record a file that is missing. Where a system was looked for in vain, another load may find it."
+  (or (funcall function path)
+      (let* ((inputs *inputs*)
+             (file (and inputs
+                        (not (streamp path))
+                        (when-file-permits
+                          (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path)))))))
+        (when (and file (not (gethash file inputs)))
+          (setf (gethash file inputs) :missing))
+        nil)))
+
 (defun noting-getenv (function name)
   "Around SB-EXT:POSIX-GETENV: record the variable that is read."
   (let ((inputs *inputs*))
@@ -31,20 +43,25 @@ environment. Else NIL.")
   (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
   (encapsulate 'open 'steelbank-inputs #'noting-open)
+  (encapsulate 'probe-file 'steelbank-inputs #'noting-probe)
   (encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv))
 
 (defun stop-recording-inputs ()
   "Stop recording. Returns what was recorded: native names of files, and names of variables."
   (let ((inputs (shiftf *inputs* nil)))
     (unencapsulate 'open 'steelbank-inputs)
+    (unencapsulate 'probe-file 'steelbank-inputs)
     (unencapsulate 'sb-ext:posix-getenv 'steelbank-inputs)
     (when inputs
       (loop with cache = (and *cache-directory* (sb-ext:native-namestring *cache-directory*))
-            for input being the hash-keys of inputs
+            for input being the hash-keys of inputs using (hash-value how)
             if (consp input)
               collect (second input) into variables
             ;; What is in the cache can be made again.
-            else unless (and cache (eql 0 (search cache input)))
+            else unless (or (and cache (eql 0 (search cache input)))
+                            ;; The load itself may have written it.
+                            (and (eq how :missing)
+                                 (when-file-permits (probe-file (sb-ext:parse-native-namestring input)))))
               collect input into files
             finally (return (values files variables))))))
 

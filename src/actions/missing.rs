@@ -14,7 +14,6 @@ use crate::handle::{Error, Steelbank};
 use crate::tools::call::{CallOutcome, Failure, ToolAnswer};
 use crate::tools::words::quoted;
 use crate::workspace::write::FileError;
-use steelbank_xref::Index;
 
 /// The answer about something that may not be there.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -56,7 +55,18 @@ pub(crate) struct NotFoundReply {
 
 impl NotFoundReply {
     /// Makes the answer for the symbol or package `asked`, which does not exist.
-    pub(crate) fn new(index: &Index, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
+    pub(crate) fn new(bank: &Steelbank, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
+        let index = &bank.index();
+        let system = Some(asked.package.to_lowercase()).filter(|system| {
+            status == LookupStatus::NoPackage
+                && bank.loaded_systems().is_empty()
+                && systems(bank).contains(system)
+        });
+        let to_load = system.map(|system| {
+            format!("{system} is a system of this project and not loaded: load-system {system}; commands take --system {system}.")
+        });
+        let note: Vec<String> = to_load.into_iter().chain(note).collect();
+        let note = (!note.is_empty()).then(|| note.join(" "));
         let uninterned = status == LookupStatus::Uninterned;
         let bare = asked.name.strip_prefix("#:").filter(|_| uninterned).unwrap_or(&asked.name);
         let mut suggestions = nearest::elsewhere(index, bare);
@@ -89,9 +99,9 @@ impl NotFoundReply {
     }
 
     /// Makes the answer for a package `name` that does not exist.
-    pub(crate) fn package(index: &Index, name: &str, note: Option<String>) -> Self {
+    pub(crate) fn package(bank: &Steelbank, name: &str, note: Option<String>) -> Self {
         let asked = Asked { name: String::new(), package: name.to_uppercase() };
-        Self::new(index, &asked, LookupStatus::NoPackage, note)
+        Self { advises: true, ..Self::new(bank, &asked, LookupStatus::NoPackage, note) }
     }
 
     /// Makes the answer for a system `name` that does not exist; the project has `systems`.
@@ -111,20 +121,22 @@ impl NotFoundReply {
 
     /// The client has made no edit that can be undone; others may have.
     pub(crate) fn own_edit() -> Self {
-        let remedy = "Others share this Lisp, and `last` is the last rename of yours: there is none. An edit of theirs has a number.";
-        Self { remedies: vec![remedy.to_owned()], ..Self::edit("last", Vec::new()) }
+        let message = "No rename of yours is kept: there is nothing to undo. Others share this Lisp; an edit of theirs has a number.";
+        Self::other(message.to_owned(), Vec::new(), None)
     }
 
     /// No edit called `id` can be undone; those called `kept` can, the newest first.
     pub(crate) fn edit(id: &str, kept: Vec<String>) -> Self {
-        let remedy = "No edit of this project is kept: there is nothing to undo.";
-        let remedies = if kept.is_empty() { vec![remedy.to_owned()] } else { Vec::new() };
-        Self {
-            message: format!("Edit {} not found", cut(id)),
-            suggestions: kept,
-            note: None,
-            remedies,
-            advises: true,
+        let nothing = "No edit of this project is kept: there is nothing to undo.";
+        match kept.is_empty() {
+            true if id == "last" => Self::other(nothing.to_owned(), kept, None),
+            is_empty => Self {
+                message: format!("Edit {} not found", cut(id)),
+                suggestions: kept,
+                note: None,
+                remedies: is_empty.then(|| nothing.to_owned()).into_iter().collect(),
+                advises: true,
+            },
         }
     }
 
@@ -204,15 +216,11 @@ impl NotFoundReply {
 
 /// Makes an answer of an error that says that the subject does not exist; other errors stay errors.
 pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
-    let index = bank.index();
     let missing = match &error {
-        Error::NotFound(NotFound::Symbol { asked, status, unseen }) => NotFoundReply::new(
-            &index,
-            asked,
-            *status,
-            Some(unseen.clone()).filter(|unseen| !unseen.is_empty()),
-        ),
-        Error::NotFound(NotFound::Package(package)) => NotFoundReply::package(&index, package, None),
+        Error::NotFound(NotFound::Symbol { asked, status, unseen }) => {
+            NotFoundReply::new(bank, asked, *status, Some(unseen.clone()).filter(|unseen| !unseen.is_empty()))
+        }
+        Error::NotFound(NotFound::Package(package)) => NotFoundReply::package(bank, package, None),
         Error::NotFound(NotFound::Path(path)) => NotFoundReply::path(bank, path),
         Error::NotFound(NotFound::System(system)) => {
             let systems = systems(bank);

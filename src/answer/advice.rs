@@ -26,6 +26,8 @@ pub enum Advice {
     SayWhatChanges,
     /// Load the project's systems.
     Load,
+    /// Name the system to test.
+    NameSystem,
     /// Load the system, or name a file.
     LoadOrGivePath(String),
     /// Bring the image up to an edit, and take out what it removed.
@@ -80,6 +82,7 @@ impl Advice {
                 "Say what changes: names, --paths, or --diff.",
             ),
             Self::Load => ("To load it, call load-system.", "To load it first, pass --system NAME."),
+            Self::NameSystem => ("Name one with system.", "Name one: steelbank run-tests SYSTEM."),
             Self::LoadOrGivePath(system) => {
                 return match wording {
                     Wording::Tools => "Load it with load-system, or give a path.".to_owned(),

@@ -1,7 +1,7 @@
 //! Text for people, in which nothing commands their terminal or reorders what they read.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// Writes each character of `text` that could act on a terminal as `\u` and four digits: control characters but tab and
 /// line ends, and those of bidirectional text. In a text that is JSON that is the same data.
@@ -30,6 +30,33 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(escaped)
+}
+
+/// A text in HTML or XML, outside of tags. Characters that no page may have become U+FFFD.
+pub(crate) struct Markup<'a>(pub(crate) &'a str);
+
+impl Display for Markup<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut rest = self.0;
+        let special = |letter: char| {
+            matches!(letter, '&' | '<' | '>')
+                || letter.is_control() && !"\n\t".contains(letter)
+                || matches!(letter as u32 & 0xffff, 0xfffe | 0xffff)
+        };
+        while let Some(at) = rest.find(special) {
+            formatter.write_str(&rest[..at])?;
+            let mut letters = rest[at..].chars();
+            match letters.next() {
+                Some('&') => formatter.write_str("&amp;")?,
+                Some('<') => formatter.write_str("&lt;")?,
+                Some('>') => formatter.write_str("&gt;")?,
+                Some('\r') => (),
+                _ => formatter.write_char('\u{fffd}')?,
+            }
+            rest = letters.as_str();
+        }
+        formatter.write_str(rest)
+    }
 }
 
 #[cfg(test)]

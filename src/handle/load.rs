@@ -186,9 +186,12 @@ impl Steelbank {
         let mut answers: Vec<LoadAnswer> =
             systems.iter().map_while(|system| restored.answers.remove(system)).collect();
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        answers.iter_mut().for_each(|answer| answer.duration_ms = duration_ms);
+        answers.iter_mut().for_each(|answer| answer.duration_ms = 0);
+        answers.iter_mut().take(1).for_each(|answer| answer.duration_ms = duration_ms);
         (answers.len() == systems.len()).then(|| {
-            systems.iter().for_each(|system| self.note_system(system));
+            let loaded =
+                systems.iter().zip(&answers).filter(|(_, answer)| answer.status == LoadStatus::Loaded);
+            loaded.for_each(|(system, _)| self.note_system(system));
             answers
         })
     }
@@ -344,7 +347,16 @@ impl Steelbank {
             place(project, diagnostic);
             end(project, diagnostic, &mut texts);
         });
-        Ok(answer.finished())
+        let mut answer = answer.finished();
+        if let Some(failure) = &mut answer.failure
+            && failure.kind == FailureKind::MissingDependency
+            && project.settings().is_some_and(|settings| settings.userinit.is_none())
+        {
+            failure
+                .remedies
+                .push("If the set-up is made in your init file, do not pass --no-userinit.".to_owned());
+        }
+        Ok(answer)
     }
 
     /// Tells Lisp of the project and loads the init file, once, before the first load. Returns what is wrong with ASDF's

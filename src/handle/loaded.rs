@@ -123,6 +123,22 @@ pub enum FailureKind {
     TimedOut,
 }
 
+impl FailureKind {
+    /// Whether a load of the same inputs fails the same, whatever else happens in the world.
+    fn is_settled(self) -> bool {
+        match self {
+            Self::MissingDependency
+            | Self::MissingComponent
+            | Self::VersionMismatch
+            | Self::UnknownSystem
+            | Self::CircularDependency
+            | Self::SystemDefinition
+            | Self::Compile => true,
+            Self::File | Self::Heap | Self::Cache | Self::Load | Self::Cancelled | Self::TimedOut => false,
+        }
+    }
+}
+
 /// What stopped a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
@@ -165,12 +181,7 @@ impl LoadFailure {
         let name = self.name.as_deref().unwrap_or("it");
         let path = self.path.as_deref().unwrap_or("the file");
         self.remedies = match self.kind {
-            FailureKind::MissingDependency => vec![
-                format!(
-                    "Put {name} where ASDF looks: below the project, in a folder of CL_SOURCE_REGISTRY, or in your Quicklisp, ocicl or qlot set-up; then load again."
-                ),
-                "If the set-up is made in your init file, do not pass --no-userinit.".to_owned(),
-            ],
+            FailureKind::MissingDependency => vec![provide(&[name])],
             FailureKind::MissingComponent => {
                 vec![format!("Add {name} to the :components, or take it out of :depends-on; then load again.")]
             }
@@ -214,6 +225,22 @@ impl LoadFailure {
             }
         };
     }
+}
+
+/// Says how to bring libraries to where ASDF looks.
+fn provide(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+    let quicklisp = match &quoted[..] {
+        [only] => only.clone(),
+        several => format!("'({})", several.join(" ")),
+    };
+    let debian: Vec<String> =
+        names.iter().map(|name| format!("cl-{}", name.strip_prefix("cl-").unwrap_or(name))).collect();
+    format!(
+        "(ql:quickload {quicklisp}) with Quicklisp, apt install {} as far as Debian has it, or put it below the project or \
+         in a folder of CL_SOURCE_REGISTRY; then load again.",
+        debian.join(" ")
+    )
 }
 
 /// A file that is loaded.
@@ -313,6 +340,22 @@ pub struct SystemOutcome {
     pub failure: Option<LoadFailure>,
 }
 
+/// Why systems of a project are not loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LoadCause {
+    /// The library that they lack, if it is that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+    /// What happened, if it is not that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The first of the systems.
+    pub system: String,
+    /// How many there are.
+    pub systems: usize,
+}
+
 /// What is to be loaded.
 #[derive(Debug, Clone)]
 pub(crate) enum LoadTarget {
@@ -374,6 +417,45 @@ impl LoadAnswer {
             failure: Some(failure),
             ..LoadAnswer::default()
         }
+    }
+
+    /// Whether a load of the same inputs ends the same.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.status == LoadStatus::Loaded
+            || self.failure.as_ref().is_some_and(|failure| failure.kind.is_settled())
+    }
+
+    /// How many of several systems are loaded.
+    pub fn systems_loaded(&self) -> usize {
+        self.systems.iter().filter(|system| system.status == LoadStatus::Loaded).count()
+    }
+
+    /// Why the others are not, the cause that stops most first.
+    pub fn causes(&self) -> Vec<LoadCause> {
+        let mut causes: Vec<LoadCause> = Vec::new();
+        for SystemOutcome { system, failure, .. } in
+            self.systems.iter().filter(|system| system.status != LoadStatus::Loaded)
+        {
+            let is_missing = |failure: &&LoadFailure| failure.kind == FailureKind::MissingDependency;
+            let missing = failure.as_ref().filter(is_missing).and_then(|failure| failure.name.clone());
+            let message =
+                failure.as_ref().filter(|_| missing.is_none()).map(|failure| failure.message.clone());
+            match causes.iter_mut().find(|cause| (&cause.missing, &cause.message) == (&missing, &message)) {
+                Some(cause) => cause.systems += 1,
+                None => causes.push(LoadCause { missing, message, system: system.clone(), systems: 1 }),
+            }
+        }
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.systems));
+        causes
+    }
+
+    /// What can be tried where libraries are missing: all of them at once, then what each failure has beside that.
+    pub(crate) fn remedies_of_missing(&self, causes: &[LoadCause]) -> Vec<String> {
+        let missing: Vec<&str> = causes.iter().filter_map(|cause| cause.missing.as_deref()).collect();
+        let failures = self.systems.iter().filter_map(|system| system.failure.as_ref());
+        let of_one = failures.clone().find(|failure| failure.kind == FailureKind::MissingDependency);
+        let others = of_one.into_iter().flat_map(|failure| failure.remedies.iter().skip(1).cloned());
+        (!missing.is_empty()).then(|| provide(&missing)).into_iter().chain(others).collect()
     }
 
     /// Adds what `later`, another load of the same system, did and said; the outcome is that of `later`.

@@ -333,6 +333,11 @@ impl Session {
     /// # Errors
     /// It has not: the sentence says who can allow it, and how.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
+        self.permit_to("it", permission)
+    }
+
+    /// Checks that the session has `permission`, without which it refuses what `who` names.
+    pub(super) fn permit_to(&self, who: &str, permission: Permission) -> Result<(), Failure> {
         if self.allows(permission) {
             return Ok(());
         }
@@ -342,7 +347,7 @@ impl Session {
             Permission::Edits => "writes files of the project",
         };
         Err(Failure::engine(format!(
-            "Not allowed on this server: it {what}. Ask the user to start it with `steelbank serve {option}`."
+            "Not allowed on this server: {who} {what}. Ask the user to start it with `steelbank serve {option}`."
         )))
     }
 

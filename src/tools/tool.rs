@@ -282,7 +282,7 @@ impl Tool {
             arguments.remove("cursor");
         }
         if let Some(permission) = self.permission {
-            session.permit(permission)?;
+            session.permit_to(self.name(), permission)?;
         }
         if let Some(bank) = session.started().filter(|_| self.catches_up(session)) {
             bank.catch_up();

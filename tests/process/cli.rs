@@ -293,6 +293,13 @@ fn text_tools_start_no_sbcl_and_want_a_project() {
     }
 }
 
+/// Runs a command in a folder, whose cache is in it.
+fn ask_in(folder: &std::path::Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+    let mut command = Command::new(STEELBANK);
+    command.args(["--no-userinit", "--no-snapshot"]).args(arguments).current_dir(folder);
+    said(&command.env("STEELBANK_CACHE", folder.join("cache")).stdin(Stdio::null()).output().unwrap())
+}
+
 #[test]
 fn what_a_person_types_first_comes_by_position() {
     let folder = Folder::new("by-position");
@@ -303,11 +310,6 @@ fn what_a_person_types_first_comes_by_position() {
     let systems = "(defsystem \"by\" :pathname \"src\" :components ((:file \"a\")))\n\
         (defsystem \"by/tests\" :depends-on (\"by\") :perform (test-op (o c) (print (uiop:symbol-call :by :user))))\n";
     std::fs::write(root.join("by.asd"), systems).unwrap();
-    let ask_in = |folder: &std::path::Path, arguments: &[&str]| {
-        let mut command = Command::new(STEELBANK);
-        command.args(["--no-userinit", "--no-snapshot"]).args(arguments).current_dir(folder);
-        said(&command.env("STEELBANK_CACHE", folder.join("cache")).stdin(Stdio::null()).output().unwrap())
-    };
     let ask = |arguments: &[&str]| {
         let (text, errors, code) = ask_in(&root, arguments);
         assert_eq!((errors.as_str(), code), ("", Some(0)), "{arguments:?}: {text}");
@@ -343,6 +345,51 @@ fn what_a_person_types_first_comes_by_position() {
     // Files are named as the shell completes them, in a folder of the project too.
     let (text, errors, code) = ask_in(&root.join("src"), &["check-structure", "a.lisp"]);
     assert_eq!((text.trim_end(), errors.as_str(), code), ("src/a.lisp is balanced.", "", Some(0)));
+}
+
+/// Checks that what is typed wrongly is answered in terms of what can be typed.
+#[test]
+fn errors_speak_of_what_was_typed() {
+    let folder = Folder::new("errors");
+    std::fs::write(folder.0.join("shop.asd"), "(defsystem \"shop\" :components ((:file \"shop\")))\n")
+        .unwrap();
+    let text = "(defpackage :shop (:use :cl))\n(in-package :shop)\n(defun price ())\n";
+    std::fs::write(folder.0.join("shop.lisp"), text).unwrap();
+    for (arguments, exit, wanted, unwanted) in [
+        (&["who-cals", "car"][..], 2, "a similar subcommand exists: 'who-calls'", "who-binds"),
+        (&["run-tests"], 2, "Name one: steelbank run-tests SYSTEM.", "\"system\""),
+        (&["impact"], 2, "Say what changes: names, --paths, or --diff.", "diff=true"),
+        (&["inspect", "1"], 0, "(COMMON-LISP::FIXNUM)", "handle"),
+        (&["compiler-notes", "car"], 0, "not compiled", "says nothing"),
+        (
+            &["rename", "--undo", "last"],
+            1,
+            "No edit of this project is kept: there is nothing to undo.",
+            "Edit last",
+        ),
+        (&["package-info", "nope"], 1, "Load the system that defines it", "Perhaps"),
+        (&["describe-symbol", "shop:price"], 1, "commands take --system shop.", "Perhaps"),
+        (&["who-calls", "shop:price"], 1, "commands take --system shop.", "Perhaps"),
+        (
+            &["find-definition", "shop:price"],
+            0,
+            "shop.lisp:3:8: function SHOP::PRICE (not loaded)",
+            "not found",
+        ),
+        (&["outline", "nope.lisp"], 1, "Name a file that exists", "Perhaps"),
+        (&["call-graph", "car", "--svg", "/no/such/folder/x.svg"], 3, "cannot be written", "Drawn"),
+    ] {
+        let (text, errors, code) = ask_in(&folder.0, arguments);
+        let said = text + &errors;
+        assert!(
+            code == Some(exit) && said.contains(wanted) && !said.contains(unwanted),
+            "{arguments:?}: {code:?} {said}"
+        );
+    }
+    let (text, errors, code) = ask_in(&folder.0, &["call-graph", "car", "--svg", "car.svg"]);
+    assert_eq!((text.trim_end(), code), ("Drawn into car.svg.", Some(0)), "{errors}");
+    let svg = std::fs::read_to_string(folder.0.join("car.svg")).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.contains("Not drawn: ") && svg.len() < 100_000, "{svg}");
 }
 
 /// Checks that the help of each command names its positional arguments.

@@ -34,6 +34,7 @@ mod hostile_code;
 mod hostile_trees;
 mod limits;
 mod lsp;
+mod missing_libraries;
 mod one_file;
 mod permissions;
 mod program;

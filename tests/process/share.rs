@@ -130,7 +130,7 @@ fn each_client_undoes_its_own_renames() {
     let text = || std::fs::read_to_string(folder.0.join("project/shop.lisp")).unwrap();
     assert!(text().contains("cl-user::renamed "), "{}", text());
     let missing = second.1.call("rename", json!({ "undo": "last" }));
-    assert!(missing.to_string().contains("Edit last not found"), "{missing}");
+    assert!(missing.to_string().contains("No rename of yours is kept"), "{missing}");
     assert!(text().contains("cl-user::renamed "), "{}", text());
     // Its own edits outlive a restart of the image.
     second.1.text("restart-lisp", json!({ "force": true }));
@@ -138,7 +138,7 @@ fn each_client_undoes_its_own_renames() {
     first.1.text("rename", json!({ "undo": "last" }));
     assert!(text().contains("cl-user::of-client-1 "), "{}", text());
     let missing = first.1.call("rename", json!({ "undo": "last" }));
-    assert!(missing.to_string().contains("Edit last not found"), "{missing}");
+    assert!(missing.to_string().contains("No rename of yours is kept"), "{missing}");
     let host = host(&mut first.1)["process"].clone();
     end(vec![first, second], &host);
 }

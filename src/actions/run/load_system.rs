@@ -14,7 +14,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply, systems};
 use crate::answer::{Caution, Location};
 use crate::engine::LispError;
 use crate::handle::loaded::text;
-use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus, SystemOutcome};
+use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadCause, LoadFailure, LoadStatus, SystemOutcome};
 use crate::handle::recovery::LoadedItem;
 use crate::tools::arguments::Timeout;
 use crate::tools::session::Load;
@@ -33,7 +33,7 @@ struct Arguments {
     keep_going: bool,
     #[serde(flatten)]
     timeout: Timeout,
-    /// Name every file, with its whole path.
+    /// Name every file, with its whole path, and every system.
     #[serde(default)]
     detail: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) fn loaded(
     let missing = outcome.as_ref().ok().and_then(|answer| missing(bank, &what, answer));
     let text = match &outcome {
         Ok(_) if missing.is_some() => missing.as_ref().map(NotFoundReply::text).unwrap_or_default(),
-        Ok(answer) if detail => text::load(answer),
+        Ok(answer) if detail => text::load_in_detail(answer),
         Ok(answer) => text::load(&relative(answer.clone(), shown)),
         Err(error) => error.to_string(),
     };
@@ -163,6 +163,16 @@ pub(crate) struct ListedLoad {
     diagnostics_total: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<LoadFailure>,
+    /// Of several systems, how many are loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    systems_loaded: Option<usize>,
+    /// How many there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    systems_total: Option<usize>,
+    /// Why the others are not, the cause that stops most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<LoadCause>,
+    /// With `detail`, each system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     systems: Vec<SystemOutcome>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -175,6 +185,15 @@ impl ListedLoad {
     /// [`LoadAnswer`].
     pub(crate) fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let (most, shown_or_whole) = if detail { (usize::MAX, None) } else { (LISTED_FILES, Some(&shown)) };
+        let mut answer = answer;
+        for system in &mut answer.systems {
+            system.failure = system.failure.take().map(|failure| shorter(failure, &shown, detail));
+        }
+        let systems_total = Some(answer.systems.len()).filter(|total| *total > 0);
+        let systems_loaded = systems_total.map(|_| answer.systems_loaded());
+        let mut causes = answer.causes();
+        causes.truncate(text::CAUSES);
+        let systems = if detail { std::mem::take(&mut answer.systems) } else { Vec::new() };
         let file = |path: &String| shown_or_whole.map_or_else(|| path.clone(), |shown| shown(path));
         Self {
             system: answer.system,
@@ -192,14 +211,10 @@ impl ListedLoad {
                 .collect(),
             diagnostics_total: answer.diagnostics_total,
             failure: answer.failure.map(|failure| shorter(failure, &shown, detail)),
-            systems: answer
-                .systems
-                .into_iter()
-                .map(|system| SystemOutcome {
-                    failure: system.failure.map(|failure| shorter(failure, &shown, detail)),
-                    ..system
-                })
-                .collect(),
+            systems_loaded,
+            systems_total,
+            causes,
+            systems,
             cautions: answer.cautions,
         }
     }

@@ -5,6 +5,7 @@ pub(crate) mod tool;
 
 mod kinds;
 
+use crate::actions::uses::code_find_references::unseen;
 use crate::answer::SourcePlace;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::handle::question::Question;
 use crate::source::sbcl::SbclSources;
 use crate::workspace::Project;
 pub use kinds::{ClassKind, Classification, Inlining, OperatorKind, VariableKind};
-use steelbank_xref::{Access, Index, Symbol};
+use steelbank_xref::{Access, Index, Package, Symbol};
 
 /// How long a value may take to print: print-object methods are the user's code.
 const PRINTING: Duration = Duration::from_secs(2);
@@ -56,6 +57,9 @@ pub struct DescribeSymbolAnswer {
     /// The symbol, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
+    /// If not, where text that is not loaded defines it and has it, in sentences; empty if none does.
+    #[serde(skip)]
+    pub unseen: String,
 }
 
 /// A symbol, with one field for each thing that it names.
@@ -310,8 +314,14 @@ struct PrintedText {
     cut: bool,
 }
 
-fn missing(asked: Asked, status: LookupStatus) -> DescribeSymbolAnswer {
-    DescribeSymbolAnswer { status, asked, looked_up_in: None, operator: None, description: None }
+fn missing(
+    context: &QueryContext<'_>,
+    asked: Asked,
+    package: Option<Package>,
+    status: LookupStatus,
+) -> DescribeSymbolAnswer {
+    let unseen = unseen(&context.index, context.project, &asked, package);
+    DescribeSymbolAnswer { status, asked, looked_up_in: None, operator: None, description: None, unseen }
 }
 
 impl Question for DescribeSymbolRequest {
@@ -332,6 +342,7 @@ impl Question for DescribeSymbolRequest {
                 looked_up_in: lookup.looked_up_in,
                 operator: lookup.function_name.head().map(str::to_owned),
                 description: Some(Description::bare(index, symbol, accessibility)),
+                unseen: String::new(),
             });
         }
         let operator = lookup.function_name.head().map(str::to_owned);
@@ -342,7 +353,7 @@ impl Question for DescribeSymbolRequest {
                 (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
             }
             Err(status @ (LookupStatus::NoPackage | LookupStatus::Uninterned)) => {
-                return Ok(missing(lookup.asked, *status));
+                return Ok(missing(context, lookup.asked, lookup.package, *status));
             }
             // A symbol made since the last export is not in the index, so the image decides.
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
@@ -365,10 +376,11 @@ impl Question for DescribeSymbolRequest {
                     looked_up_in,
                     operator,
                     description,
+                    unseen: String::new(),
                 }
             }
-            Facets::NoPackage => missing(asked, LookupStatus::NoPackage),
-            Facets::NoSymbol => missing(asked, LookupStatus::NoSymbol),
+            Facets::NoPackage => missing(context, asked, None, LookupStatus::NoPackage),
+            Facets::NoSymbol => missing(context, asked, lookup.package, LookupStatus::NoSymbol),
         })
     }
 }

@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::actions::uses::code_find_references::found;
 use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::actions::uses::unseen::{SoughtSymbol, TextDefined, text_definitions};
+use crate::answer::NotFound;
 use crate::answer::designator::FunctionName;
 use crate::answer::location::as_text;
-use crate::answer::lookup::{NamedSymbol, about_symbol};
+use crate::answer::lookup::{Asked, NamedSymbol, about_symbol, find_package};
 use crate::engine::{Control, Lane, read_json};
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::{Evidence, Occurrence, PositionedFile, SearchTarget, universal_write_date};
@@ -121,6 +123,9 @@ pub struct FoundDefinition {
     /// The file has changed since it was loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
+    /// The image does not have it: the text of a file that is not loaded says so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_loaded: bool,
 }
 
 /// The answer, sorted by path and line.
@@ -205,10 +210,38 @@ impl Question for FindDefinitionRequest {
     const REPEATABLE: bool = true;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<FindDefinitionAnswer, Error> {
-        let resolved = Resolved::new(context, &self.symbol)?;
+        let resolved = match Resolved::new(context, &self.symbol) {
+            Err(Error::NotFound(NotFound::Symbol { asked, .. }))
+                if let Some(answer) = from_text(context, &asked) =>
+            {
+                return Ok(answer);
+            }
+            resolved => resolved?,
+        };
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
         Ok(find_definition(context.project, context.sbcl, &resolved, &image))
     }
+}
+
+/// Answers from text that is not loaded about a symbol that the image does not have; none if no text defines it.
+fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinitionAnswer> {
+    let (index, project) = (&context.index, context.project);
+    let target = SoughtSymbol::missing(index, asked, find_package(index, &asked.package));
+    let found = text_definitions(index, project, &project.now(), &target);
+    let symbol = found.first()?.symbol.clone();
+    let definitions = found.into_iter().map(|TextDefined { symbol, place, kind, context }| FoundDefinition {
+        kind: LispKind::named(kind.name()),
+        name: symbol,
+        place,
+        context: Some(context),
+        evidence: Evidence::Approximate,
+        defines: None,
+        made_by: None,
+        stale: false,
+        not_loaded: true,
+    });
+    let definitions: Vec<FoundDefinition> = definitions.collect();
+    Some(FindDefinitionAnswer { symbol, count: definitions.len(), definitions, looked_up_in: None })
 }
 
 /// Places a symbol's definitions, given those that the image knows.
@@ -258,6 +291,7 @@ pub(crate) fn find_definition(
                 defines: None,
                 made_by: None,
                 stale: !file.is_fresh(),
+                not_loaded: false,
             });
         }
     }
@@ -328,6 +362,7 @@ fn placed(
         defines: None,
         made_by: None,
         stale: false,
+        not_loaded: false,
     };
     let form = source.form_path.first().copied();
     // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.

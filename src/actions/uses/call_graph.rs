@@ -1,11 +1,11 @@
 //! call-graph: the callers of a function, or the functions that it calls, to a depth.
 
+mod drawing;
 pub(crate) mod tool;
 
 use crate::answer::location::as_text;
 use crate::answer::{LispKind, Location};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -340,66 +340,6 @@ fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     edges.iter().enumerate().filter(|(_, (from, to))| leads(*to, *from)).map(|(at, _)| at).collect()
 }
 
-impl CallGraphAnswer {
-    /// Renders the graph in Graphviz's DOT language.
-    pub fn dot(&self) -> String {
-        let mut text = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
-        for (at, node) in self.nodes.iter().enumerate() {
-            let label = label(node).replace('\\', "\\\\").replace('"', "\\\"");
-            let shape = match node.kind {
-                LispKind::GenericFunction => "ellipse",
-                LispKind::Macro => "diamond",
-                LispKind::Method => "circle",
-                _ => "box",
-            };
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "  n{at} [label=\"{label}\", shape={shape}];");
-        }
-        for (at, (from, to)) in self.edges.iter().enumerate() {
-            let style = if self.cycles.contains(&at) { " [color=red]" } else { "" };
-            let _ = writeln!(text, "  n{from} -> n{to}{style};");
-        }
-        text.push_str("}\n");
-        text
-    }
-
-    /// Renders the graph in Mermaid's language.
-    pub fn mermaid(&self) -> String {
-        let mut text = String::from("graph LR\n");
-        for (at, node) in self.nodes.iter().enumerate() {
-            let label = label(node).replace('"', "#quot;");
-            let (open, close) = match node.kind {
-                LispKind::GenericFunction => ("([", "])"),
-                LispKind::Macro => ("{{", "}}"),
-                LispKind::Method => ("(", ")"),
-                _ => ("[", "]"),
-            };
-            let _ = writeln!(text, "  n{at}{open}\"{label}\"{close}");
-        }
-        for (at, (from, to)) in self.edges.iter().enumerate() {
-            let arrow = if self.cycles.contains(&at) { "-. cycle .->" } else { "-->" };
-            let _ = writeln!(text, "  n{from} {arrow} n{to}");
-        }
-        text
-    }
-}
-
-/// Labels a node: a place, or its name without packages.
-fn label(node: &GraphNode) -> String {
-    if node.kind == LispKind::TopLevel { node.name.clone() } else { short(&node.name) }
-}
-
-/// Strips the packages from a printed name.
-fn short(name: &str) -> String {
-    let words = name.split(' ').map(|word| match word.rsplit_once("::") {
-        Some((before, name)) => {
-            format!("{}{name}", before.chars().take_while(|c| *c == '(').collect::<String>())
-        }
-        None => word.to_owned(),
-    });
-    words.collect::<Vec<_>>().join(" ").to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -408,11 +348,5 @@ mod tests {
     fn cycles_are_the_edges_that_lead_back() {
         assert_eq!(cycles(4, &[(0, 1), (1, 2), (2, 1), (2, 3), (3, 3)]), [1, 2, 4]);
         assert_eq!(cycles(2, &[(0, 1)]), [0_usize; 0]);
-    }
-
-    #[test]
-    fn labels_have_no_packages() {
-        assert_eq!(short("(METHOD P::F (P::C COMMON-LISP::T))"), "(method f (c t))");
-        assert_eq!(short("P::F"), "f");
     }
 }

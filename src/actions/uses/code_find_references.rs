@@ -18,7 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
-use super::unseen::{SoughtSymbol, TextUse, TextUses, text_counts, text_uses};
+use super::unseen::{
+    SoughtSymbol, TextDefined, TextUse, TextUses, some_of, text_counts, text_definitions, text_uses,
+};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::CalledName;
 use crate::answer::location::columns;
@@ -164,11 +166,19 @@ fn one_name(project: &Project, now: &Now, version: FileVersion) -> FileVersion {
     FileVersion { path: real.unwrap_or(path), write_date }
 }
 
-/// Describes in a sentence where unloaded text has a name that the image does not have; empty if none does.
+/// Describes in sentences where unloaded text defines and has a name that the image does not have; empty if none does.
 pub(crate) fn unseen(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
     let target = SoughtSymbol::missing(index, asked, package);
-    let unseen = text_counts(index, project, &project.now(), &target).unseen_with_definitions();
-    if unseen.is_empty() { String::new() } else { unseen.sentence() }
+    let now = project.now();
+    let unseen = text_counts(index, project, &now, &target).unseen_with_definitions();
+    let defined: Vec<String> = text_definitions(index, project, &now, &target)
+        .into_iter()
+        .map(|TextDefined { symbol, place, kind, .. }| format!("{symbol} ({kind}) in {place}"))
+        .collect();
+    let defined = (!defined.is_empty())
+        .then(|| format!("Text that is not loaded defines {}.", some_of(&defined, String::clone)));
+    let unseen = (!unseen.is_empty()).then(|| unseen.sentence());
+    defined.into_iter().chain(unseen).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the symbol that `lookup` has found, or the error that the image has none.

@@ -1,7 +1,7 @@
 //! Uses in text that the image does not have as it stands on disk: the place is known, the meaning is not.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
+use steelbank_text::{DefinitionKind, LispDefinition, lisp_definitions};
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
-use crate::answer::lookup::Asked;
+use crate::answer::lookup::{Asked, DEFAULT_PACKAGE};
 use crate::answer::{Caution, Location, counted};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
@@ -113,7 +114,7 @@ impl Unseen {
 }
 
 /// Lists the first of `files`, and counts the others.
-fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
+pub(crate) fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
     const SHOWN: usize = 8;
     let mut names: Vec<String> = files.iter().take(SHOWN).map(shown).collect();
     if files.len() > SHOWN {
@@ -237,6 +238,54 @@ pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &
         });
     }
     counts
+}
+
+/// A definition that only the text of a file tells, which the image does not have as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextDefined {
+    /// The name, with the package that is current there.
+    pub(crate) symbol: String,
+    pub(crate) place: Location,
+    pub(crate) kind: DefinitionKind,
+    /// The line's text.
+    pub(crate) context: String,
+}
+
+/// Finds where `target`, which the image does not have, is defined in text; where nobody named its package, in any.
+pub(crate) fn text_definitions(
+    index: &Index,
+    project: &Project,
+    now: &Now,
+    target: &SoughtSymbol,
+) -> Vec<TextDefined> {
+    let resolver = TokenResolver::new(index, project, now, target);
+    let default = index.find_package(DEFAULT_PACKAGE, None);
+    let anywhere = default.is_some_and(|default| index.package_name(default) == target.package.as_str());
+    let mut found = Vec::new();
+    for file in named(project, now, target, false).0 {
+        let is_meant = |class: &TokenClass| {
+            class.defines && (anywhere || resolver.meaning(class, is_system(&file.path)).is_some())
+        };
+        let lines: BTreeSet<u32> =
+            file.tokens.iter().filter(|(class, _)| is_meant(class)).map(|(_, line)| *line).collect();
+        let Some(text) = (!lines.is_empty()).then(|| project.read_named(&file)).flatten() else { continue };
+        let named = |definition: &LispDefinition| {
+            definition.name == target.name
+                && definition.literal.is_none()
+                && lines.contains(&definition.place.line)
+        };
+        found.extend(lisp_definitions(text.text.as_bytes()).into_iter().filter(named).map(|definition| {
+            let package = definition.prefix.or(definition.package).unwrap_or_else(|| target.package.clone());
+            let symbol = format!("{package}::{}", definition.name);
+            TextDefined {
+                symbol: if definition.setf { format!("(SETF {symbol})") } else { symbol },
+                place: Location::new(project.shown(&file.path)).at(definition.place),
+                kind: definition.kind,
+                context: definition.line,
+            }
+        }));
+    }
+    found
 }
 
 fn named(

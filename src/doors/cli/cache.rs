@@ -1,5 +1,6 @@
 //! The command cache: lists what the cache folder holds, and clears it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -33,17 +34,20 @@ enum CachePart {
     Text,
     /// What scratch images have left behind
     Scratch,
+    /// Drawings of call graphs
+    Drawings,
     /// Texts from before renames, for taking them back
     Undo,
 }
 
 impl CachePart {
-    const EACH: [(Self, &str, &[&str]); 6] = [
+    const EACH: [(Self, &str, &[&str]); 7] = [
         (Self::Snapshots, "snapshots", &["projects/snapshots"]),
         (Self::Fasls, "fasls", &["projects/fasls", "projects/files"]),
         (Self::Sidecars, "sidecars", &["projects/taps"]),
         (Self::Text, "text indexes", &["projects/text", "text"]),
         (Self::Scratch, "scratch images", &["projects/scratch"]),
+        (Self::Drawings, "drawings", &["projects/drawings"]),
         (Self::Undo, "undo", &["projects/undo"]),
     ];
 }
@@ -110,9 +114,15 @@ impl Cache {
                 snapshot::clear(&cache.join("projects"));
             } else {
                 for path in paths.iter().filter(|path| path.exists()) {
-                    std::fs::remove_dir_all(path).map_err(|error| CommandError {
+                    remove(path).map_err(|error| CommandError {
                         exit: Exit::Engine,
-                        message: format!("{} cannot be removed: {error}.", path.display()),
+                        message: match error.kind() {
+                            ErrorKind::DirectoryNotEmpty => format!(
+                                "{} cannot be removed: another steelbank writes into it. Try again when that has ended.",
+                                path.display()
+                            ),
+                            _ => format!("{} cannot be removed: {error}.", path.display()),
+                        },
                     })?;
                 }
             }
@@ -129,6 +139,18 @@ impl Cache {
         }
         Ok(Exit::Answered)
     }
+}
+
+/// Removes a folder, into which another process may write meanwhile.
+fn remove(path: &Path) -> std::io::Result<()> {
+    let mut outcome = Ok(());
+    for _ in 0..10 {
+        outcome = std::fs::remove_dir_all(path);
+        if !outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::DirectoryNotEmpty) {
+            break;
+        }
+    }
+    outcome
 }
 
 fn line(entry: &SnapshotEntry) -> String {

@@ -133,7 +133,8 @@ pub(super) fn drawn(
     let (session, complete) = shell.loaded_session()?;
     let mut answer = followed(tool, &session, arguments)?;
     if answer.outcome == CallOutcome::Answered {
-        std::fs::write(file, &answer.text).map_err(|error| CommandError {
+        let drawn = answer.structured["drawing_file"].as_str().unwrap_or_default();
+        std::fs::read(drawn).and_then(|svg| std::fs::write(file, svg)).map_err(|error| CommandError {
             exit: Exit::Engine,
             message: format!("{} cannot be written: {error}.", file.display()),
         })?;

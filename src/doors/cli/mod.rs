@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::answer::Wording;
@@ -351,6 +352,16 @@ impl Shell {
     }
 }
 
+/// Suggests the commands that are nearest to one that does not exist, the nearest first: clap's own order is by letters.
+fn suggest_nearest(error: &mut clap::Error) {
+    if let Some(ContextValue::String(asked)) = error.get(ContextKind::InvalidSubcommand) {
+        let line = command_line();
+        let known: Vec<&str> = line.get_subcommands().map(clap::Command::get_name).collect();
+        let near = nearest::among(asked, known);
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+    }
+}
+
 fn wrong_usage(error: &clap::Error) -> CommandError {
     CommandError { exit: Exit::Usage, message: error.to_string() }
 }
@@ -371,7 +382,8 @@ pub fn main() -> ExitCode {
     });
     let (matches, options) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => {
+        Err(mut error) => {
+            suggest_nearest(&mut error);
             // Ignore a closed standard error: nobody would read the message.
             let _ = error.print();
             return exit_code(if error.use_stderr() { Exit::Usage } else { Exit::Answered });

@@ -2,34 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+pub(super) use crate::answer::escape::Markup as Text;
 use crate::source::tap::sidecar::fnv_1a;
-
-/// A text in a page, outside of tags. Characters that no page may have become U+FFFD.
-pub(super) struct Text<'a>(pub(super) &'a str);
-
-impl Display for Text<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut rest = self.0;
-        let special = |letter: char| {
-            matches!(letter, '&' | '<' | '>')
-                || letter.is_control() && !"\n\t".contains(letter)
-                || matches!(letter as u32 & 0xffff, 0xfffe | 0xffff)
-        };
-        while let Some(at) = rest.find(special) {
-            formatter.write_str(&rest[..at])?;
-            let mut letters = rest[at..].chars();
-            match letters.next() {
-                Some('&') => formatter.write_str("&amp;")?,
-                Some('<') => formatter.write_str("&lt;")?,
-                Some('>') => formatter.write_str("&gt;")?,
-                Some('\r') => (),
-                _ => formatter.write_char('\u{fffd}')?,
-            }
-            rest = letters.as_str();
-        }
-        formatter.write_str(rest)
-    }
-}
 
 /// The longest name of a file or place, in bytes.
 const LONGEST: usize = 160;

@@ -2,11 +2,24 @@
 
 use std::fmt::Write as _;
 
-use super::{LoadAnswer, LoadStatus, Severity};
+use super::{LoadAnswer, LoadCause, LoadStatus, Severity};
 use crate::answer::counted;
 
-/// Renders load-system and load-file: the outcome, the failure, and the diagnostics.
+/// The most causes that are told.
+pub(crate) const CAUSES: usize = 12;
+
+/// Renders load-system and load-file: the outcome, the failure, and the diagnostics; of several systems, the causes for which
+/// some are not loaded.
 pub fn load(answer: &LoadAnswer) -> String {
+    load_headed(answer, &head(answer), causes)
+}
+
+/// Renders the same with the outcome of each system.
+pub fn load_in_detail(answer: &LoadAnswer) -> String {
+    load_headed(answer, &head(answer), systems)
+}
+
+fn head(answer: &LoadAnswer) -> String {
     let what = answer
         .system
         .as_deref()
@@ -20,24 +33,62 @@ pub fn load(answer: &LoadAnswer) -> String {
         LoadStatus::Cancelled => "is not loaded: it was called off",
         LoadStatus::TimedOut => "is not loaded: its time was over",
     };
-    load_headed(answer, &format!("{what} {how}"))
+    format!("{what} {how}")
 }
 
 /// Renders what reload loaded: systems, or else single files, loaded by hand or by a load that failed.
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
-        true => load_headed(answer, "They are loaded again"),
+        true => load_headed(answer, "They are loaded again", causes),
         false => load(answer),
     }
 }
 
-fn load_headed(answer: &LoadAnswer, head: &str) -> String {
-    let mut text = format!(
-        "{head} ({} compiled, {} from the cache, {:.1} s).",
-        answer.compiled.len(),
-        answer.cached.len(),
-        answer.duration_ms as f64 / 1000.0
-    );
+/// Adds why systems are not loaded, each cause once.
+fn causes(answer: &LoadAnswer, text: &mut String) {
+    let causes = answer.causes();
+    if causes.is_empty() {
+        return;
+    }
+    let of = counted(answer.systems.len(), "system is", "systems are");
+    let _ = write!(text, "\n{} of {of} loaded.", answer.systems_loaded());
+    let is_missing = |cause: &&LoadCause| cause.missing.is_some();
+    let named = causes.iter().filter(is_missing).enumerate().take(CAUSES).map(|(at, cause)| {
+        let need = counted(cause.systems, "system needs it", "systems need it");
+        let need = if at == 0 { need } else { cause.systems.to_string() };
+        format!("{} ({need})", cause.missing.as_deref().unwrap_or_default())
+    });
+    let mut named: Vec<String> = named.collect();
+    let missing = causes.iter().filter(is_missing).count();
+    if missing > CAUSES {
+        named.push(format!("{} more", missing - CAUSES));
+    }
+    if !named.is_empty() {
+        let _ = write!(text, " Missing: {}.", named.join(", "));
+    }
+    for remedy in answer.remedies_of_missing(&causes[..causes.len().min(CAUSES)]) {
+        let _ = write!(text, "\n  Try: {remedy}");
+    }
+    let others: Vec<&LoadCause> = causes.iter().filter(|cause| cause.missing.is_none()).collect();
+    for cause in others.iter().take(CAUSES) {
+        let more = counted(cause.systems - 1, "other", "others");
+        let more = if cause.systems > 1 { format!(" and {more}") } else { String::new() };
+        let why = cause.message.as_deref().unwrap_or_default();
+        let _ = write!(text, "\n  {}{more}: not loaded. {why}", cause.system);
+        let failure = answer.systems.iter().find(|outcome| outcome.system == cause.system);
+        for remedy in
+            failure.iter().filter_map(|outcome| outcome.failure.as_ref()).flat_map(|why| &why.remedies)
+        {
+            let _ = write!(text, "\n      Try: {remedy}");
+        }
+    }
+    if others.len() > CAUSES {
+        let _ = write!(text, "\n  {} are not told here.", counted(others.len() - CAUSES, "cause", "causes"));
+    }
+}
+
+/// Adds how each system ended.
+fn systems(answer: &LoadAnswer, text: &mut String) {
     for system in &answer.systems {
         let _ = match (&system.status, &system.failure) {
             (LoadStatus::Loaded, _) => write!(text, "\n  {}: loaded", system.system),
@@ -48,6 +99,16 @@ fn load_headed(answer: &LoadAnswer, head: &str) -> String {
             let _ = write!(text, "\n      Try: {remedy}");
         }
     }
+}
+
+fn load_headed(answer: &LoadAnswer, head: &str, several: fn(&LoadAnswer, &mut String)) -> String {
+    let mut text = format!(
+        "{head} ({} compiled, {} from the cache, {:.1} s).",
+        answer.compiled.len(),
+        answer.cached.len(),
+        answer.duration_ms as f64 / 1000.0
+    );
+    several(answer, &mut text);
     if let Some(failure) = &answer.failure {
         let _ = write!(text, "\n{}", failure.message);
         if let Some(path) = failure.path.as_deref().filter(|path| !failure.message.contains(path)) {

@@ -14,7 +14,7 @@ use super::{Snapshot, SnapshotKey, SnapshotKind, store};
 use crate::answer::counted;
 use crate::engine::control::Control;
 use crate::engine::{Lane, SaveError, read_json};
-use crate::handle::loaded::{ImageContents, LoadAnswer, LoadStatus};
+use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
 use crate::handle::scratch::ScratchError;
@@ -333,7 +333,8 @@ fn try_to_save(
         refusal.write(&folder.join(store::REFUSED)).map_err(|error| broken(&error))?;
         Err(Reply::Broken(why))
     };
-    let failed = answers.iter().find(|answer| answer.status != LoadStatus::Loaded).map(|answer| {
+    // Keep a failure that follows from the inputs: it is not tried again before one of them changes.
+    let failed = answers.iter().find(|answer| !answer.is_settled()).map(|answer| {
         let why = answer.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
         format!("System {} does not load: {why}", answer.system.as_deref().unwrap_or_default())
     });

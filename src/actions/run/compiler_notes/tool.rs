@@ -42,7 +42,7 @@ fn text(answer: &CompilerNotes) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}: {} {}{skipped}", definition.place, definition.kind, definition.name);
     }
-    if answer.notes.is_empty() {
+    if answer.notes.is_empty() && answer.definitions.iter().any(|definition| definition.skipped.is_none()) {
         text.push_str("\nThe compiler says nothing.");
     }
     for note in &answer.notes {

@@ -70,7 +70,7 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
     let mut evaluation = bank.run(&request, &control)?;
     if evaluation.status == EvaluationStatus::NoPackage {
         let note = Some("Nothing was evaluated.".to_owned());
-        return NotFoundReply::package(&bank.index(), &given.package, note).with_partial(evaluation);
+        return NotFoundReply::package(bank, &given.package, note).with_partial(evaluation);
     }
     if call.budget() != usize::MAX
         && let Some((at, _)) = evaluation.output.char_indices().nth(OUTPUT)

@@ -10,6 +10,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::run::evaluate::EvaluationStatus;
 use crate::actions::run::inspect::{InspectRequest, InspectStatus, Inspected, Inspection, ObjectKind};
 use crate::actions::run::trial::tool::failure_text;
+use crate::answer::Wording;
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
@@ -98,22 +99,22 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     let total = inspection.count;
     let listed = ListedParts { inspection, total, cursor: None };
     if evaluated == Some(EvaluationStatus::NoPackage) {
-        return NotFoundReply::package(&bank.index(), &request.package, None)
+        return NotFoundReply::package(bank, &request.package, None)
             .with_partial(listed)
             .map(ToolReply::from);
     }
     if outcome == CallOutcome::NotFound {
-        let text = text(&listed.inspection, &request.subject, None);
+        let text = text(&listed.inspection, &request.subject, None, call.wording());
         return NotFoundReply::other(text, Vec::new(), None).with_partial(listed).map(ToolReply::from);
     }
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.inspection, &request.subject, Some(range));
+        let text = text(&listed.inspection, &request.subject, Some(range), call.wording());
         ToolAnswer::new(text, &LookupReply { found, answer: Some(&*listed), missing: None }, outcome)
     })
 }
 
-fn text(inspection: &Inspection, subject: &Inspected, range: Option<&PageRange>) -> String {
+fn text(inspection: &Inspection, subject: &Inspected, range: Option<&PageRange>, wording: Wording) -> String {
     let asked = match subject {
         Inspected::Expression(_) => "",
         Inspected::Handle(handle) => handle,
@@ -138,8 +139,10 @@ fn text(inspection: &Inspection, subject: &Inspected, range: Option<&PageRange>)
         text.push_str("...");
     }
     if let Some(handle) = &inspection.handle {
+        // A command's handles end with it.
+        let handle = if wording == Wording::Tools { format!(", handle {handle}") } else { String::new() };
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n  ({}, handle {handle})", inspection.kind_of);
+        let _ = write!(text, "\n  ({}{handle})", inspection.kind_of);
     }
     for fact in &inspection.facts {
         let _ = write!(text, "\n  {}: {}", fact.name, fact.value.replace('\n', "\n    "));

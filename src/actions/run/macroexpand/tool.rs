@@ -94,7 +94,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let mut answer = bank.ask(&request, &control)?;
     answer.place = place;
     if answer.status != LookupStatus::Found {
-        return NotFoundReply::package(&bank.index(), &answer.package, None).with_partial(answer);
+        return NotFoundReply::package(bank, &answer.package, None).with_partial(answer);
     }
     ToolAnswer::new(text(&answer), &LookupReply::yes(answer), CallOutcome::Answered)
 }

@@ -12,6 +12,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply, systems};
 use crate::actions::run::run_tests::{RunTestsRequest, TestResult, TestRun};
 use crate::actions::run::trial::tool::{failure_text, in_scratch};
 use crate::actions::uses::impact::ImpactRequest;
+use crate::answer::Advice;
 use crate::engine::control::Control;
 use crate::tools::arguments::Timeout;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
@@ -67,7 +68,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     if given.system.is_none() && bank.loaded_systems().is_empty() {
-        return Err(Failure::arguments("No system is loaded: name one with \"system\"."));
+        return Err(Failure::arguments("No system is loaded.").advised(Some(Advice::NameSystem)));
     }
     if given.scratch {
         let arguments = json!({

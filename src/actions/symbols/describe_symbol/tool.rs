@@ -23,8 +23,8 @@ fn describe(session: &Session, request: DescribeSymbolRequest, call: &Call) -> R
     let bank = session.bank()?;
     let answer = bank.ask(&request, &call.control(ALLOWED))?;
     if answer.description.is_none() {
-        return NotFoundReply::new(&bank.index(), &answer.asked, answer.status, None)
-            .answer(CallOutcome::NotFound);
+        let unseen = Some(answer.unseen).filter(|unseen| !unseen.is_empty());
+        return NotFoundReply::new(bank, &answer.asked, answer.status, unseen).answer(CallOutcome::NotFound);
     }
     let looked_up_in = answer.looked_up_in.clone();
     let text = text::describe_symbol(&answer);

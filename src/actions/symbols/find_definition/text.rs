@@ -21,6 +21,7 @@ pub fn definitions(answer: &FindDefinitionAnswer) -> String {
                 }
                 None => text.push_str(" (made by this form)"),
             },
+            Evidence::Approximate if found.not_loaded => text.push_str(" (not loaded)"),
             Evidence::Approximate => text.push_str(" (approximate)"),
         }
         if let Some(kind) = &found.defines {

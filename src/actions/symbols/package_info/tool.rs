@@ -49,7 +49,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, F
     let bank = session.bank()?;
     let answer = bank.ask(&given.request, &call.control(ALLOWED))?;
     let Some(package) = &answer.package else {
-        let missing = NotFoundReply::package(&bank.index(), &given.request.package, None);
+        let missing = NotFoundReply::package(bank, &given.request.package, None);
         return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
     };
     let total = package.exports.len();

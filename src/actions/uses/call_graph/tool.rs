@@ -1,13 +1,17 @@
 //! The tool call-graph: the callers of a function, or its callees, drawn or as data.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::actions::uses::unseen::Unseen;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
+use crate::source::tap::sidecar::fnv_1a;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -24,25 +28,22 @@ enum Format {
 struct Arguments {
     #[serde(flatten)]
     request: CallGraphRequest,
-    /// How the graph is given: `json` alone, or also as `mermaid`, `dot` or `svg`.
+    /// How the graph is given: `json` alone, or also as `mermaid` or `dot`, or as `svg` in a file.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["json", "mermaid", "dot", "svg"]))]
     format: Format,
 }
 
-/// The longest drawing that the structured answer has, in bytes.
-const LONGEST: usize = 36_000;
-
 #[derive(Debug, Serialize, JsonSchema)]
 struct Drawn {
     #[serde(flatten)]
     graph: CallGraphAnswer,
-    /// The drawing, if one was asked for: then `nodes` and `edges` are left out. It is the text of the answer, too.
+    /// The drawing in Mermaid or DOT, which is the text of the answer, too: at most 60 functions, the rest counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     drawing: Option<String>,
-    /// Whether the drawing is too long to be given here. The text has it; or ask with a smaller `depth` or `limit`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    drawing_left_out: bool,
+    /// The file with the SVG.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drawing_file: Option<PathBuf>,
 }
 
 pub(crate) fn tool() -> Tool {
@@ -50,8 +51,8 @@ pub(crate) fn tool() -> Tool {
         name: "call-graph",
         title: "Draw who calls whom",
         description: "Follows calls from a function or macro to those who call it, or to what it calls, to a depth: \
-            functions, generic functions, methods, macros and top-level code, with cycles marked. As data, or also as \
-            a Mermaid, Graphviz or SVG drawing. Use it to see what depends on a function.",
+            functions, generic functions, methods, macros and top-level code, with cycles marked. As data, and \
+            drawn in Mermaid, Graphviz or, as a file, SVG. Use it to see what depends on a function.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Drawn>>(about, graph).of_image()
@@ -62,43 +63,50 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
     let graph = bank.ask(&given.request, &call.control(ALLOWED))?;
     if let Some(asked) = &graph.missing {
         let note = Some(&graph.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-        return NotFoundReply::new(&bank.index(), asked, graph.status, note).answer(CallOutcome::NotFound);
+        return NotFoundReply::new(bank, asked, graph.status, note).answer(CallOutcome::NotFound);
     }
-    let drawing = match given.format {
-        Format::Json => None,
-        Format::Mermaid => Some(graph.mermaid()),
-        Format::Dot => Some(graph.dot()),
-        Format::Svg => Some(svg(&graph)?),
+    let direction = given.request.direction;
+    let (text, drawing, drawing_file) = match given.format {
+        Format::Json => (tree(&graph, direction), None, None),
+        Format::Mermaid => (graph.mermaid(), Some(graph.mermaid()), None),
+        Format::Dot => (graph.dot(), Some(graph.dot()), None),
+        Format::Svg => {
+            let file = kept(bank, &given.request, &graph.svg(direction))?;
+            (format!("Drawn into {}.\n\n{}", file.display(), tree(&graph, direction)), None, Some(file))
+        }
     };
-    let text = drawing.clone().unwrap_or_else(|| tree(&graph, given.request.direction));
-    let drawing_left_out = drawing.as_ref().is_some_and(|drawing| drawing.len() > LONGEST);
-    let mut drawn = Drawn { graph, drawing, drawing_left_out };
-    if drawn.drawing.is_some() {
-        drawn.graph.nodes.clear();
-        drawn.graph.edges.clear();
-        drawn.graph.cycles.clear();
-        drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
-    }
+    let drawn = Drawn { graph, drawing, drawing_file };
     let looked_up_in = drawn.graph.looked_up_in.clone();
     Ok(ToolAnswer::new(text, &LookupReply::yes(drawn), CallOutcome::Answered)?.looked_up_in(looked_up_in))
 }
 
-/// Draws the graph as SVG.
-fn svg(graph: &CallGraphAnswer) -> Result<String, Failure> {
-    let dot = graph.dot();
-    let drawn = std::panic::catch_unwind(|| {
-        let graph = layout::gv::DotParser::new(&dot).process()?;
-        let mut builder = layout::gv::GraphBuilder::new();
-        builder.visit_graph(&graph);
-        let mut visual = builder.get();
-        let mut svg = layout::backends::svg::SVGWriter::new();
-        visual.do_it(false, false, false, &mut svg);
-        Ok::<_, String>(svg.finalize())
-    });
-    match drawn {
-        Ok(Ok(svg)) => Ok(svg),
-        _ => Err(Failure::engine("This graph cannot be drawn. Ask for format mermaid or dot.")),
+/// The most drawings that are kept.
+const KEPT: usize = 32;
+
+/// Writes a drawing into the cache: as text it would fill a model's context. The oldest ones go.
+fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathBuf, Failure> {
+    let project = bank.project();
+    let folder = project.settings().map(|settings| settings.cache.join("drawings")).ok_or_else(|| {
+        Failure::engine("There is no cache folder for the drawing. Ask for format mermaid or dot.")
+    })?;
+    let name = fnv_1a(format!("{:?} {request:?}", project.root()).as_bytes());
+    let path = folder.join(format!("{name:016x}.svg"));
+    let write = || {
+        steelbank_cache::create_folder(&folder)?;
+        let written = folder.join(steelbank_cache::unique_name());
+        steelbank_cache::write(&written, svg.as_bytes())?;
+        steelbank_cache::rename(&written, &path)
+    };
+    write().map_err(|error| Failure::engine(format!("{} cannot be written: {error}.", path.display())))?;
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut drawings: Vec<_> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    drawings.sort();
+    for (_, old) in drawings.iter().take(drawings.len().saturating_sub(KEPT)) {
+        // Ignore errors: another process may have removed it.
+        let _ = std::fs::remove_file(old);
     }
+    Ok(path)
 }
 
 /// Draws the graph as an indented text: each function once, with the functions that it leads to.

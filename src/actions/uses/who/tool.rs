@@ -337,7 +337,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let answer = bank.ask(&request, &Control::default())?;
     let Some(subject) = &answer.symbol else {
         let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-        let missing = NotFoundReply::new(&bank.index(), &answer.asked, answer.status, note);
+        let missing = NotFoundReply::new(bank, &answer.asked, answer.status, note);
         return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
     };
     let (symbol, looked_up_in) = (subject.text.clone(), answer.looked_up_in.clone());
