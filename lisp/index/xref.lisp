@@ -231,7 +231,9 @@ those of its code."
   (let* ((source (code-source (function-code function)))
          (form (function-toplevel-form function debug-functions))
          ;; Of a text from a buffer, it would not be the offset in the file.
-         (starts (and form source (file-created source) (debug-source-starts source))))
+         (starts (and form source
+                      (not (buffer-text-p (debug-source-properties source)))
+                      (debug-source-starts source))))
     (values form (and starts (< form (length starts)) (elt starts form)))))
 
 (defun add-function (state name source form offset serial entry status)
