@@ -170,17 +170,14 @@
 
 (defun note-new-code (versions noted-elsewhere)
   "Remember the files of code that is new in the image, but for those that have changed since they were compiled, and those of which
-NOTED-ELSEWHERE is true. VERSIONS has those of files that were read. Returns how many there are."
+NOTED-ELSEWHERE, called with name and write date, is true. VERSIONS has those of files that were read. Returns how many there are."
   (loop for path being the hash-keys of (new-code-files) using (hash-value created)
         for true = (and created
                         (eql (mismatch "/" path) 1)
                         (when-file-permits (probe-file path)))
         for file = (and true (sb-ext:native-namestring true))
-        for known = (and true (gethash file *loaded-files*))
         for version = (and true
-                           (if known
-                               (> created (file-version-write-date known))
-                               (not (funcall noted-elsewhere file)))
+                           (not (funcall noted-elsewhere file created))
                            (or (gethash file versions) (current-version true)))
         when (and version (= created (file-version-write-date version)))
           count t and do (setf (gethash file *loaded-files*) version)))
@@ -190,8 +187,11 @@ NOTED-ELSEWHERE is true. VERSIONS has those of files that were read. Returns how
 and load files by itself. Only files that have not changed since they were compiled."
   (let ((components nil))
     (note-new-code (load-session-versions session)
-                   (lambda (file)
-                     (gethash file (or components (setf components (known-component-files))))))))
+                   (lambda (file created)
+                     (declare (ignore created))
+                     ;; A load of it that has failed leaves code of a newer version, too.
+                     (or (gethash file *loaded-files*)
+                         (gethash file (or components (setf components (known-component-files)))))))))
 
 (defun call-with-load-session (session function)
   "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. Returns the outcome, a property

@@ -114,7 +114,10 @@ anew; it does not wait in the debugger of whoever is connected."
 
 (define-question "note-new-code" ()
   "Remember the files that a person has compiled and loaded. The contents of the image, if there are any."
-  (if (plusp (note-new-code (make-hash-table :test 'equal) (constantly nil)))
+  (if (plusp (note-new-code (make-hash-table :test 'equal)
+                            (lambda (file created)
+                              (let ((known (gethash file *loaded-files*)))
+                                (and known (<= created (file-version-write-date known)))))))
       (object "image" (image-json))
       (object)))
 
