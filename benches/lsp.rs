@@ -154,11 +154,13 @@ fn main() {
     let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
     let mut editor = Editor::start(&root, &cache, systems);
     let others = if large.is_some() { root.join("others") } else { root.clone() };
-    // Let the snapshot be made.
+    // Let the snapshot be made: a folder, beside the files of locks.
     let patience = Instant::now();
-    while fs::read_dir(cache.join("projects/snapshots")).map_or(0, Iterator::count) == 0
-        && patience.elapsed() < Duration::from_secs(120)
-    {
+    let is_made = || {
+        let mut entries = fs::read_dir(cache.join("projects/snapshots")).into_iter().flatten().flatten();
+        entries.any(|entry| entry.path().is_dir())
+    };
+    while !is_made() && patience.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(200));
     }
     let path = others.join("alexandria/alexandria-1/lists.lisp");
