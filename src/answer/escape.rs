@@ -59,6 +59,19 @@ impl Display for Markup<'_> {
     }
 }
 
+/// Writes the bytes of a path as that of a URI: what has a meaning there, or is not ASCII, becomes `%` and two digits.
+pub(crate) fn uri_path(path: &[u8]) -> String {
+    let mut uri = String::with_capacity(path.len());
+    for &byte in path {
+        match byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            true => uri.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            false => drop(write!(uri, "%{byte:02X}")),
+        }
+    }
+    uri
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

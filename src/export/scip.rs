@@ -26,6 +26,7 @@ use crate::Steelbank;
 use crate::actions::symbols::facts::NamedFacts;
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::escape::uri_path;
 use crate::answer::nearest::readable;
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::control::Control;
@@ -122,12 +123,7 @@ pub fn write_scip(
 
 /// The URL of a folder of this machine.
 fn file_url(path: &Path) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
-    let encoded = path.as_os_str().as_encoded_bytes().iter().map(|byte| match plain(byte) {
-        true => char::from(*byte).to_string(),
-        false => format!("%{byte:02X}"),
-    });
-    format!("file://{}", encoded.collect::<String>())
+    format!("file://{}", uri_path(path.as_os_str().as_encoded_bytes()))
 }
 
 /// The part of an index that a message belongs to.

@@ -183,9 +183,8 @@ pub(crate) struct ListedLoad {
 impl ListedLoad {
     /// Makes the listed form. With `detail` it has every file and the whole paths: a program can read it as a
     /// [`LoadAnswer`].
-    pub(crate) fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+    pub(crate) fn new(mut answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let (most, shown_or_whole) = if detail { (usize::MAX, None) } else { (LISTED_FILES, Some(&shown)) };
-        let mut answer = answer;
         for system in &mut answer.systems {
             system.failure = system.failure.take().map(|failure| shorter(failure, &shown, detail));
         }

@@ -272,14 +272,16 @@ impl Question for OutlineRequest {
                     definition.kind,
                     DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
                 );
-            let lines: Option<Rc<[Counted]>> = match &known.home {
-                Some(home) if counts && definition.kind == DefinitionKind::Method => {
-                    let lines = methods.entry((home.clone(), definition.name.clone()));
-                    Some(Rc::clone(lines.or_insert_with(|| counter.lines(&definition.name, home).into())))
+            let lines = known.home.as_ref().filter(|_| counts).map(|home| {
+                let ask = || Rc::<[Counted]>::from(counter.lines(&definition.name, home));
+                match definition.kind {
+                    DefinitionKind::Method => {
+                        let lines = methods.entry((home.clone(), definition.name.clone()));
+                        Rc::clone(lines.or_insert_with(ask))
+                    }
+                    _ => ask(),
                 }
-                Some(home) if counts => Some(counter.lines(&definition.name, home).into()),
-                _ => None,
-            };
+            });
             let count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
             let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
             let mut outlined = Outlined {

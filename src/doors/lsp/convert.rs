@@ -8,6 +8,7 @@ use steelbank_reader::Range;
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding};
 
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::escape::uri_path;
 use crate::handle::{Error, ErrorKind};
 use crate::tools::Failure;
 
@@ -75,15 +76,7 @@ pub(super) fn path_of(uri: &str) -> Option<PathBuf> {
 
 /// The URI of the file at `path`.
 pub(super) fn uri_of(path: &Path) -> String {
-    let mut uri = String::from("file://");
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'/' | b'-' | b'_' | b'.' | b'~' => uri.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri
+    format!("file://{}", uri_path(path.as_os_str().as_bytes()))
 }
 
 /// The byte of a position; past the end of a line, the line's end.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{CallGraphAnswer, Direction, GraphNode};
-use crate::answer::escape::Markup;
+use crate::answer::escape::{Markup, uri_path};
 use crate::answer::{LispKind, counted};
 
 /// The most functions that a drawing has.
@@ -189,7 +189,7 @@ impl CallGraphAnswer {
             );
             let link = place.filter(|place| !place.file.starts_with("SYS:")).map(|place| {
                 let line = place.line.map(|line| format!("#L{line}")).unwrap_or_default();
-                format!("<a href=\"{}{line}\">", link(&place.file))
+                format!("<a href=\"{}{line}\">", uri_path(place.file.as_bytes()))
             });
             let root = if at == 0 { " root" } else { "" };
             let radius = match node.kind {
@@ -270,20 +270,6 @@ fn cut(text: &str) -> String {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
-}
-
-/// Writes a path as a link.
-fn link(path: &str) -> String {
-    let mut link = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                link.push(byte as char)
-            }
-            _ => _ = write!(link, "%{byte:02X}"),
-        }
-    }
-    link
 }
 
 /// Strips the packages from a printed name.
