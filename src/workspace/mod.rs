@@ -527,7 +527,8 @@ impl Project {
                 false => abandoned(),
             };
             if old {
-                let _ = std::fs::remove_file(entry.path());
+                // Remove a folder of that name, too.
+                let _ = std::fs::remove_file(entry.path()).or_else(|_| std::fs::remove_dir_all(entry.path()));
             }
         }
     }
