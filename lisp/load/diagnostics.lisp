@@ -250,19 +250,39 @@ something else."
               (push diagnostic (load-session-compiler-said session)))))
         place))))
 
+(defun undefined-contexts ()
+  "The error contexts of all names that are undefined so far in this compilation unit, as the keys of a table."
+  (let ((contexts (make-hash-table :test 'eq)))
+    (dolist (undefined (undefined-names) contexts)
+      (dolist (context (undefined-name-contexts undefined))
+        (setf (gethash context contexts) t)))))
+
+(defun said-of-file (session file)
+  "What the compiler has said in SESSION of FILE, a native name."
+  (remove file (reverse (load-session-compiler-said session))
+          :key (lambda (diagnostic) (getf diagnostic :path)) :test-not #'equal))
+
+(defun said-so-far (session file contexts)
+  "What the record of the fasl of FILE, which was just compiled, is to say. It is :PENDING if names are undefined that were not in
+CONTEXTS before: the compiler tells them at the end of the compilation unit."
+  (if (loop for context being the hash-keys of (undefined-contexts)
+            thereis (not (gethash context contexts)))
+      :pending
+      (said-of-file session file)))
+
 (defun keep-diagnostics (session)
-  "Store the diagnostics of each file that SESSION compiled in the record of its fasl."
-  (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
-        for said = (remove-if-not (lambda (diagnostic) (equal (getf diagnostic :path) file))
-                                  (reverse (load-session-compiler-said session)))
-        for record = (and said (read-record fasl))
-        when record
-          do (setf (fasl-record-diagnostics record) said)
-             (write-record fasl record)))
+  "Store what was pending of each file that SESSION compiled in the record of its fasl, unless the load was left in the middle."
+  (when (load-session-complete session)
+    (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
+          for said = (said-of-file session file)
+          for record = (read-record fasl)
+          when (and record (not (equal said (fasl-record-diagnostics record))))
+            do (setf (fasl-record-diagnostics record) said)
+               (write-record fasl record))))
 
 (defun note-kept-diagnostics (session record)
   "Add to SESSION the diagnostics kept in RECORD, of its fasl's compilation, unless this load has compiled it."
-  (dolist (diagnostic (fasl-record-diagnostics record))
+  (dolist (diagnostic (known-diagnostics record))
     (destructuring-bind (&key severity message &allow-other-keys) diagnostic
       (let ((place (list :path (getf diagnostic :path) :line (getf diagnostic :line)
                          :column (getf diagnostic :column))))

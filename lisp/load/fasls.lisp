@@ -91,16 +91,24 @@
 ;;; Records
 
 (defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp fasl-stamp sidecar-stamp)))
-  "The record of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, and the
-stamps of source, fasl and sidecar when each was last found to be what it must be, NIL if it is to be read next time."
+  "The record of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, or :PENDING as long as
+the compilation unit goes on that tells the rest of them, and the stamps of source, fasl and sidecar when each was last found to be what it must be, NIL if it is to be read next time."
   (source nil :type file-version)
   (fasl nil :type file-version)
-  (diagnostics '() :type list)
+  (diagnostics '() :type (or list (eql :pending)))
   (source-stamp '() :type list)
   (fasl-stamp '() :type list)
   (sidecar-stamp '() :type list)
   ;; The stamps that stand in the record's file.
   (written '() :type list))
+
+(defun pending-p (record)
+  "True when more is to be said of the compilation of RECORD's fasl than RECORD says."
+  (eq (fasl-record-diagnostics record) :pending))
+
+(defun known-diagnostics (record)
+  "The diagnostics that RECORD has."
+  (if (pending-p record) '() (fasl-record-diagnostics record)))
 
 (defun record-stamps (record)
   "The stamps of RECORD, as its file has them."
@@ -201,14 +209,14 @@ stamps of source, fasl and sidecar when each was last found to be what it must b
              (same-contents-p version (fasl-record-fasl record))
              record)))))
 
-(defun make-record (fasl source)
-  "Put a record beside FASL, which was compiled from SOURCE, a file version. Returns the record, or NIL if there is no
-fasl."
+(defun make-record (fasl source &optional diagnostics)
+  "Put a record beside FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS. Returns the record, or NIL if there
+is no fasl."
   ;; Before its stamp is taken.
   (close-to-others fasl)
   (let ((version (current-version fasl)))
     (when version
-      (let ((record (make-fasl-record source version)))
+      (let ((record (make-fasl-record source version :diagnostics diagnostics)))
         (write-record fasl record)
         record))))
 
@@ -326,6 +334,12 @@ contents and ASDF, for which a file changes by becoming newer, would not load FA
                   (let ((stamp (asdf/action:component-operation-time (asdf:make-operation 'asdf:load-op) component)))
                     (and (realp stamp) (>= stamp (file-write-date fasl)))))))))
 
+(defun untold-p (record source)
+  "True when there is no RECORD, or one that another load of SOURCE has not completed, or never will."
+  (or (null record)
+      (and (pending-p record)
+           (not (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*))))))
+
 (defun discard-stale-fasl (operation component)
   "Remove the fasl that OPERATION, a COMPILE-OP, makes of COMPONENT, if it is not fit: without a whole record, or stale.
 Then ASDF makes it again, and what depends on it."
@@ -336,7 +350,7 @@ Then ASDF makes it again, and what depends on it."
            ;; ASDF would make them as the umask says.
            (when-file-permits (make-private-directories fasl)))
           ((or (special-file-p (sb-ext:native-namestring fasl))
-               (null (read-record fasl))
+               (untold-p (read-record fasl) source)
                (stale-fasl-p fasl source component))
            (discard-fasl fasl)))))
 

@@ -34,7 +34,8 @@
         (fasl (first (asdf:output-files operation component))))
     (if (null session)
         (funcall function operation component)
-        (let ((kept (in-cache-p fasl)))
+        (let ((kept (in-cache-p fasl))
+              (undefined (undefined-contexts)))
           (when kept
             (uiop:delete-file-if-exists (record-path fasl)))
           (let ((file (call-for-component session component :compile
@@ -46,7 +47,7 @@
             (when (and kept source)
               (let ((version (compiled-version session source)))
                 (when version
-                  (make-record fasl version)
+                  (make-record fasl version (said-so-far session file undefined))
                   (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session)) fasl)))))))))
 
 (defun note-loaded-file (session file version)

@@ -15,6 +15,8 @@
   ;; Whether the load goes on behind a file that does not compile, and the native names of those.
   (keep-going nil :type boolean)
   (broken '() :type list)
+  ;; Whether nothing was left in the middle, so that each compilation unit has come to its end.
+  (complete nil :type boolean)
   ;; True if the stack was left near its end, so that the failure is to be described from its copy.
   (copied nil :type boolean)
   (restarts '() :type list)

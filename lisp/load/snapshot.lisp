@@ -278,6 +278,8 @@ deleted; its write date).")
 (defun use-cache (name)
   "From now on keep fasls and sidecars in the directory NAME, a native name."
   (install-load-hooks)
+  ;; A snapshot has the temporary directory of the process that made it.
+  (uiop:setup-temporary-directory)
   (keep-cache-in (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
   (use-own-cache))
 

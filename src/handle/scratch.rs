@@ -54,6 +54,9 @@ pub(crate) use messages::{HelperStart, HelperTask, Reply, ScratchOrder};
 /// The most scratch images that a process has at a time. Further requests wait.
 pub const MOST_SCRATCHES: usize = 2;
 
+/// The environment variable with the folder for temporary files.
+pub(crate) const TEMPORARY_FILES: &str = "TMPDIR";
+
 /// The order to call a tool: its name and arguments, for a [`ScratchAnswer`].
 pub(crate) const CALL: &str = "call";
 
@@ -244,7 +247,7 @@ impl Helper {
         let mut command = Command::new(program);
         if start.confined {
             // Name the one place for temporary files where it may write.
-            command.env("TMPDIR", start.cache.join("tmp"));
+            command.env(TEMPORARY_FILES, start.cache.join("tmp"));
         }
         let mut child = command
             .arg("helper")

@@ -625,3 +625,25 @@ fn a_definition_that_is_read_again_keeps_what_is_loaded() {
     assert_eq!(listed(), loaded);
     delete(&root);
 }
+
+#[test]
+fn what_the_compiler_tells_at_the_end_of_a_unit_is_told_after_a_load_that_did_not_reach_it() {
+    own_process!();
+    let root = folder("pending");
+    let bank = project(&root, &root.join("cache"));
+    let first = ("pending-first", "(defun pending-caller () (pending-nowhere) (pending-later))");
+    let files = |second| [first, ("pending-second", second), ("pending-third", "(defun pending-later () 1)")];
+    define(&root, "pending", &files("(error \"not yet\")"));
+    failed(&bank, "pending");
+    let told = |answer: &LoadAnswer| -> Vec<String> {
+        answer.diagnostics.iter().map(|said| said.message.to_lowercase()).collect()
+    };
+    define(&root, "pending", &files("(list 1)"));
+    for compiled in [3, 0] {
+        let answer = load(&bank, "pending");
+        assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, compiled), "{answer:?}");
+        assert_eq!(told(&answer), ["undefined function: common-lisp-user::pending-nowhere"]);
+        evaluate(&bank, "(asdf:clear-system \"pending\")");
+    }
+    delete(&root);
+}

@@ -149,10 +149,14 @@ impl Server {
         }
         let fresh = spare.take().filter(|(stamp, _)| *stamp == bank.index().stamp());
         let copy = fresh.or_else(|| self.spare(bank));
-        if let Some((_, copy)) = copy
-            && let Ok(answer) = copy.check(&document.path, &document.text, &control)
-        {
-            return Ok(Some(self.told(document, &answer.diagnostics)));
+        if let Some((_, copy)) = copy {
+            match copy.check(&document.path, &document.text, &control) {
+                Ok(answer) => return Ok(Some(self.told(document, &answer.diagnostics))),
+                Err(why) => self.log(&format!(
+                    "{} could not be checked alone, in a copy of what is loaded: {why}",
+                    document.path.display()
+                )),
+            }
         }
         if !saved {
             return Ok(None);

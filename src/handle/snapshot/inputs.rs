@@ -224,14 +224,14 @@ impl Inputs {
 
     /// Whether the inputs are as they were.
     pub(crate) fn hold(&self) -> bool {
-        self.changes().is_none()
+        self.changes(&[]).is_none()
     }
 
-    /// Compares the inputs with their present state.
-    pub(super) fn changes(&self) -> ChangedInputs {
+    /// Compares the inputs with their present state, but for the environment variables `ignored`.
+    pub(super) fn changes(&self, ignored: &[&str]) -> ChangedInputs {
         let mut changes = ChangedInputs::default();
         for (name, value) in &self.variables {
-            if variable(name) != *value {
+            if variable(name) != *value && !ignored.contains(&name.as_str()) {
                 changes.other = Some(format!("{name} is another in the environment"));
                 return changes;
             }
@@ -303,7 +303,7 @@ mod tests {
         edit(&root.join("b.lisp"), "two", 0);
         edit(&root.join("sub/s.asd"), "", 0);
         let inputs = Inputs::gather(told(&root), &root.join("cache"), i128::MAX).unwrap();
-        let changed = || inputs.changes();
+        let changed = || inputs.changes(&[]);
         assert_eq!(changed(), ChangedInputs::default());
         assert!(
             Inputs::gather(told(&root), &root.join("cache"), 1_600_000_000_000_000_000)

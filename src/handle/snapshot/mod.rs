@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Core;
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
+use crate::handle::scratch::TEMPORARY_FILES;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{Refusal, SnapshotManifest};
@@ -207,7 +208,8 @@ impl Snapshot {
 
     fn opened(path: &Path, as_loaded: bool) -> Result<Self, String> {
         let manifest = SnapshotManifest::read(&path.join("manifest"))?;
-        let mut changes = manifest.inputs.changes();
+        // A confined copy that starts as this image was loaded has its own place for temporary files.
+        let mut changes = manifest.inputs.changes(if as_loaded { &[TEMPORARY_FILES] } else { &[] });
         if as_loaded {
             changes.files.clear();
         }
