@@ -464,7 +464,7 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
     // A file outside of the project, a huge one, and a rename of what is not the project's.
     let outside = json!({ "uri": "file:///nowhere/a.lisp", "version": 1, "text": "(car x)" });
     editor.tell("textDocument/didOpen", json!({ "textDocument": outside }));
-    let huge = "(list 1) ; ä\n".repeat(1_000_000);
+    let mut huge = "(list 1) ; ä\n".repeat(small_or_full(1_000_000, 8_000_000));
     editor.open("huge.lisp", &huge);
     let at = json!({ "textDocument": { "uri": "file:///nowhere/a.lisp" }, "position": { "line": 0, "character": 2 } });
     let hover = editor.ask("textDocument/hover", at.clone());
@@ -473,7 +473,18 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
     renamed["newName"] = json!("kar");
     assert_eq!(editor.error("textDocument/rename", renamed), -32803);
     let at = json!({ "textDocument": { "uri": editor.uri("huge.lisp") }, "position": { "line": 5, "character": 2 } });
-    assert!(editor.ask("textDocument/hover", at).is_null());
+    assert!(editor.ask("textDocument/hover", at.clone()).is_null());
+    let said = editor.ask("textDocument/diagnostic", at.clone());
+    assert!(said["items"][0]["message"].as_str().unwrap().contains("larger than 8 MB"), "{said}");
+    let refused = editor.error(
+        "textDocument/rename",
+        json!({ "newName": "a", "textDocument": at["textDocument"], "position": at["position"] }),
+    );
+    assert_eq!(refused, -32803);
+    // It is looked into once it is small.
+    huge.truncate("(list 1) ; ä\n".len() * 100);
+    editor.change("huge.lisp", 2, &huge);
+    assert!(editor.ask("textDocument/hover", at)["contents"].is_object());
     // What is cancelled says so, and ends.
     fs::write(editor.root.path().join("sleeping.lisp"), "(sleep 1000)").unwrap();
     let command = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });

@@ -10,7 +10,7 @@ use steelbank_reader::structure::{self, ProblemKind};
 use steelbank_reader::{Dialect, Range};
 
 use super::convert::Answered;
-use super::documents::OpenDocument;
+use super::documents::{OpenDocument, TOO_LARGE};
 use super::outline::definitions;
 use super::server::Server;
 use crate::Steelbank;
@@ -52,7 +52,11 @@ impl Server {
             };
             json!({ "range": range, "severity": 1, "source": "steelbank", "message": message })
         });
-        wrong.into_iter().chain(document.compiled.lock().iter().cloned()).collect()
+        let start = document.range(Range::of(0..0), self.encoding());
+        let untold = document
+            .is_too_large()
+            .then(|| json!({ "range": start, "severity": 3, "source": "steelbank", "message": TOO_LARGE }));
+        wrong.into_iter().chain(untold).chain(document.compiled.lock().iter().cloned()).collect()
     }
 
     /// Sends a document's diagnostics, unless the editor asks for them itself.

@@ -13,6 +13,8 @@ use crate::actions::uses::open_text::OpenTextAnswer;
 
 /// The largest text that is looked into, in bytes: larger files are data.
 const LARGEST: usize = 8 << 20;
+/// What is said of larger ones.
+pub(super) const TOO_LARGE: &str = "This text is larger than 8 MB: steelbank does not look into it.";
 
 /// One version of a document.
 pub(super) struct OpenDocument {
@@ -39,7 +41,11 @@ impl OpenDocument {
 
     /// The text that is looked into: nothing of one that is too large.
     pub(super) fn looked_into(&self) -> Arc<str> {
-        if self.text.len() > LARGEST { Arc::from("") } else { Arc::clone(&self.text) }
+        if self.is_too_large() { Arc::from("") } else { Arc::clone(&self.text) }
+    }
+
+    pub(super) fn is_too_large(&self) -> bool {
+        self.text.len() > LARGEST
     }
 
     /// The document after `changes`, in order.

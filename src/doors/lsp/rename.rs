@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use steelbank_reader::lines::LineIndex;
 
 use super::convert::{self, Answered, RequestRefusal};
-use super::documents::OpenDocument;
+use super::documents::{OpenDocument, TOO_LARGE};
 use super::navigate::quoted;
 use super::server::Server;
 use crate::actions::change::rename::{RenamePlan, RenameRequest};
@@ -32,15 +32,20 @@ impl Server {
     }
 
     pub(super) fn rename(&self, params: &Value, control: &Control) -> Answered {
-        let Some(found) = self.occurrence(params, control)? else {
-            return Err(RequestRefusal::failed("There is no symbol here."));
-        };
+        let found = self.occurrence(params, control)?;
+        let found = found.ok_or_else(|| self.no_symbol(params))?;
         let new = params["newName"].as_str().filter(|name| !name.trim().is_empty());
         let new = new.ok_or_else(|| RequestRefusal::params("the new name is missing"))?;
         match found.binding {
             Some(_) => self.rename_local(params, &found, new, control),
             None => self.rename_symbol(&found, new, control),
         }
+    }
+
+    /// Says why there is no symbol at the position of `params`.
+    pub(super) fn no_symbol(&self, params: &Value) -> RequestRefusal {
+        let is_too_large = self.document_of(params).is_ok_and(|document| document.is_too_large());
+        RequestRefusal::failed(if is_too_large { TOO_LARGE } else { "There is no symbol here." })
     }
 
     fn rename_local(&self, params: &Value, found: &FileOccurrence, new: &str, control: &Control) -> Answered {

@@ -96,7 +96,7 @@ impl Server {
             }
             "steelbank.verifyRename" => {
                 let found = self.occurrence(given, control)?.filter(|found| found.binding.is_none());
-                let found = found.ok_or_else(|| RequestRefusal::failed("There is no symbol here."))?;
+                let found = found.ok_or_else(|| self.no_symbol(given))?;
                 let mut request = RenameRequest::new(quoted(&found.name), word("newName")?);
                 request.package = Some(found.package);
                 let plan = self.saved_plan(&request, control)?.1;
