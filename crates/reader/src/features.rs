@@ -3,6 +3,7 @@
 use super::TokenKind;
 use super::text::{Datum, FormKind, LispText};
 use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 /// Other implementations and platforms, as libraries name them: an SBCL on x86-64 Linux has none of these features.
 /// A feature that is neither here nor in [`Features::sbcl`] may have been pushed by a library, or by the user.
@@ -11,9 +12,9 @@ const FOREIGN: &str = include_str!("foreign-features.txt");
 /// The keywords on `*features*`, by name.
 #[derive(Debug, Clone, Default)]
 pub struct Features {
-    names: HashSet<String>,
+    names: Arc<HashSet<String>>,
     /// Names that are known to be no features; None if every name not in `names` is.
-    absent: Option<HashSet<String>>,
+    absent: Option<Arc<HashSet<String>>>,
 }
 
 /// The value of a feature expression.
@@ -32,14 +33,17 @@ impl Features {
         I: IntoIterator<Item = S>,
         S: AsRef<str>,
     {
-        Features { names: folded(names), absent: None }
+        Features { names: Arc::new(folded(names)), absent: None }
     }
 
     /// The features of the core, as `sbcl-features.txt` has them, which a test writes. Names that neither SBCL nor another
     /// implementation is known to have make an expression uncertain.
     pub fn sbcl() -> Self {
-        let names = folded(include_str!("sbcl-features.txt").lines());
-        Features { names, absent: Some(folded(FOREIGN.lines().chain(["nil", "ignore"]))) }
+        static SBCL: LazyLock<Features> = LazyLock::new(|| Features {
+            names: Arc::new(folded(include_str!("sbcl-features.txt").lines())),
+            absent: Some(Arc::new(folded(FOREIGN.lines().chain(["nil", "ignore"])))),
+        });
+        SBCL.clone()
     }
 
     /// Whether `name` is known to be a feature.
