@@ -356,3 +356,77 @@ fn a_port_wants_a_permission_and_a_swank() {
         ends_well(child, client);
     }
 }
+
+#[test]
+fn a_session_of_slime_in_emacs_beside_an_agent() {
+    let has_slime = || {
+        let emacs = Command::new("emacs").args(["--batch", "--eval", "(require 'slime)"]).output();
+        emacs.is_ok_and(|output| output.status.success())
+    };
+    if !is_installed() || !has_slime() {
+        println!("seen: left out, as there is no Emacs with SLIME: apt install emacs-nox slime");
+        return;
+    }
+    const EXPECTED: &str = r#"connected: SBCL
+eval: => 3 (2 bits, #x3, #o3, #b11)
+output: (SHOP NIL)
+repl: 42
+package: :shop
+C-c C-c: t
+called: => 27/10 (2.7)
+arglist: (discount ITEMS)
+completions: (discount)
+documentation: Documentation for the symbol PRICE:
+describe: t
+apropos: DISCOUNT
+callers: (DISCOUNT)
+M-.: shop.lisp:4
+macroexpand: (IF A
+    B)
+disassemble: t
+inspect: t
+trace: SHOP::PRICE is now traced.
+untrace: SHOP::PRICE is now untraced.
+undefine: SHOP::DISCOUNT
+C-c C-k: t
+loaded: t
+debugger: from Emacs
+restarts: t
+interrupted: t
+alive: => 2 (2 bits, #x2, #o2, #b10)
+"#;
+    let folder = project("swank-emacs");
+    let (child, mut client) =
+        initialized(serving(&folder, &["--allow-eval", "--swank", "0"]), Streams::Pipes);
+    let port = port(&mut client);
+    let path = folder.0.join("project/shop.lisp");
+    std::fs::write(&path, format!("{SHOP}\n(defun discount (items)\n  (* 9/10 (total items)))\n")).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/editors/slime.el");
+    let mut emacs = Command::new("emacs")
+        .arg("--batch")
+        .arg("-l")
+        .arg(script)
+        .env("PORT", port.to_string())
+        .env("FILE", &path)
+        .env("HOME", folder.0.join("home"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The agent asks meanwhile.
+    let (mut asked, mut seen) = (0, false);
+    while emacs.try_wait().unwrap().is_none() {
+        let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
+        assert!(callers.contains("SHOP::TOTAL"), "{callers}");
+        let found = client.text("who-calls", json!({ "name": "total", "package": "shop" }));
+        seen |= found.contains("shop.lisp:11:12: SHOP::DISCOUNT");
+        asked += 2;
+    }
+    let output = emacs.wait_with_output().unwrap();
+    let (said, errors, _) = said(&output);
+    assert_eq!(said, EXPECTED, "{errors}");
+    assert!(seen, "{asked} questions, and none saw what was compiled");
+    println!("seen: {asked} questions beside Emacs");
+    ends_well(child, client);
+}
