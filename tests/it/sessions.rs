@@ -31,6 +31,7 @@ macro_rules! sessions {
 
 sessions! {
     a_project_is_told_as_it_is_made
+    a_renamed_package_has_its_uses
     answers_follow_the_files
     constants_and_structures_take_their_new_definitions
     failures_are_told_by_name_and_place
@@ -101,8 +102,10 @@ fn answered(world: &World, heading: &str, body: &str) -> String {
                 CallOutcome::Failed => "failed: ",
                 _ => "",
             };
-            let text = body.lines().find(|line| !line.starts_with('@')).filter(|line| *line == "…");
-            writeln!(said, "{outcome}{}", text.unwrap_or(&answer.text)).unwrap();
+            match body.lines().find(|line| !line.starts_with('@')) {
+                Some("…") => said += "…\n",
+                _ => writeln!(said, "{outcome}{}", answer.text).unwrap(),
+            }
         }
         Err(error) => writeln!(said, "error: {error}").unwrap(),
     }
