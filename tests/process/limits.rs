@@ -17,7 +17,7 @@ fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, inpu
     let path = if user.is_some() { copied(folder) } else { STEELBANK.to_owned() };
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{limits}\nexec '{path}' {arguments}")]);
-    command.current_dir(&folder).env("STEELBANK_CACHE", folder.join("cache")).stdin(input);
+    command.current_dir(folder).env("STEELBANK_CACHE", folder.join("cache")).stdin(input);
     command.env("RUST_BACKTRACE", "0");
     if let Some(user) = user {
         command.env_remove("STEELBANK_CACHE").env_remove("HOME").env_remove("XDG_CACHE_HOME");

@@ -38,7 +38,7 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
 /// Makes the command `steelbank serve` in `folder`.
 fn server_of(folder: &Folder) -> Command {
     let mut command = server();
-    command.current_dir(&folder).env("STEELBANK_CACHE", folder.join("cache"));
+    command.current_dir(folder).env("STEELBANK_CACHE", folder.join("cache"));
     command
 }
 
