@@ -97,14 +97,7 @@ fn large(folder: &Path) -> PathBuf {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/held-out.sh");
         assert!(Command::new("sh").arg(script).arg(&project).status().unwrap().success());
         for library in [
-            "ironclad",
-            "babel",
-            "flexi-streams",
-            "clsql",
-            "clx",
-            "cxml",
-            "stumpwm",
-            "postmodern",
+            "ironclad", "babel", "flexi-streams", "clsql", "clx", "cxml", "stumpwm", "postmodern",
             "lparallel",
         ] {
             let of = |part: &str| project.join(part).join(library);

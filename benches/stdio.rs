@@ -273,14 +273,8 @@ fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
 
 /// Variables of which no two have the same uses.
 const VARIABLES: [&str; 8] = [
-    "*print-base*",
-    "*print-pretty*",
-    "*print-readably*",
-    "*package*",
-    "*read-base*",
-    "*readtable*",
-    "*print-length*",
-    "*print-escape*",
+    "*print-base*", "*print-pretty*", "*print-readably*", "*package*", "*read-base*", "*readtable*",
+    "*print-length*", "*print-escape*",
 ];
 
 /// Measures 32 different questions in flight, so that no answer serves another.
@@ -329,16 +323,8 @@ fn names(bencher: Bencher<'_, '_>, which: &str) {
     let names: &[&str] = match which {
         "no such name" => &["cl:multiple-value-bnd"],
         _ => &[
-            "cl:notany",
-            "cl:reduce",
-            "cl:gcd",
-            "cl:sixth",
-            "cl:lcm",
-            "cl:substitute",
-            "cl:rplaca",
-            "cl:ninth",
-            "cl:revappend",
-            "cl:phase",
+            "cl:notany", "cl:reduce", "cl:gcd", "cl:sixth", "cl:lcm", "cl:substitute", "cl:rplaca",
+            "cl:ninth", "cl:revappend", "cl:phase",
         ],
     };
     bencher.bench_local(|| {

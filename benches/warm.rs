@@ -41,13 +41,8 @@ const MORE: [&str; 2] = ["ironclad", "trivial-features"];
 type Cost = [f64; 7];
 
 const FIGURES: [&str; 7] = [
-    "load, wall, ms",
-    "load, processor, ms",
-    "process, processor, ms",
-    "first question, ms",
-    "second question, ms",
-    "resident, MiB",
-    "resident, collected, MiB",
+    "load, wall, ms", "load, processor, ms", "process, processor, ms", "first question, ms",
+    "second question, ms", "resident, MiB", "resident, collected, MiB",
 ];
 
 /// The Lisp form that returns the resident memory of the process, in MiB.

@@ -72,20 +72,9 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
     let mut link = build.get_compiler().to_command();
     link.arg("-shared").arg("-o").arg(&library).args(&shim).args(&objects);
     for function in [
-        "execv",
-        "fork",
-        "personality",
-        "exit",
-        "_exit",
-        "abort",
-        "lose",
-        "os_get_runtime_executable_path",
-        "search_for_embedded_core",
-        "handle_guard_page_triggered",
-        "arch_os_thread_init",
-        "os_alloc_gc_space",
-        "sig_stop_for_gc_handler",
-        "lisp_alloc",
+        "execv", "fork", "personality", "exit", "_exit", "abort", "lose", "os_get_runtime_executable_path",
+        "search_for_embedded_core", "handle_guard_page_triggered", "arch_os_thread_init",
+        "os_alloc_gc_space", "sig_stop_for_gc_handler", "lisp_alloc",
     ] {
         link.arg(format!("-Wl,--wrap={function}"));
     }

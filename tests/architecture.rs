@@ -221,30 +221,11 @@ const SEARCHED: &[(&str, &str, &str)] = &[
 /// error as text. Replacing single characters, as for an indentation, is no search.
 fn searched_sentence(line: &str) -> Option<&str> {
     const SENTENCES: &[&str] = &[
-        "message",
-        "caution",
-        "reason",
-        "sentence",
-        "why",
-        "error",
-        "note",
-        "remedy",
-        "advice",
-        "to_string",
+        "message", "caution", "reason", "sentence", "why", "error", "note", "remedy", "advice", "to_string",
     ];
     const SEARCHES: &[&str] = &[
-        "contains",
-        "starts_with",
-        "ends_with",
-        "replace",
-        "replacen",
-        "find",
-        "rfind",
-        "matches",
-        "split_once",
-        "rsplit_once",
-        "strip_prefix",
-        "strip_suffix",
+        "contains", "starts_with", "ends_with", "replace", "replacen", "find", "rfind", "matches",
+        "split_once", "rsplit_once", "strip_prefix", "strip_suffix",
     ];
     const BETWEEN: &[&str] = &["as_str", "as_deref", "to_lowercase", "as_ref"];
     SEARCHES.iter().find_map(|search| {

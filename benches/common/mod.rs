@@ -7,31 +7,10 @@ use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 
 /// Systems of the fixtures that load on every machine.
 pub(crate) const LIBRARIES: [&str; 25] = [
-    "alexandria",
-    "anaphora",
-    "babel",
-    "bordeaux-threads",
-    "chunga",
-    "cffi",
-    "cl-fad",
-    "flexi-streams",
-    "cl-interpol",
-    "cl-ppcre",
-    "split-sequence",
-    "trivial-gray-streams",
-    "cl-unicode",
-    "cl-who",
-    "closer-mop",
-    "fiveam",
-    "iterate",
-    "local-time",
-    "named-readtables",
-    "nibbles",
-    "parse-number",
-    "puri",
-    "trivial-backtrace",
-    "usocket",
-    "yason",
+    "alexandria", "anaphora", "babel", "bordeaux-threads", "chunga", "cffi", "cl-fad", "flexi-streams",
+    "cl-interpol", "cl-ppcre", "split-sequence", "trivial-gray-streams", "cl-unicode", "cl-who",
+    "closer-mop", "fiveam", "iterate", "local-time", "named-readtables", "nibbles", "parse-number", "puri",
+    "trivial-backtrace", "usocket", "yason",
 ];
 
 /// Makes the command that runs the SBCL that bootstrap built, with our heap, ASDF, and fasls in `cache`, and

@@ -139,11 +139,7 @@ mod tests {
         };
         let none = listed(Permissions::default());
         for name in [
-            "describe-symbol",
-            "who-calls",
-            "who-references",
-            "code-find-references",
-            "find_references",
+            "describe-symbol", "who-calls", "who-references", "code-find-references", "find_references",
             "rename",
         ] {
             assert!(none.contains(&name), "{name}");
@@ -238,9 +234,7 @@ mod tests {
         assert_eq!(
             starting,
             [
-                "actions/uses/working_tree.rs",
-                "doors/cli/share.rs",
-                "handle/scratch.rs",
+                "actions/uses/working_tree.rs", "doors/cli/share.rs", "handle/scratch.rs",
                 "handle/snapshot/make.rs"
             ]
         );

@@ -217,16 +217,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         for path in [
-            "a.lisp",
-            "src/b.cl",
-            "src/inc.txt",
-            "README.md",
-            "ocicl/x/x.lisp",
-            "vendor/v.lisp",
-            "systems/s-1/s.lisp",
-            ".qlot/q.lisp",
-            "third/party/t.lisp",
-            "src/systems/own.lisp",
+            "a.lisp", "src/b.cl", "src/inc.txt", "README.md", "ocicl/x/x.lisp", "vendor/v.lisp",
+            "systems/s-1/s.lisp", ".qlot/q.lisp", "third/party/t.lisp", "src/systems/own.lisp",
         ] {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
@@ -58,5 +58,26 @@ pub(crate) fn run(command: &mut Command) -> Output {
 pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
     while goes_on() {
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until `done`, long: snapshots are made at the lowest priority, and other tests run. Fails rather than hang.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(600);
+    while !done() {
+        assert!(Instant::now() < patience, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Numbers that look like random ones, and are the same in each run from one seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// Returns a number below `end`, which is not 0.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
     }
 }

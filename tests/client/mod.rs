@@ -141,6 +141,16 @@ impl Client {
         response["result"].clone()
     }
 
+    /// Calls a tool, and returns its structured answer.
+    pub(crate) fn structured(&mut self, tool: &str, arguments: Value) -> Value {
+        self.call(tool, arguments)["structuredContent"].clone()
+    }
+
+    /// Returns the structured answer of `status`.
+    pub(crate) fn status(&mut self) -> Value {
+        self.structured("status", json!({}))
+    }
+
     /// Calls a tool, and returns the text of its answer, which must be no error.
     pub(crate) fn text(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);

@@ -1,10 +1,15 @@
 //! A temporary folder of a test's.
 
+use std::ffi::OsStr;
+use std::fmt::{self, Debug, Formatter};
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-/// A temporary folder, removed when dropped: as far as it can be, since the index of its text may still be written.
+/// A temporary folder, removed when dropped: as far as it can be, since a thread that reads names after a load, or the index of
+/// its text, may still write into it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -33,8 +38,27 @@ impl AsRef<Path> for Folder {
     }
 }
 
+impl AsRef<OsStr> for Folder {
+    fn as_ref(&self) -> &OsStr {
+        self.0.as_os_str()
+    }
+}
+
+impl Debug for Folder {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&self.0, f)
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        for _ in 0..100 {
+            match std::fs::remove_dir_all(&self.0) {
+                Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                _ => return,
+            }
+        }
     }
 }

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::listing;
-use steelbank::tools::Permissions;
-use steelbank::tools::{Call, CallOutcome, Session, ToolAnswer};
+use steelbank::tools::{Call, CallOutcome, Permissions, Session, ToolAnswer};
 
 use crate::image::{bank, evaluate};
 

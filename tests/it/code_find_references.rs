@@ -6,22 +6,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use steelbank::actions::symbols::find_definition::FindDefinitionRequest;
+use steelbank::actions::symbols::find_definition::{FindDefinitionRequest, FoundDefinition};
 
-use steelbank::Control;
 use steelbank::Steelbank;
-use steelbank::actions::change::rename::{CautionKind, RenameRequest as Rename};
-use steelbank::actions::symbols::find_definition::FoundDefinition;
 use steelbank::actions::uses::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
-use steelbank::answer::Caution;
-use steelbank::answer::LispKind;
-use steelbank::answer::location::columns;
+use steelbank::answer::{Caution, LispKind};
 use steelbank::loaded::LoadStatus;
 use steelbank::source::positions::Evidence;
 
-use crate::project::{delete, folder, load, project};
-use crate::texts::write_project;
-use steelbank::EvaluateRequest;
+use crate::asks::Asks;
+use crate::project::{folder, load, project};
 
 type Places = BTreeSet<(u32, u32)>;
 
@@ -100,7 +94,7 @@ fn exact_places_are_exact() {
     for (path, marked) in &files {
         for name in &marked.asked {
             let request = CodeFindReferencesRequest::new(format!("{}::{name}", marked.package));
-            let answer = bank.ask(&request, &Control::default()).unwrap();
+            let answer = bank.answer(&request);
             let found = exact(&answer, path);
             let (must, may) = (marked.places(0, name), marked.places(2, name));
             checked += must.len();
@@ -122,14 +116,12 @@ fn exact_places_are_exact() {
     }
     println!("seen: truth: {checked} places in {} files", files.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
-    delete(&root);
 }
 
 /// Checks definitions and uses that macros make.
 fn made(bank: &Steelbank) {
     let definitions = |name: &str| -> Vec<String> {
-        let answer =
-            bank.ask(&FindDefinitionRequest::new(name).package("CL-USER"), &Control::default()).unwrap();
+        let answer = bank.answer(&FindDefinitionRequest::new(name).package("CL-USER"));
         let text = |found: &FoundDefinition| {
             let by = found.made_by.as_deref().unwrap_or("-");
             let defines = found.defines.as_ref().map_or("-", LispKind::name);
@@ -149,8 +141,7 @@ fn made(bank: &Steelbank) {
     assert_eq!(
         definitions("truth.wrong::counter-value"),
         [
-            "type - Exact wrong.lisp:31 -",
-            "function - Via wrong.lisp:31 defstruct",
+            "type - Exact wrong.lisp:31 -", "function - Via wrong.lisp:31 defstruct",
             "function - Via wrong.lisp:31 defstruct"
         ]
     );
@@ -170,8 +161,7 @@ fn made(bank: &Steelbank) {
             "method - Via defined.lisp:20 defgeneric"
         ]
     );
-    let answer =
-        bank.ask(&CodeFindReferencesRequest::new("truth.defined::frame-x"), &Control::default()).unwrap();
+    let answer = bank.answer(&CodeFindReferencesRequest::new("truth.defined::frame-x"));
     let via: Vec<_> =
         answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
     assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
@@ -179,100 +169,11 @@ fn made(bank: &Steelbank) {
         answer.cautions.iter().any(|caution| matches!(caution, Caution::UsesFromParts { .. })),
         "{answer:#?}"
     );
-    let answer =
-        bank.ask(&CodeFindReferencesRequest::new("truth.defined::parted"), &Control::default()).unwrap();
+    let answer = bank.answer(&CodeFindReferencesRequest::new("truth.defined::parted"));
     let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
     assert_eq!(
         (via.via.as_deref(), via.via_stands_at.as_ref().map(ToString::to_string)),
         (Some("call-parted"), Some("defined.lisp:15".to_owned())),
         "{answer:#?}"
     );
-}
-
-#[test]
-fn files_that_a_program_compiles_by_itself_are_known() {
-    own_process!();
-    let root = folder("own");
-    let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
-    write("own.asd", "(defsystem \"own\" :components ((:file \"loader\")))");
-    write(
-        "loader.lisp",
-        "(defpackage :own (:use :cl))\n(in-package :own)\n(let ((file (merge-pathnames \"real.lisp\" (or *compile-file-truename* *load-truename*))))
-  (declare (ignorable file)))\n(load (compile-file (asdf:system-relative-pathname \"own\" \"real.lisp\")))\n(load (asdf:system-relative-pathname \"own\" \"source.lisp\"))\n",
-    );
-    write("real.lisp", "(in-package :own)\n(defmacro deff (n) `(defun ,n () 1))\n(deff one)\n(deff two)\n");
-    write("source.lisp", "(in-package :own)\n(deff three)\n");
-    let bank = project(&root, &root.join("cache"));
-    assert_eq!(load(&bank, "own").status, LoadStatus::Loaded);
-    let answer = bank.ask(&CodeFindReferencesRequest::new("own::deff"), &Control::default()).unwrap();
-    let found: Vec<_> = answer
-        .refs
-        .iter()
-        .map(|found| (found.place.file.as_str(), found.place.line.unwrap(), columns(&found.tokens)))
-        .collect();
-    assert_eq!(
-        found,
-        [("real.lisp", 3, vec![2]), ("real.lisp", 4, vec![2]), ("source.lisp", 2, vec![2])],
-        "{answer:#?}"
-    );
-    delete(&root);
-}
-
-#[test]
-fn strings_links_and_reader_macros_are_told() {
-    own_process!();
-    let root = folder("told");
-    write_project(&root, include_str!("../projects/told.txt"));
-    std::os::unix::fs::symlink("real.lisp", root.join("link.lisp")).unwrap();
-    let bank = project(&root, &root.join("cache"));
-    let answer = load(&bank, "told");
-    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:#?}");
-    let ask = |name: &str| bank.ask(&CodeFindReferencesRequest::new(name), &Control::default()).unwrap();
-
-    let strings = ask("told::pr");
-    let lines: BTreeSet<u32> = strings
-        .text
-        .iter()
-        .filter_map(|found| found.place.line)
-        .chain(strings.refs.iter().filter_map(|r| r.place.line))
-        .collect();
-    assert_eq!(lines, BTreeSet::from([4, 5, 6, 7, 8]), "{strings:#?}");
-    // Expect an approximate line, and a caution for renames: the macro character makes the symbol.
-    let interpolated = ask("told::ipf");
-    let doubts: Vec<_> =
-        interpolated.refs.iter().map(|found| (found.place.line.unwrap(), found.evidence)).collect();
-    assert_eq!(doubts, [(17, Evidence::Approximate)], "{interpolated:#?}");
-    let plan = bank.ask(&Rename::new("told::ipf", "ipf2"), &Control::default()).unwrap();
-    assert!(plan.cautions.iter().any(|caution| caution.kind == CautionKind::InString), "{plan:#?}");
-
-    for (name, place) in [("told::show-shape", (4, 74)), ("told::init-shape", (5, 7))] {
-        let answer = ask(name);
-        assert_eq!(exact_of(&answer), [place], "{answer:#?}");
-        assert!(!answer.refs.iter().any(|found| found.evidence == Evidence::Approximate), "{answer:#?}");
-    }
-    // A function called as the variable that a macro binds is not certain; it is never both or neither.
-    let answer = ask("told::thing");
-    assert!(exact_of(&answer).iter().all(|place| *place == (8, 47)), "{answer:#?}");
-
-    assert_eq!(load(&bank, "one").status, LoadStatus::Loaded);
-    bank.run(
-        &EvaluateRequest::new("(pushnew :q-feat *features*)").values(),
-        &Control::new(std::time::Duration::from_secs(60)),
-    )
-    .unwrap();
-    assert_eq!(load(&bank, "two").status, LoadStatus::Loaded);
-    let linked = ask("lnk::shared");
-    let lines: Vec<_> =
-        linked.refs.iter().map(|found| (found.place.file.as_str(), found.place.line)).collect();
-    assert_eq!(lines, [("real.lisp", None), ("real.lisp", Some(4))], "{linked:#?}");
-    assert!(
-        linked.cautions.iter().any(|caution| matches!(caution, Caution::OtherFeatures(_))),
-        "{linked:#?}"
-    );
-    delete(&root);
-}
-
-fn exact_of(answer: &CodeFindReferencesAnswer) -> Vec<(u32, u32)> {
-    let lines = answer.refs.iter();
-    lines.flat_map(|found| found.tokens.iter().map(|at| (at.line.unwrap(), at.column.unwrap()))).collect()
 }

@@ -12,7 +12,7 @@ use steelbank_text::{Freshness, TextIndex};
 
 use crate::client::Client;
 use crate::contracts_table::{Answer, Row, check, make_project, rows};
-use crate::project::{delete, folder, load};
+use crate::project::{folder, load};
 
 /// Connects a client to a server that has `bank`, with the text index of the project at `root`.
 fn connect(bank: &Steelbank, root: &Path, freshness: Freshness) -> Client {
@@ -62,5 +62,4 @@ fn the_contracts_hold_over_mcp() {
         row.write_before(&apart);
         ask(if row.is_manual { &mut manual } else { &mut client }, row)
     });
-    delete(&folder);
 }

@@ -6,12 +6,11 @@ use std::path::Path;
 
 use crate::folder::Folder;
 use serde_json::{Value, json};
-use steelbank::Steelbank;
+use steelbank::Control;
 use steelbank::actions::change::edit_definition::{EditOperation, EditRequest};
-use steelbank::tools::{Blame, Call, CallOutcome, Failure, Permissions, Session, ToolAnswer};
+use steelbank::tools::{Blame, Call, Failure, Permissions, Session, ToolAnswer};
 
 use crate::project::{load, project, written_in_all_ways};
-use steelbank::{Control, EvaluateRequest};
 
 fn call(session: &Session, tool: &str, arguments: Value) -> Result<ToolAnswer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
@@ -174,113 +173,4 @@ fn structure(session: &Session, root: &Path) {
     );
     assert!(call(session, "check-structure", json!({})).is_err());
     assert!(call(session, "check-structure", json!({ "path": "link.lisp" })).is_err());
-}
-
-const BASE: &str = "(defpackage :re (:use :cl))\n(in-package :re)\n(defmacro twice (x) `(list ,x ,x))\n";
-const FULL: &str = "(defun keep () 1)\n(defun gone () 2)\n(defun (setf gone) (v) v)\n(defmacro gone-macro () 3)\n\
-    (defvar *keep* 1)\n(defvar *gone* 2)\n(defclass keep-class () ())\n(defclass gone-class () ())\n\
-    (defstruct gone-struct a)\n(define-condition gone-condition (error) ())\n(defgeneric gone-generic (x))\n\
-    (defmethod gone-generic ((x integer)) x)\n(defmethod implicit ((x integer)) x)\n(defmethod implicit ((x string)) x)\n";
-const SHRUNK: &str = "(defun keep () 1)\n(defvar *keep* 1)\n(defclass keep-class () ())\n(defmethod implicit ((x integer)) x)\n";
-
-#[test]
-fn the_image_is_brought_up_to_the_disk() {
-    own_process!();
-    let root = Folder::new("reload-tool");
-    let write = |name: &str, text: &str, seconds: u64| {
-        fs::write(root.join(name), text).unwrap();
-        let date = std::time::SystemTime::now() + std::time::Duration::from_secs(seconds);
-        fs::File::options().write(true).open(root.join(name)).unwrap().set_modified(date).unwrap();
-    };
-    write(
-        "re.asd",
-        "(defsystem \"re\" :serial t :components ((:file \"base\") (:file \"defs\") (:file \"uses\")))",
-        0,
-    );
-    write("base.lisp", BASE, 0);
-    write("defs.lisp", &format!("(in-package :re)\n{FULL}"), 0);
-    write("uses.lisp", "(in-package :re)\n(defun uses () (twice (keep)))\n", 0);
-    write("single.lisp", "(defvar cl-user::*single* 1)\n", 0);
-    let bank = project(&root, &root.join("cache"));
-    let session = Session::new(bank.clone());
-    let reload = |arguments: Value| call(&session, "reload", arguments).unwrap();
-    let answer = reload(json!({}));
-    assert!(answer.text.contains("call load-system"), "{}", answer.text);
-    load(&bank, "re");
-    call(&session, "load-file", json!({ "path": "single.lisp" })).unwrap();
-    let answer = reload(json!({}));
-    assert!(answer.text.starts_with("No file has changed"), "{}", answer.text);
-    assert_eq!((&answer.structured["left"], &answer.structured["compiled"]), (&Value::Null, &Value::Null));
-    assert_eq!(answer.structured["compiled_count"], 0);
-
-    // Reload a changed file, what depends on it, and a file that was loaded by itself.
-    write("base.lisp", &BASE.replace("(list ,x ,x)", "(list ,x ,x ,x)"), 10);
-    write("single.lisp", "(defparameter cl-user::*single* 2)\n", 10);
-    let answer = reload(json!({}));
-    assert_eq!(answer.structured["changed"], json!(["base.lisp", "single.lisp"]));
-    assert_eq!(answer.structured["left"], Value::Null, "{}", answer.text);
-    assert_eq!(evaluate(&bank, "(list (re::uses) cl-user::*single*)"), "((1 1 1) 2)");
-
-    // List definitions that the file does not have any more, and keep them until they are to be removed.
-    write("defs.lisp", &format!("(in-package :re)\n{SHRUNK}"), 20);
-    let answer = reload(json!({ "paths": ["defs.lisp"] }));
-    let named = |answer: &ToolAnswer| -> Vec<String> {
-        let left = answer.structured["left"].as_array().cloned().unwrap_or_default();
-        left.iter()
-            .map(|left| {
-                format!(
-                    "{} {} {}",
-                    left["kind"].as_str().unwrap(),
-                    left["name"].as_str().unwrap(),
-                    left["removed"]
-                )
-            })
-            .collect()
-    };
-    let left = named(&answer);
-    for expected in [
-        "class RE::GONE-CLASS",
-        "condition RE::GONE-CONDITION",
-        "function (SETF RE::GONE)",
-        "function RE::GONE",
-        "function RE::MAKE-GONE-STRUCT",
-        "generic-function RE::GONE-GENERIC",
-        "macro RE::GONE-MACRO",
-        "method (METHOD RE::GONE-GENERIC (COMMON-LISP::INTEGER))",
-        "method (METHOD RE::IMPLICIT (COMMON-LISP::STRING))",
-        "structure RE::GONE-STRUCT",
-        "variable RE::*GONE*",
-    ] {
-        assert!(left.iter().any(|left| *left == format!("{expected} false")), "{expected}: {left:#?}");
-    }
-    assert!(
-        !left.iter().any(|left| left.contains("KEEP") || left.contains("generic-function RE::IMPLICIT")),
-        "{left:#?}"
-    );
-    assert_eq!(evaluate(&bank, "(re::gone)"), "2");
-    let answer = reload(json!({ "remove": true }));
-    let removed: Vec<String> = left.iter().map(|left| left.replace(" false", " true")).collect();
-    assert_eq!(named(&answer), removed);
-    let gone = "(list (fboundp 're::gone) (fboundp '(setf re::gone)) (macro-function 're::gone-macro) (fboundp 're::make-gone-struct))";
-    assert_eq!(evaluate(&bank, gone), "(NIL NIL NIL NIL)");
-    assert_eq!(named(&reload(json!({}))), [""; 0]);
-    // Report compile errors as load-system does.
-    write("uses.lisp", "(in-package :re)\n(defun uses (\n", 30);
-    let answer = reload(json!({}));
-    assert_eq!((answer.outcome, &answer.structured["status"]), (CallOutcome::Failed, &json!("failed")));
-    let said = answer.structured["diagnostics"][0].as_object().unwrap();
-    assert!(said["at"].as_str().unwrap().starts_with("uses.lisp:2:"), "{said:?}");
-    assert_eq!(
-        said.keys().filter(|key| ["path", "line", "column", "kept"].contains(&key.as_str())).count(),
-        0
-    );
-    let loaded = call(&session, "load-system", json!({ "system": "re" })).unwrap();
-    assert_eq!(loaded.structured["diagnostics"], answer.structured["diagnostics"]);
-}
-
-fn evaluate(bank: &Steelbank, source: &str) -> String {
-    bank.run(&EvaluateRequest::new(source).values(), &Control::new(std::time::Duration::from_secs(60)))
-        .unwrap()
-        .values
-        .join(" ")
 }

@@ -20,12 +20,11 @@ pub(crate) fn plain_sbcl(forms: &str) -> Vec<String> {
         .arg(tree.join("output/sbcl.core"))
         .args(["--noinform", "--no-sysinit", "--no-userinit", "--non-interactive", "--eval", forms])
         .env("SBCL_HOME", tree.join("obj/sbcl-home"))
-        .env("XDG_CACHE_HOME", &cache)
+        .env("XDG_CACHE_HOME", &*cache)
         .env("CL_SOURCE_REGISTRY", library_registry())
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let _ = std::fs::remove_dir_all(&cache);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
@@ -35,8 +34,7 @@ fn code_is_evaluated_and_objects_are_inspected() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let world = World::of("cl-ppcre", &["cl-ppcre", "alexandria", "yason"]);
     values_agree_with_plain_sbcl(&world);
-    warnings_have_places(&world);
-    failures_tell_where(&world);
+    frames_of_libraries_have_their_files(&world);
     whatever_code_does_is_answered(&world);
     parts_agree_with_the_inspector(&world);
     handles_are_bounded(&world);
@@ -95,57 +93,7 @@ fn values_agree_with_plain_sbcl(world: &World) {
     }
 }
 
-fn warnings_have_places(world: &World) {
-    let code = "(defun warned (x)\n  (let ((unused 1))\n    (no-such-function x)))\n(format t \"said~%\")\n(warn \"told ~a\" 1)\n'end";
-    let answer = world.ask("evaluate", json!({ "code": code }));
-    assert_eq!((&answer["status"], &answer["output"]), (&json!("finished"), &json!("said\n")), "{answer}");
-    assert_eq!(answer["values"], json!([{ "text": "END" }]));
-    let told: Vec<(String, String)> = answer["warnings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|each| {
-            let text = |key: &str| each[key].as_str().unwrap().to_owned();
-            (text("place"), text("message"))
-        })
-        .collect();
-    let expected = [
-        ("code:2:9", "The variable UNUSED is defined but never used."),
-        ("code:5:1", "told 1"),
-        ("code:3:5", "undefined function: NO-SUCH-FUNCTION"),
-    ];
-    for (place, message) in expected {
-        assert!(told.contains(&(place.to_owned(), message.to_owned())), "{place} {message}: {told:?}");
-    }
-    assert_eq!(told.len(), expected.len(), "{told:?}");
-    // Read each form after the one before was evaluated.
-    let code = "(defpackage :made-here (:use :cl))\n(in-package :made-here)\n(defvar *here* 'here)";
-    assert_eq!(world.ask("evaluate", json!({ "code": code }))["values"][0]["text"], "MADE-HERE::*HERE*");
-    let answer = world.ask("evaluate", json!({ "code": "(list 'x *package*)", "package": "made-here" }));
-    assert_eq!(answer["values"][0]["text"], "(X #<PACKAGE \"MADE-HERE\">)");
-    let who = world.ask("describe-symbol", json!({ "name": "made-here::*here*" }));
-    assert_eq!(who["found"], true, "the index has heard of it");
-}
-
-fn failures_tell_where(world: &World) {
-    let code = "(defun inner (x y)\n  (let ((sum (+ x 1)))\n    (list sum (car y))))\n\n(defun outer (z)\n  (list (inner z 5)))\n(format t \"before~%\")\n(outer 3)";
-    let answer = world.ask("evaluate", json!({ "code": code }));
-    assert_eq!((&answer["status"], &answer["output"]), (&json!("failed"), &json!("before\n")), "{answer}");
-    let failure = &answer["failure"];
-    assert_eq!(
-        (&failure["kind"], &failure["condition"]),
-        (&json!("error"), &json!("COMMON-LISP::TYPE-ERROR"))
-    );
-    assert!(failure["report"].as_str().unwrap().contains('5'), "{failure}");
-    let frames = answer["backtrace"].as_array().unwrap();
-    let places: Vec<&str> = frames.iter().map(|frame| frame["place"].as_str().unwrap()).collect();
-    let names: Vec<&str> = frames.iter().map(|frame| frame["function"].as_str().unwrap()).collect();
-    assert_eq!(names, ["COMMON-LISP-USER::INNER", "COMMON-LISP-USER::OUTER", "top-level form"], "{answer}");
-    assert_eq!(places, ["code:3:15", "code:6:9", "code:8:1"], "{answer}");
-    let locals = frames[0]["locals"].as_array().unwrap();
-    let local = |name: &str| locals.iter().find(|local| local["name"] == name).unwrap()["value"].clone();
-    assert_eq!((local("x"), local("y")), (json!("3"), json!("5")), "{locals:?}");
-    // A library's frames have its files and lines.
+fn frames_of_libraries_have_their_files(world: &World) {
     let answer = world.ask("evaluate", json!({ "code": "(cl-ppcre:scan-to-strings \"(\" \"x\")" }));
     assert_eq!(answer["failure"]["condition"], "CL-PPCRE::PPCRE-SYNTAX-ERROR");
     let frames = answer["backtrace"].as_array().unwrap();
@@ -156,31 +104,11 @@ fn failures_tell_where(world: &World) {
     let line: usize = line.parse().unwrap();
     assert!(text.lines().nth(line - 1).unwrap().contains('('), "{place}");
     assert!(answer["backtrace"].to_string().contains("parser.lisp:"), "{answer}");
-    // Show restarts, and conditions as objects.
-    let code = "(restart-case (error \"no ~a\" 1) (go-on () :report \"Go on.\" 1))";
-    let answer = world.ask("evaluate", json!({ "code": code }));
-    assert_eq!(answer["restarts"], json!([{ "name": "GO-ON", "report": "Go on." }]), "{answer}");
-    let condition = world.ask("inspect", json!({ "handle": answer["failure"]["handle"] }));
-    assert_eq!((&condition["kind"], &condition["count"]), (&json!("condition"), &json!(2)), "{condition}");
-    // Report the place of a form that cannot be read.
-    for (code, place) in
-        [("(list 1\n  (list 2)", "code:2:11"), ("(list 1)\n(no-such-package:name)", "code:2:22")]
-    {
-        let answer = world.ask("evaluate", json!({ "code": code }));
-        assert_eq!((&answer["status"], &answer["unread_at"]), (&json!("failed"), &json!(place)), "{answer}");
-    }
-    let answer = world.answer("evaluate", json!({ "code": "1", "package": "no-such" })).unwrap();
-    assert!(
-        answer.text.starts_with("Package NO-SUCH not found\n\nNote: Nothing was evaluated."),
-        "{}",
-        answer.text
-    );
 }
 
 fn whatever_code_does_is_answered(world: &World) {
-    let define = "(defclass evil () ()) (defmethod print-object ((e evil) stream) (declare (ignore stream)) (loop))
-        (defclass wrong () ()) (defmethod print-object ((e wrong) stream) (declare (ignore stream)) (sb-ext:exit))
-        (define-condition bad (error) () (:report (lambda (c s) (declare (ignore c s)) (error \"no\"))))
+    let define =
+        "(define-condition bad (error) () (:report (lambda (c s) (declare (ignore c s)) (error \"no\"))))
         (defun deep (n) (1+ (deep (1+ n)))) 1";
     assert_eq!(world.ask("evaluate", json!({ "code": define }))["status"], "finished");
     let cases = [
@@ -211,32 +139,6 @@ fn whatever_code_does_is_answered(world: &World) {
             "{code}"
         );
     }
-    // Show where the code hung.
-    let code = "(defun hang (n)\n  (loop\n    (incf n)))\n(hang 1)";
-    let answer = world.ask("evaluate", json!({ "code": code, "timeout_seconds": 1 }));
-    assert_eq!(answer["backtrace"][0]["function"], "COMMON-LISP-USER::HANG", "{answer:#}");
-    // Print the other values when one cannot be printed.
-    let code = "(values 1 (make-instance 'evil) (list (make-instance 'wrong)) 4)";
-    let answer = world.ask("evaluate", json!({ "code": code }));
-    let values = answer["values"].as_array().unwrap();
-    assert_eq!((&values[0]["text"], &values[3]["text"]), (&json!("1"), &json!("4")), "{answer}");
-    assert_eq!(
-        (&values[1]["unprintable"], &values[2]["unprintable"]),
-        (&json!(true), &json!(true)),
-        "{answer}"
-    );
-    let inspected = world.ask("inspect", json!({ "handle": values[1]["handle"] }));
-    assert_eq!((&inspected["kind"], &inspected["unprintable"]), (&json!("standard-object"), &json!(true)));
-    let code = "(defun with-evil (evil) (car evil)) (with-evil (make-instance 'evil))";
-    let answer = world.ask("evaluate", json!({ "code": code }));
-    assert_eq!(answer["failure"]["condition"], "COMMON-LISP::TYPE-ERROR", "{answer}");
-    // Change package, readtable and streams, which must be restored.
-    let code =
-        "(setf *package* (find-package :keyword) *readtable* nil *standard-output* nil *print-base* 3)";
-    world.answer("evaluate", json!({ "code": code })).unwrap();
-    let answer = world.ask("evaluate", json!({ "code": "(print 'here) (values 10 'x)" }));
-    assert_eq!(answer["values"], json!([{ "text": "10" }, { "text": "X" }]), "{answer}");
-    world.ask("evaluate", json!({ "code": "(setf *print-base* 10)" }));
     // Bound all printed output.
     let answer = world.ask(
         "evaluate",
@@ -247,8 +149,6 @@ fn whatever_code_does_is_answered(world: &World) {
             && answer["values"][0]["text"].as_str().unwrap().ends_with(" 999 ...)"),
         "{answer}"
     );
-    let circular = "(let ((list (list 1 2))) (setf (cddr list) list))";
-    assert_eq!(world.ask("evaluate", json!({ "code": circular }))["values"][0]["text"], "#1=(1 2 . #1#)");
 }
 
 /// Objects of three libraries and of SBCL, to compare by SBCL's own inspector.
@@ -295,20 +195,6 @@ fn parts_agree_with_the_inspector(world: &World) {
         compared += 1;
     }
     assert!(compared >= 6, "{compared}");
-    // Paths lead to parts of parts, also to keys.
-    let code = "(let ((table (make-hash-table :test 'equal))) (setf (gethash '(1 2) table) (list :a (vector 7 8 9))) table)";
-    let table = world.ask("inspect", json!({ "expression": code }));
-    assert_eq!(
-        (&table["kind"], &table["parts"][0]["name"]),
-        (&json!("hash-table"), &json!("(1 2)")),
-        "{table}"
-    );
-    let part = |path: &str| world.ask("inspect", json!({ "handle": table["handle"], "path": path }));
-    assert_eq!(part("0/1/2")["text"], "9");
-    assert_eq!(part(table["parts"][0]["key_path"].as_str().unwrap())["text"], "(1 2)");
-    assert_eq!(part("0/1")["parts"][1], json!({ "path": "0/1/1", "value": "8" }));
-    assert_eq!(part("0/9")["status"], "no-part");
-    assert_eq!(part("x")["status"], "no-part");
     // Long lists come in pages.
     let (mut seen, mut cursor) = (Vec::new(), Value::Null);
     let list = world.ask("inspect", json!({ "expression": "(loop for i below 500 collect i)" }));
@@ -345,10 +231,6 @@ fn parts_agree_with_the_inspector(world: &World) {
     ] {
         assert_eq!(world.ask("inspect", json!({ "expression": form }))["kind"], kind, "{form}");
     }
-    let closure = world.ask("inspect", json!({ "expression": "(let ((x 41)) (lambda () (incf x)))" }));
-    assert_eq!(closure["parts"][0]["value"], "41");
-    assert_eq!(world.ask("inspect", json!({ "expression": "(error \"x\")" }))["status"], "failed");
-    assert!(world.error("inspect", json!({})).contains("either an expression or a handle"));
 }
 
 /// Removes addresses from `text`: the collector moves objects.

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use steelbank::Control;
-use steelbank::Error;
 use steelbank::actions::run::evaluate::EvaluateRequest;
 use steelbank::engine::{Expired, FaultKind, Lane, LispError};
+use steelbank::{Control, DescribeSymbolRequest, Error, LoadRequest, WhoRequest};
 
+use crate::asks::Asks;
 use crate::image::{bank, evaluate, fault, fault_on};
-use steelbank::{DescribeSymbolRequest, LoadRequest, WhoRequest};
 
 /// Checks what must hold after every row: Lisp computes on both of its threads, describes and prints.
 fn sound() {
@@ -18,18 +17,16 @@ fn sound() {
 
 /// Checks that the lane's thread computes.
 fn computes(lane: Lane) {
-    let control = Control::new(Duration::from_secs(60));
-    let sum = EvaluateRequest::new("(+ 40 2)").values().on(bank().lisp(), lane, &control).unwrap();
+    let sum = bank().tried(lane, "(+ 40 2)", Duration::from_secs(60)).unwrap();
     assert_eq!(sum.values, ["42"]);
 }
 
 /// Checks that questions are answered.
 fn answers() {
     computes(Lane::Query);
-    let answer =
-        bank().ask(&DescribeSymbolRequest::new("*print-base*").package("CL"), &Control::default()).unwrap();
+    let answer = bank().answer(&DescribeSymbolRequest::new("*print-base*").package("CL"));
     assert_eq!(answer.description.unwrap().variable.unwrap().value.as_deref(), Some("10"));
-    assert!(bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
+    assert!(bank().answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
 fn fails(source: &str, kind: FaultKind) -> String {
@@ -41,16 +38,14 @@ fn fails(source: &str, kind: FaultKind) -> String {
 
 /// Runs `source` with a time limit of half a second on each of Lisp's threads. True if it could be stopped.
 fn runs_out_of_time(source: &str) -> bool {
-    let [query, work] = [Lane::Query, Lane::Work].map(|lane| {
-        let control = Control::new(Duration::from_millis(500));
-        match EvaluateRequest::new(source).values().on(bank().lisp(), lane, &control) {
+    let [query, work] =
+        [Lane::Query, Lane::Work].map(|lane| match bank().tried(lane, source, Duration::from_millis(500)) {
             Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work })) => {
                 sound();
                 work == Expired::Stopped
             }
             other => panic!("{source}: {other:?}"),
-        }
-    });
+        });
     assert_eq!(query, work);
     query
 }
@@ -59,8 +54,7 @@ fn runs_out_of_time(source: &str) -> bool {
 /// cut.
 fn value(name: &str) -> (String, Option<String>, bool) {
     let variable = bank()
-        .ask(&DescribeSymbolRequest::new(name).package("CL-USER"), &Control::default())
-        .unwrap()
+        .answer(&DescribeSymbolRequest::new(name).package("CL-USER"))
         .description
         .unwrap()
         .variable
@@ -279,11 +273,7 @@ fn values_that_are_huge() {
 #[test]
 fn output_is_kept_up_to_a_limit() {
     for stream in [
-        "*standard-output*",
-        "*error-output*",
-        "*trace-output*",
-        "*terminal-io*",
-        "*query-io*",
+        "*standard-output*", "*error-output*", "*trace-output*", "*terminal-io*", "*query-io*",
         "uiop:*stdout*",
     ] {
         let answer = bank()
@@ -317,7 +307,7 @@ fn input_is_at_its_end() {
 
 #[test]
 fn arguments_that_are_no_plain_names() {
-    let error = bank().ask(&DescribeSymbolRequest::new("").package("CL"), &Control::default()).unwrap_err();
+    let error = bank().refusal(&DescribeSymbolRequest::new("").package("CL"));
     assert!(error.to_string().contains("empty"), "{error}");
     for name in ["a\0b", "|a\0b|", "é", "🦀", &"x".repeat(1 << 20), &"|".repeat(3)] {
         let _ = bank().ask(&DescribeSymbolRequest::new(name).package("CL"), &Control::default());
@@ -390,15 +380,11 @@ fn a_job_that_waits_too_long_is_answered() {
 #[test]
 fn questions_never_intern() {
     for name in [
-        "never-seen-before",
-        "cl-user::never-seen-before",
-        "|never seen|",
-        "keyword:never-seen",
+        "never-seen-before", "cl-user::never-seen-before", "|never seen|", "keyword:never-seen",
         ":never-seen",
     ] {
-        let _ =
-            bank().ask(&DescribeSymbolRequest::new(name).package("CL-USER"), &Control::default()).unwrap();
-        let _ = bank().ask(&WhoRequest::calls(name).package("CL-USER"), &Control::default()).unwrap();
+        let _ = bank().answer(&DescribeSymbolRequest::new(name).package("CL-USER"));
+        let _ = bank().answer(&WhoRequest::calls(name).package("CL-USER"));
     }
     for name in ["NEVER-SEEN-BEFORE", "never seen", "NEVER-SEEN"] {
         // The name is put together in Lisp, so that reading the form does not intern it either.
@@ -458,8 +444,7 @@ fn a_listener_that_waits_holds_up_no_deadline() {
         on_lisp.call("values", &["CL-USER", "(sb-sys:without-interrupts (sleep 1))"])
     });
     late.when_done(move |_| assert!(held.recv().is_err()));
-    let control = Control::new(Duration::from_millis(500));
-    let error = EvaluateRequest::new("(loop)").values().on(bank().lisp(), Lane::Work, &control).unwrap_err();
+    let error = bank().tried(Lane::Work, "(loop)", Duration::from_millis(500)).unwrap_err();
     assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
     drop(release);
     sound();
@@ -510,10 +495,7 @@ fn to_wait_for_oneself_is_an_error_at_once() {
 
 #[test]
 fn all_the_time_there_is() {
-    assert_eq!(
-        bank().run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::MAX)).unwrap().values,
-        ["42"]
-    );
+    assert_eq!(bank().values("(+ 40 2)"), ["42"]);
     let control = Control::new(Duration::MAX);
     let load = bank().run(&LoadRequest::file("/no/such/file.lisp"), &control).unwrap();
     assert_ne!(load.status, steelbank::loaded::LoadStatus::Loaded);
@@ -528,12 +510,8 @@ fn every_thread_is_told_to_end() {
     // Interrupt all threads, as test suites do. The thread that carries out the host's orders is not among
     // them.
     for lane in [Lane::Query, Lane::Work] {
-        let control = Control::new(Duration::from_secs(60));
-        EvaluateRequest::new(
-                "(dolist (thread (sb-thread:list-all-threads))
-                   (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))",
-            )
-            .values().on(bank().lisp(), lane, &control)
+        bank().tried(lane, "(dolist (thread (sb-thread:list-all-threads))
+                   (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))", Duration::from_secs(60))
             .unwrap();
         sound();
     }
@@ -546,14 +524,14 @@ fn foreign_code_is_not_left_with_its_locks() {
     // Never interrupt malloc: unwound there, the arena's lock would stay taken, and the next malloc wait for
     // it.
     for _ in 0..40 {
-        let control = Control::new(Duration::from_millis(30));
-        let error = EvaluateRequest::new(
-            "(loop (let ((blocks (loop repeat 20 collect (sb-alien:make-alien sb-alien:char 2000))))
+        let error = bank()
+            .tried(
+                Lane::Work,
+                "(loop (let ((blocks (loop repeat 20 collect (sb-alien:make-alien sb-alien:char 2000))))
                      (mapc #'sb-alien:free-alien blocks)))",
-        )
-        .values()
-        .on(bank().lisp(), Lane::Work, &control)
-        .unwrap_err();
+                Duration::from_millis(30),
+            )
+            .unwrap_err();
         assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
         // What still runs, on a machine that is busy, must end too.
         computes(Lane::Work);
@@ -565,12 +543,11 @@ fn foreign_code_is_not_left_with_its_locks() {
 fn interrupts_during_collections() {
     // Repeat it: abandoned threads must not pile up, as eight would be Lisp's end.
     for allowed in [100, 300, 500] {
-        let control = Control::new(Duration::from_millis(allowed));
-        let _ = EvaluateRequest::new(
+        let _ = bank().tried(
+            Lane::Work,
             "(let ((kept (loop repeat 3000000 collect (list 1 2 3)))) (loop (sb-ext:gc :full t) (car kept)))",
-        )
-        .values()
-        .on(bank().lisp(), Lane::Work, &control);
+            Duration::from_millis(allowed),
+        );
         sound();
     }
 }
@@ -613,7 +590,7 @@ fn names_that_utf_8_cannot_hold() {
         "(progn (intern (string (code-char #xD800)) :cl-user) (make-package (string (code-char #xDC00)))
                 (defun cl-user::uses-after-surrogate () (mapcar #'car '())))",
     );
-    let uses = bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap();
+    let uses = bank().answer(&WhoRequest::calls("mapcar").package("CL"));
     let users = format!("{:?}", uses.users);
     assert!(users.contains("USES-AFTER-SURROGATE"), "{}", uses.count);
     evaluate("(delete-package (string (code-char #xDC00)))");

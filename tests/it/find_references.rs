@@ -93,12 +93,8 @@ fn a_definition_and_all_uses_come_in_one_answer() {
     assert_eq!(
         shown,
         [
-            "README.md:1:5 reference",
-            "src/cache.rs:1:7 comment",
-            "src/cache.rs:2:12 definition",
-            "src/cache.rs:3:10 reference",
-            "src/cache.rs:3:29 string",
-            "web/app.ts:1:15 call",
+            "README.md:1:5 reference", "src/cache.rs:1:7 comment", "src/cache.rs:2:12 definition",
+            "src/cache.rs:3:10 reference", "src/cache.rs:3:29 string", "web/app.ts:1:15 call",
         ]
     );
     assert_eq!((found.total_references, found.pagination.total, found.pagination.has_more), (6, 6, false));
@@ -412,7 +408,7 @@ fn loaded_references_carry_their_symbol() {
         "(defpackage #:app (:use #:cl))\n(in-package #:app)\n(defun greet () (print 'greet)) ; greet\n";
     fs::write(root.join("app.lisp"), text).unwrap();
     let bank = super::project::project(&root, &cache);
-    let tree = root.clone();
+    let tree = root.to_path_buf();
     let session = Session::new(bank).with_text(move || {
         TextIndex::open(&tree, &cache, Freshness::Automatic).map_err(|error| error.to_string())
     });

@@ -15,12 +15,7 @@ type Lines = BTreeSet<(String, u64)>;
 fn ripgrep(root: &Path, flags: &[&str], pattern: &str) -> BTreeMap<(String, u64), String> {
     let output = Command::new(rg())
         .args([
-            "--no-config",
-            "--no-require-git",
-            "--null",
-            "--line-number",
-            "--no-heading",
-            "--with-filename",
+            "--no-config", "--no-require-git", "--null", "--line-number", "--no-heading", "--with-filename",
             "--color=never",
         ])
         .args(["--fixed-strings", "--max-filesize", "16M", "--encoding=none"])
@@ -207,12 +202,8 @@ fn common_lisp_names() {
     let index = TextIndex::open(&root, cache.path(), Freshness::Automatic).unwrap();
     let mut agreed = 0;
     for name in [
-        "if-let",
-        "*standard-optimize-settings*",
-        "with-gensyms",
-        "+default-element-type+",
-        "hash-table-alist",
-        "string-starts-with-p",
+        "if-let", "*standard-optimize-settings*", "with-gensyms", "+default-element-type+",
+        "hash-table-alist", "string-starts-with-p",
     ] {
         let theirs = ripgrep(&root, &["--ignore-case"], name);
         let ours = ours(&index, name);

@@ -1,13 +1,13 @@
 //! Freshness of the index: code that was replaced, unbound, removed or collected is gone from it.
 
+use crate::asks::Asks;
 use crate::folder::Folder;
 use crate::image::{bank, evaluate};
-use steelbank::Control;
 use steelbank::WhoRequest;
 
 #[track_caller]
 fn callers(name: &str, expected: &[&str]) {
-    let answer = bank().ask(&WhoRequest::calls(name).package("CL-USER"), &Control::default()).unwrap();
+    let answer = bank().answer(&WhoRequest::calls(name).package("CL-USER"));
     let found: Vec<_> = answer.users.names().collect();
     assert_eq!(found, expected, "callers of {name}");
 }
@@ -69,7 +69,7 @@ fn methods() {
             steelbank_xref::Kind::Specializes,
             "fresh-4::thing",
         );
-        bank().ask(&request, &Control::default()).unwrap().users.names().map(String::from).collect::<Vec<_>>()
+        bank().answer(&request).users.names().map(String::from).collect::<Vec<_>>()
     };
     assert_eq!(specializes(), [primary, around]);
     evaluate(
@@ -137,7 +137,7 @@ fn the_union_of_what_belongs_to_a_name() {
 #[test]
 fn symbols_and_packages_that_come_and_go() {
     let status = |name: &str, package: &str| {
-        let answer = bank().ask(&WhoRequest::calls(name).package(package), &Control::default()).unwrap();
+        let answer = bank().answer(&WhoRequest::calls(name).package(package));
         answer.symbol.map(|symbol| symbol.text)
     };
     assert_eq!(status("fresh-8::x", "CL-USER"), None);

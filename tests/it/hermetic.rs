@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::asks::Asks;
+use crate::texts::write_project;
 use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
-use steelbank::{IndexData, Installation};
+use steelbank::{IndexData, Installation, WhoRequest};
 use steelbank_xref::{FunctionKind, Kind, NameRole};
 
 use crate::image::{bank, evaluate};
-use steelbank::{Control, WhoRequest};
 
 /// Builds core and export in `out`, with `variables` in the builder's environment. Returns the export.
 fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
@@ -33,13 +34,7 @@ fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
 fn newer_asdf(registry: &Path) {
     let folder = registry.join("cl-asdf");
     fs::create_dir_all(&folder).unwrap();
-    fs::write(
-        folder.join("asdf.asd"),
-        "(defsystem \"asdf\" :version \"99.0\" :components ((:file \"asdf\")))\n\
-         (defsystem \"uiop\" :version \"99.0\" :components ((:file \"asdf\")))\n",
-    )
-    .unwrap();
-    fs::write(folder.join("asdf.lisp"), "(defun cl-user::polluted (x) (mapcar #'car x))\n").unwrap();
+    write_project(&folder, include_str!("../projects/newer_asdf.txt"));
 }
 
 #[test]
@@ -114,7 +109,7 @@ fn what_is_ours_is_in_nobodys_answers() {
     }
     assert!(seen > 10_000 && uses > 400_000, "{seen} symbols, {uses} uses");
     // They are part of the image all the same.
-    let answer = bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap();
+    let answer = bank().answer(&WhoRequest::calls("mapcar").package("CL"));
     assert!(answer.users.iter().all(|user| !user.name.contains("STEELBANK")));
     assert_eq!(evaluate("(not (null (find-package :steelbank)))"), ["T"]);
 }

@@ -3,11 +3,10 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use steelbank::Control;
-use steelbank::Error;
-use steelbank::Steelbank;
-use steelbank::actions::run::evaluate::EvaluateRequest;
 use steelbank::engine::{Fault, Lane, LispError};
+use steelbank::{Error, Steelbank};
+
+use crate::asks::Asks;
 
 /// Returns the image. Tests run side by side in it: each defines its code in a package of its own.
 pub(crate) fn bank() -> &'static Steelbank {
@@ -17,10 +16,7 @@ pub(crate) fn bank() -> &'static Steelbank {
 
 /// Evaluates `source` and returns the printed values of its last form.
 pub(crate) fn evaluate(source: &str) -> Vec<String> {
-    bank()
-        .run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
-        .unwrap_or_else(|error| panic!("{source}: {error}"))
-        .values
+    bank().values(source)
 }
 
 /// Returns the fault that `source` ends in, which must be the same on Lisp's main thread and on another.
@@ -32,8 +28,7 @@ pub(crate) fn fault(source: &str) -> Fault {
 
 /// Returns the fault that `source` ends in on one lane.
 pub(crate) fn fault_on(lane: Lane, source: &str) -> Fault {
-    let control = Control::new(Duration::from_secs(60));
-    match EvaluateRequest::new(source).values().on(bank().lisp(), lane, &control) {
+    match bank().tried(lane, source, Duration::from_secs(60)) {
         Err(Error::Lisp(LispError::Fault(fault))) => fault,
         other => panic!("{source}: {other:?}"),
     }

@@ -6,17 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use steelbank::Control;
+use crate::asks::Asks;
+use crate::texts::write_project;
 use steelbank::actions::run::list_systems::SystemEntry;
 use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
 use steelbank::actions::uses::who::WhoRequest;
 use steelbank::answer::location::columns;
 use steelbank::loaded::{FailureKind, LoadAnswer, LoadFailure, LoadStatus, Severity};
-use steelbank::{Kind, ProjectSettings, Steelbank};
+use steelbank::{
+    Control, DescribeSymbolRequest, Kind, ListSystemsRequest, LoadRequest, ProjectSettings, Steelbank,
+};
 
 use crate::child::wait_while;
-use crate::project::{delete, folder, load, project};
-use steelbank::{DescribeSymbolRequest, EvaluateRequest, ListSystemsRequest, LoadRequest};
+use crate::project::{folder, load, project};
 
 fn write(path: PathBuf, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -45,13 +47,6 @@ fn failed(bank: &Steelbank, system: &str) -> (LoadAnswer, LoadFailure) {
     let failure = answer.failure.clone().unwrap();
     assert!(!failure.remedies.is_empty(), "{failure:?}");
     (answer, failure)
-}
-
-fn evaluate(bank: &Steelbank, source: &str) -> String {
-    bank.run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
-        .unwrap()
-        .values
-        .join(" ")
 }
 
 /// Returns severities and lines of the diagnostics of `file`.
@@ -83,8 +78,7 @@ fn methods_and_classes_that_a_thread_keeps_redefining_disturb_no_index() {
     define(&root, "busy", &[("a", "(defclass k () ()) (defgeneric g (x)) (defun plain () 1)")]);
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "busy").status, LoadStatus::Loaded);
-    evaluate(
-        &bank,
+    bank.value(
         "(progn
            (defvar *stop* nil)
            (sb-thread:make-thread
@@ -96,30 +90,22 @@ fn methods_and_classes_that_a_thread_keeps_redefining_disturb_no_index() {
            t)",
     );
     for _ in 0..50 {
-        let answer = bank.run(&LoadRequest::file("a.lisp"), &Control::default()).unwrap();
+        let answer = bank.done(&LoadRequest::file("a.lisp"));
         assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
         assert!(answer.cautions.is_empty(), "{:?}", answer.cautions);
     }
-    evaluate(&bank, "(progn (setf *stop* t) (sleep 1))");
+    bank.value("(progn (setf *stop* t) (sleep 1))");
     // What was left out while it was made is there now.
     let asked = WhoRequest::new(Kind::Specializes, "k").package("CL-USER");
-    let listed = bank.ask(&asked, &Control::default()).unwrap().users;
+    let listed = bank.answer(&asked).users;
     assert!(listed.iter().any(|user| user.name.contains("::G ")), "{listed:?}");
-    delete(&root);
 }
 
 #[test]
 fn a_damaged_cache_is_made_again() {
     own_process!();
     let root = folder("damaged");
-    define(
-        &root,
-        "old",
-        &[
-            ("one", "(defvar cl-user::*one* 1)\n(defun cl-user::one () (list 1))\n"),
-            ("two", "(cl-user::one)"),
-        ],
-    );
+    write_project(&root, include_str!("../projects/damaged.txt"));
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "old").compiled.len(), 2);
     let fasl = below(&root.join("cache/fasls"), "one.fasl").remove(0);
@@ -131,7 +117,7 @@ fn a_damaged_cache_is_made_again() {
     let damaged: [&[u8]; 5] = [&whole[..whole.len() / 2], &whole[..20], b"", b"garbage\n", &other];
     for bytes in damaged {
         fs::write(&fasl, bytes).unwrap();
-        evaluate(&bank, "(asdf:clear-system \"old\")");
+        bank.value("(asdf:clear-system \"old\")");
         let answer = load(&bank, "old");
         assert_eq!(answer.status, LoadStatus::Loaded, "{bytes:?}: {answer:?}");
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{answer:?}");
@@ -143,7 +129,7 @@ fn a_damaged_cache_is_made_again() {
         let at = flipped.len() * part / 20;
         flipped[at] ^= 1 << (part % 8);
         fs::write(&fasl, &flipped).unwrap();
-        evaluate(&bank, "(asdf:clear-system \"old\")");
+        bank.value("(asdf:clear-system \"old\")");
         let answer = load(&bank, "old");
         assert_eq!(answer.status, LoadStatus::Loaded, "{at}: {answer:?}");
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{at}: {answer:?}");
@@ -152,38 +138,38 @@ fn a_damaged_cache_is_made_again() {
     // A folder in its place, and records that are damaged or gone.
     fs::remove_file(&fasl).unwrap();
     fs::create_dir_all(fasl.join("deep")).unwrap();
-    evaluate(&bank, "(asdf:clear-system \"old\")");
+    bank.value("(asdf:clear-system \"old\")");
     assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
     assert!(fasl.is_file());
     let record = fasl.with_file_name("one.fasl.record");
     for bytes in [&b""[..], b"steelbank fasl record 2\n0000000000000000\n#.(break)"] {
         fs::write(&record, bytes).unwrap();
-        evaluate(&bank, "(asdf:clear-system \"old\")");
+        bank.value("(asdf:clear-system \"old\")");
         assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
         assert_ne!(fs::read(&record).unwrap(), bytes);
     }
     // Load twice: a file that depends on one that was compiled again is compiled again once more, as its fasl
     // is older.
     for _ in 0..2 {
-        evaluate(&bank, "(asdf:clear-system \"old\")");
+        bank.value("(asdf:clear-system \"old\")");
         load(&bank, "old");
     }
     // Set *features* by code: no fasl has that.
     let features = "(eval-when (:compile-toplevel :load-toplevel :execute) (setf *features* nil))";
     define(&root, "bare", &[("bare-file", features), ("bare-after", "(list 1)")]);
-    evaluate(&bank, "(defvar cl-user::*kept-features* *features*)");
+    bank.value("(defvar cl-user::*kept-features* *features*)");
     for compiled in [2, 0] {
         let answer = load(&bank, "bare");
         assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, compiled), "{answer:?}");
-        evaluate(&bank, "(setf *features* cl-user::*kept-features*) (asdf:clear-system \"bare\")");
+        bank.value("(setf *features* cl-user::*kept-features*) (asdf:clear-system \"bare\")");
     }
-    evaluate(&bank, "(asdf:clear-system \"old\")");
+    bank.value("(asdf:clear-system \"old\")");
     assert_eq!(load(&bank, "old").compiled.len(), 0);
     // Delete the sidecars.
     for tap in below(&root.join("cache/taps"), ".tap") {
         fs::remove_file(tap).unwrap();
     }
-    evaluate(&bank, "(asdf:clear-system \"old\")");
+    bank.value("(asdf:clear-system \"old\")");
     assert_eq!(load(&bank, "old").compiled.len(), 2);
     let taps = below(&root.join("cache/taps"), ".tap").len();
     assert!(taps >= 2, "{taps}");
@@ -192,7 +178,7 @@ fn a_damaged_cache_is_made_again() {
     fs::write(fasl.parent().unwrap(), "").unwrap();
     let (_, failure) = {
         write(root.join("one.lisp"), "(list 1 2)");
-        evaluate(&bank, "(asdf:clear-system \"old\")");
+        bank.value("(asdf:clear-system \"old\")");
         failed(&bank, "old")
     };
     assert_eq!(failure.kind, FailureKind::Cache, "{failure:?}");
@@ -200,7 +186,6 @@ fn a_damaged_cache_is_made_again() {
         failure.message.contains("cache") && failure.remedies[0].contains("STEELBANK_CACHE"),
         "{failure:?}"
     );
-    delete(&root);
 }
 
 #[test]
@@ -257,12 +242,7 @@ fn whatever_ends_a_load_is_told() {
     }
     let (_, failure) = failed(&bank, "keeps");
     assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
-    assert!(
-        bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
-            .unwrap()
-            .description
-            .is_some()
-    );
+    assert!(bank.answer(&DescribeSymbolRequest::new("car").package("CL")).description.is_some());
     // What it keeps is not the fault of the loads that come after it, wherever they collect garbage; to fill the rest is.
     for name in ["collects", "collects-in-macro", "collects-loading"] {
         assert_eq!(load(&bank, name).status, LoadStatus::Loaded, "{name}");
@@ -270,21 +250,15 @@ fn whatever_ends_a_load_is_told() {
     let (_, failure) = failed(&bank, "fills");
     assert_eq!(failure.kind, FailureKind::Heap, "{failure:?}");
     assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
-    evaluate(&bank, "(setf cl-user::*kept* nil)");
+    bank.value("(setf cl-user::*kept* nil)");
     assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded);
-    delete(&root);
 }
 
 #[test]
 fn a_load_keeps_its_time() {
     own_process!();
     let root = folder("time");
-    define(&root, "loops", &[("loops-file", "(loop)")]);
-    define(&root, "loops-compiling", &[("compiling-file", "(eval-when (:compile-toplevel) (loop))")]);
-    define(&root, "sleeps", &[("sleeps-file", "(sleep 100)")]);
-    define(&root, "unwinds", &[("unwinds-file", "(unwind-protect (loop) (loop))")]);
-    define(&root, "quick", &[("quick-file", "(list 1)")]);
-    write(root.join("defines.asd"), "(loop)");
+    write_project(&root, include_str!("../projects/keeps_time.txt"));
     let bank = project(&root, &root.join("cache"));
     load(&bank, "quick");
     for (system, file) in [
@@ -316,7 +290,6 @@ fn a_load_keeps_its_time() {
     assert_eq!(answer.status, LoadStatus::TimedOut);
     assert!(answer.failure.unwrap().message.contains("never began"));
     assert_eq!(long.join().unwrap().status, LoadStatus::TimedOut);
-    delete(&root);
 }
 
 #[test]
@@ -360,12 +333,10 @@ fn an_init_file_is_set_up_or_named() {
     assert_eq!(load(&bank, "later").status, LoadStatus::Loaded);
     failed(&bank, "needs");
     define(&root, "latest", &[("latest-file", "(list 1)")]);
-    let listed = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap();
+    let listed = bank.answer(&ListSystemsRequest::new());
     assert!(listed.systems.iter().any(|system| system.name == "latest"));
     assert_eq!(load(&bank, "needs").status, LoadStatus::Loaded);
     assert_eq!(load(&bank, "there").status, LoadStatus::Loaded);
-    delete(&root);
-    fs::remove_dir_all(&away).unwrap();
 }
 
 #[test]
@@ -375,7 +346,6 @@ fn a_malformed_source_registry_is_named() {
     let bank = project(&root, &root.join("cache"));
     let message = bank.run(&LoadRequest::system("any"), &Control::default()).unwrap_err().to_string();
     assert!(message.contains("CL_SOURCE_REGISTRY is \"relative/path\""), "{message}");
-    delete(&root);
 }
 
 #[test]
@@ -386,7 +356,7 @@ fn files_are_loaded_without_a_project() {
     write(root.join("single.lisp"), "(list cl-user::*init*)");
     let settings = ProjectSettings::without_root(root.join("cache")).userinit(root.join("init.lisp"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
-    let file = |path: &str| bank.run(&LoadRequest::file(path), &Control::default()).unwrap();
+    let file = |path: &str| bank.done(&LoadRequest::file(path));
     let answer = file(&root.join("single.lisp").display().to_string());
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     assert_eq!(below(&root.join("cache"), ".fasl").len(), 1);
@@ -397,94 +367,6 @@ fn files_are_loaded_without_a_project() {
         assert_eq!(failure.kind, FailureKind::File);
         assert!(failure.message.contains(said), "{failure:?}");
     }
-    delete(&root);
-}
-
-#[test]
-fn names_and_places_of_failures() {
-    own_process!();
-    let root = folder("names");
-    write(root.join("tools.asd"), "(defsystem \"tools\" :defsystem-depends-on (\"no-such-tool\"))");
-    write(root.join("w.asd"), "(defsystem \"w\" :version \"1.0\")");
-    write(root.join("newer.asd"), "(defsystem \"newer\" :depends-on ((:version \"w\" \"9.9\")))");
-    write(
-        root.join("beside.asd"),
-        "(defsystem \"beside\" :components ((:file \"a\" :depends-on (\"zzz\"))))",
-    );
-    write(root.join("UpPer.asd"), "(defsystem \"UpPer\")");
-    write(root.join("unread.asd"), "(defsystem \"unread\")\n\n(no-such-package:name)\n");
-    write(root.join("unclosed.asd"), "(defsystem \"unclosed\")\n\n  (list 1\n");
-    write(root.join("raises.asd"), "(defsystem \"raises\")\n(error \"no definition\")\n");
-    write(
-        root.join("after.asd"),
-        "(defsystem \"after\"\n  :components ((:file \"a\"))\n  :perform (load-op :after (o c) (error \"afterwards\")))\n",
-    );
-    write(root.join("a.lisp"), "(list 1)");
-    define(
-        &root,
-        "fails",
-        &[
-            ("fine", "(defun cl-user::fine (x)\n  (car x))\n"),
-            ("fails-file", "(list 1)\n\n(cl-user::fine 3)\n"),
-        ],
-    );
-    define(&root, "warns", &[("warns-file", "(list 1)\n\n(warn \"careful\")\n")]);
-    define(&root, "reads-wrong", &[("wrong-file", "(list 1)\n\n#.(error \"at read time\")\n")]);
-    define(
-        &root,
-        "lacks",
-        &[("lacks-file", "(list 1)\n\n(defun cl-user::lacks () (cl-user::nowhere-defined))\n")],
-    );
-    define(&root, "orphan", &[("orphan-file", "(in-package :made-elsewhere)\n")]);
-    define(&root, "wild", &[("wild[1]", "(list 1)\n")]);
-    let bank = project(&root, &root.join("cache"));
-    // The compiler tells of it at the end, when it reads the file no more; then the cache does.
-    for again in [false, true] {
-        let lacks = load(&bank, "lacks");
-        assert_eq!(
-            lines(&lacks, "lacks-file.lisp"),
-            [(Severity::StyleWarning, Some(3))],
-            "{again}: {lacks:?}"
-        );
-        evaluate(&bank, "(asdf:clear-system \"lacks\")");
-    }
-    let names = |system: &str, kind: FailureKind, parts: &[&str]| {
-        let (answer, failure) = failed(&bank, system);
-        assert_eq!(failure.kind, kind, "{failure:?}");
-        assert!(parts.iter().all(|part| failure.message.contains(part)), "{failure:?}");
-        answer
-    };
-    names("tools", FailureKind::MissingDependency, &["no-such-tool", "which tools depends on"]);
-    names("newer", FailureKind::VersionMismatch, &["w is of version 1.0", "newer depends on version 9.9"]);
-    names("beside", FailureKind::MissingComponent, &["zzz", "beside/a"]);
-    names("NO-Such", FailureKind::UnknownSystem, &["NO-Such"]);
-    let (_, orphan) = failed(&bank, "orphan");
-    assert_eq!((orphan.kind, orphan.name.as_deref()), (FailureKind::Load, Some("MADE-ELSEWHERE")));
-    assert!(orphan.remedies[0].starts_with("If a system makes package MADE-ELSEWHERE, load"), "{orphan:?}");
-    names("wild", FailureKind::File, &["no file that has *, ? or [ in its name", "wild[1].lisp"]);
-    for (given, name) in [("UpPer", "UpPer"), ("W", "w")] {
-        let answer = load(&bank, given);
-        assert_eq!((answer.status, answer.system.as_deref()), (LoadStatus::Loaded, Some(name)));
-    }
-    let unread = names("unread", FailureKind::SystemDefinition, &["unread.asd"]);
-    assert_eq!(lines(&unread, "unread.asd"), [(Severity::ReadError, Some(3))]);
-    let unclosed = names("unclosed", FailureKind::SystemDefinition, &["unclosed.asd"]);
-    assert_eq!(lines(&unclosed, "unclosed.asd"), [(Severity::ReadError, Some(3))]);
-    let raises = names("raises", FailureKind::SystemDefinition, &["no definition"]);
-    assert_eq!(lines(&raises, "raises.asd"), [(Severity::Error, Some(2))]);
-    let (_, after) = failed(&bank, "after");
-    assert!(after.path.is_none_or(|path| path.ends_with("after.asd")));
-    // Load twice: from the new fasl, then from the cache.
-    for again in [false, true] {
-        let place = lines(&names("fails", FailureKind::Load, &["3 is not of type"]), "fine.lisp");
-        assert_eq!(place, [(Severity::Error, Some(2))], "from the cache: {again}");
-        let warns = load(&bank, "warns");
-        assert_eq!(lines(&warns, "warns-file.lisp"), [(Severity::Warning, Some(3))], "{again}: {warns:?}");
-        evaluate(&bank, "(asdf:clear-system \"fails\") (asdf:clear-system \"warns\")");
-    }
-    let (wrong, _) = failed(&bank, "reads-wrong");
-    assert_eq!(lines(&wrong, "wrong-file.lisp").first(), Some(&(Severity::ReadError, Some(3))), "{wrong:?}");
-    delete(&root);
 }
 
 #[test]
@@ -498,7 +380,7 @@ fn what_changed_is_compiled_again() {
         fs::File::options().write(true).open(root.join(file)).unwrap().set_modified(date).unwrap();
     };
     let changed = || -> Vec<String> {
-        let all = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems;
+        let all = bank.answer(&ListSystemsRequest::new()).systems;
         let of = all.into_iter().find(|system: &SystemEntry| system.name == "moving").unwrap().changed;
         of.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect()
     };
@@ -528,7 +410,6 @@ fn what_changed_is_compiled_again() {
     assert_eq!(changed(), ["second.lisp"]);
     let (_, failure) = failed(&bank, "moving");
     assert!(failure.message.contains("second.lisp"), "{failure:?}");
-    delete(&root);
 }
 
 #[test]
@@ -545,7 +426,7 @@ fn records_of_positions_survive() {
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
     let request = CodeFindReferencesRequest::new("cl-user::rec-used");
-    let whole = bank.ask(&request, &Control::default()).unwrap();
+    let whole = bank.answer(&request);
     let exact: Vec<_> =
         whole.refs.iter().map(|found| (found.place.line.unwrap(), columns(&found.tokens))).collect();
     assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");
@@ -555,9 +436,9 @@ fn records_of_positions_survive() {
         bank.run(&LoadRequest::system("rec").force(), &Control::new(Duration::from_secs(3))).unwrap();
     assert_eq!(stopped.status, LoadStatus::TimedOut, "{stopped:?}");
     fs::remove_file(root.join("slow.lisp")).unwrap();
-    assert_eq!(bank.ask(&request, &Control::default()).unwrap(), whole);
+    assert_eq!(bank.answer(&request), whole);
     assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
-    assert_eq!(bank.ask(&request, &Control::default()).unwrap(), whole);
+    assert_eq!(bank.answer(&request), whole);
     // Records that are damaged are told, and made again by the next load.
     let damage: [fn(&Path); 4] = [
         |tap| fs::write(tap, "").unwrap(),
@@ -577,13 +458,12 @@ fn records_of_positions_survive() {
         assert!(taps.len() >= 2, "{taps:?}");
         taps.iter().for_each(|tap| damage(tap));
         bank.forget_positions();
-        let told = bank.ask(&request, &Control::default()).unwrap();
+        let told = bank.answer(&request);
         assert!(told.cautions.iter().any(|caution| caution.to_string().contains("rec-b.lisp")), "{told:?}");
-        evaluate(&bank, "(asdf:clear-system \"rec\")");
+        bank.value("(asdf:clear-system \"rec\")");
         assert_eq!(load(&bank, "rec").compiled.len(), 2);
-        assert_eq!(bank.ask(&request, &Control::default()).unwrap(), whole);
+        assert_eq!(bank.answer(&request), whole);
     }
-    delete(&root);
 }
 
 /// ASDF reads a definition again for each system in it that has not its file's name, and for one that is not there.
@@ -601,7 +481,7 @@ fn a_definition_that_is_read_again_keeps_what_is_loaded() {
     write(root.join("broken.lisp"), "(error \"It is broken.\")\n");
     let bank = project(&root, &root.join("cache"));
     let listed = || -> Vec<(String, bool)> {
-        let systems = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems;
+        let systems = bank.answer(&ListSystemsRequest::new()).systems;
         systems.into_iter().map(|system: SystemEntry| (system.name, system.loaded)).collect()
     };
     let loaded = [("good".to_owned(), true), ("good/tests".to_owned(), true), ("third".to_owned(), false)];
@@ -621,9 +501,8 @@ fn a_definition_that_is_read_again_keeps_what_is_loaded() {
     write(root.join("good.asd"), &good.replace("(:file \"tests\")", "(:file \"tests\") (:file \"more\")"));
     let changed = load(&bank, "good/tests");
     assert!(changed.compiled.iter().any(|path| path.ends_with("more.lisp")), "{changed:?}");
-    assert_eq!(evaluate(&bank, "(cl-user::more)"), "2");
+    assert_eq!(bank.value("(cl-user::more)"), "2");
     assert_eq!(listed(), loaded);
-    delete(&root);
 }
 
 #[test]

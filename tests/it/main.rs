@@ -8,6 +8,8 @@
 mod child;
 
 mod answer_size;
+#[path = "../asks/mod.rs"]
+mod asks;
 #[path = "../client/mod.rs"]
 mod client;
 mod code_find_references;
@@ -37,7 +39,6 @@ mod oracle;
 mod pages;
 mod positions;
 mod project;
-mod reload;
 mod rename;
 mod rename_apply;
 mod rename_cautions;
@@ -47,6 +48,7 @@ mod rename_text;
 mod renames;
 mod run_tests;
 mod scip;
+mod sessions;
 mod site;
 mod text_index;
 #[path = "../texts/mod.rs"]
@@ -56,6 +58,5 @@ mod tool_inputs;
 mod tools_agree;
 mod tools_beside_sbcl;
 mod unusual_names;
-mod users;
 mod uses_complete;
 mod who;

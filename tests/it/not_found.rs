@@ -90,14 +90,8 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
 fn of_names() -> Vec<&'static str> {
     let all = steelbank::actions::tools().list().iter().map(|tool| tool.name());
     let others = [
-        "describe-symbol",
-        "find-definition",
-        "code-find-references",
-        "call-graph",
-        "compiler-notes",
-        "disassemble",
-        "impact",
-        "rename",
+        "describe-symbol", "find-definition", "code-find-references", "call-graph", "compiler-notes",
+        "disassemble", "impact", "rename",
     ];
     all.filter(|name| name.starts_with("who-") || others.contains(name)).collect()
 }

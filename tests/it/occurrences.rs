@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use steelbank::Steelbank;
 use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
 use steelbank::actions::uses::occurrences::{FileOccurrence, OccurrenceKind, OccurrencesRequest};
 use steelbank::reader::Range;
 use steelbank::source::positions::{Evidence, PlaceAccess};
-use steelbank::{Control, Steelbank};
 
+use crate::asks::Asks;
 use crate::fixtures::{library_registry, lisp_libraries};
-use crate::project::{delete, folder, load, project};
+use crate::project::{folder, load, project};
 use crate::renames::copy;
 
 fn occurrences(bank: &Steelbank, path: &Path) -> (String, Vec<FileOccurrence>) {
-    let answer = bank.ask(&OccurrencesRequest::new(path), &Control::default()).unwrap();
+    let answer = bank.answer(&OccurrencesRequest::new(path));
     (answer.text, answer.occurrences)
 }
 
@@ -27,7 +28,7 @@ fn a_file_has_the_places_that_its_symbols_have() {
     for library in LIBRARIES {
         copy(&lisp_libraries().join(library), &root.join(library));
     }
-    let bank = project(&root, &folder("occurrences-cache"));
+    let bank = project(&root, &root.join("cache"));
     LIBRARIES.iter().for_each(|library| drop(load(&bank, library)));
     let mut by_file: BTreeMap<String, BTreeSet<(Range, String)>> = BTreeMap::new();
     let mut symbols = BTreeSet::new();
@@ -52,7 +53,7 @@ fn a_file_has_the_places_that_its_symbols_have() {
         let quoted = format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
         let mut request = CodeFindReferencesRequest::new(quoted);
         (request.package, request.limit) = (Some(package.clone()), usize::MAX);
-        for found in bank.ask(&request, &Control::default()).unwrap().refs {
+        for found in bank.answer(&request).refs {
             let exact = by_symbol.entry(found.place.file.clone()).or_default();
             exact.extend(
                 found.tokens.iter().map(|token| (token.range.unwrap(), format!("{package}::{name}"))),
@@ -111,27 +112,14 @@ fn reads_and_writes_and_locals_are_told_apart() {
         })
         .collect();
     let expected = [
-        "1 Function",
-        "3 Variable",
-        "4 Slot",
-        "4 Function",
-        "5 LocalVariable write of 5",
-        "6 Function read-write",
-        "6 LocalVariable of 5",
-        "7 Slot write",
-        "8 Variable read-write",
-        "9 Variable write",
-        "10 Slot",
-        "10 Slot write",
-        "10 Slot",
-        "11 LocalFunction write of 11",
-        "11 LocalFunction of 11",
-        "11 Slot",
+        "1 Function", "3 Variable", "4 Slot", "4 Function", "5 LocalVariable write of 5",
+        "6 Function read-write", "6 LocalVariable of 5", "7 Slot write", "8 Variable read-write",
+        "9 Variable write", "10 Slot", "10 Slot write", "10 Slot", "11 LocalFunction write of 11",
+        "11 LocalFunction of 11", "11 Slot",
     ];
     assert_eq!(told, expected);
     assert!(found.iter().any(|found| found.kind == OccurrenceKind::SpecialOperator && found.name == "SETQ"));
     drop(bank);
-    delete(&root);
 }
 
 #[test]
@@ -145,7 +133,7 @@ fn a_diagnostic_ends_where_its_form_does() {
     fs::write(root.join("undefined.lisp"), text).unwrap();
     let bank = project(&root, &root.join("cache"));
     let request = steelbank::LoadRequest::file(root.join("undefined.lisp"));
-    let answer = bank.run(&request, &Control::default()).unwrap();
+    let answer = bank.done(&request);
     let told: Vec<(String, u32, u32)> = answer
         .diagnostics
         .iter()
@@ -156,5 +144,4 @@ fn a_diagnostic_ends_where_its_form_does() {
         .collect();
     assert_eq!(told, [("2:19".to_owned(), 2, 26), ("2:30".to_owned(), 2, 37)], "{:?}", answer.diagnostics);
     drop(bank);
-    delete(&root);
 }

@@ -9,40 +9,20 @@ use steelbank::actions::uses::occurrences::{FileOccurrence, OccurrencesAnswer, O
 use steelbank::actions::uses::open_text::{OpenTextAnswer, OpenTextRequest};
 use steelbank::source::positions::Evidence;
 
-use crate::child::small_or_full;
+use crate::child::{Random, small_or_full};
 use crate::fixtures::{library_registry, lisp_libraries};
 use crate::project::{folder, load, project};
 use crate::renames::copy;
 
 /// The libraries whose files are edited, each with its system.
 const LIBRARIES: [&str; 10] = [
-    "alexandria",
-    "anaphora",
-    "babel",
-    "cl-ppcre",
-    "cl-who",
-    "iterate",
-    "local-time",
-    "parse-number",
-    "puri",
+    "alexandria", "anaphora", "babel", "cl-ppcre", "cl-who", "iterate", "local-time", "parse-number", "puri",
     "yason",
 ];
 
 /// What is inserted.
 const SNIPPETS: [&str; 12] =
     [" ", "\n", "\r\n", "(", ")", "\"", "; 𝒳\n", "(defun inserted (x) (list x))\n", "𝒳ä", "#|", "|", "x"];
-
-/// A generator of numbers: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
-}
 
 /// Edits `text` at random: inserts, deletes, replaces, or moves a part.
 fn edit(text: &mut String, random: &mut Random) {
@@ -96,7 +76,7 @@ fn places_hold_in_text_that_is_edited() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let root = folder("open-text");
     LIBRARIES.iter().for_each(|library| copy(&lisp_libraries().join(library), &root.join(library)));
-    let bank = project(&root, &folder("open-text-cache"));
+    let bank = project(&root, &root.join("cache"));
     LIBRARIES.iter().for_each(|library| drop(load(&bank, library)));
     let files: Vec<PathBuf> = bank
         .loaded_files()

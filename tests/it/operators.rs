@@ -19,23 +19,10 @@ fn written(source: &str) -> String {
 /// Operators that define, for which a form made by shape means nothing: tests/torture has marked sources for
 /// them.
 const DEFINITIONS: [&str; 16] = [
-    "DEFCLASS",
-    "DEFINE-CONDITION",
-    "DEFSTRUCT",
-    "DEFGENERIC",
-    "DEFMETHOD",
-    "DEFINE-METHOD-COMBINATION",
-    "DEFPACKAGE",
-    "LOOP",
-    "DECLARE",
-    "DECLAIM",
+    "DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "DEFGENERIC", "DEFMETHOD", "DEFINE-METHOD-COMBINATION",
+    "DEFPACKAGE", "LOOP", "DECLARE", "DECLAIM",
     // Skip these: they are legal only inside forms that another operator makes.
-    "CALL-METHOD",
-    "LOOP-FINISH",
-    "PPRINT-POP",
-    "PPRINT-EXIT-IF-LIST-EXHAUSTED",
-    "IN-PACKAGE",
-    "FORMATTER",
+    "CALL-METHOD", "LOOP-FINISH", "PPRINT-POP", "PPRINT-EXIT-IF-LIST-EXHAUSTED", "IN-PACKAGE", "FORMATTER",
 ];
 
 #[test]

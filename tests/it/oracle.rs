@@ -10,8 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use steelbank::Steelbank;
-use steelbank::{Control, EvaluateRequest};
+use steelbank::{Control, EvaluateRequest, Steelbank};
 
 const LONG: Duration = Duration::from_secs(1200);
 

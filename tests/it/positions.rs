@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use steelbank::Control;
+use steelbank::{Control, EvaluateRequest};
 
 use steelbank::actions::uses::code_find_references::{CodeFindReferencesRequest, CodeReference};
 use steelbank::answer::location::columns;
@@ -15,48 +15,21 @@ use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
 use steelbank_reader::lines::characters;
 use steelbank_reader::{Dialect, Features, LispText, upcase};
 
+use crate::asks::Asks;
 use crate::fixtures::library_registry;
 use crate::folder::Folder;
 use crate::project::{load, project};
 use crate::texts::expect;
-use steelbank::EvaluateRequest;
 
 /// The symbols of the torture project that are asked about.
 const SYMBOLS: [&str; 35] = [
-    "torture::exported",
-    "torture.namesake::exported",
-    "torture::said",
-    "torture::keyed",
-    "torture::*setting*",
-    "torture::target",
-    "torture::with-target",
-    "torture::twice",
-    "torture::recursive",
-    "torture::little",
-    "torture::global-target",
-    "torture::small",
-    "torture::base",
-    "torture::derived",
-    "torture::trouble",
-    "torture::point",
-    "torture::slot",
-    "torture::area",
-    "torture::base-slot",
-    "torture::new-point3",
-    "torture::point-x",
-    "torture::local-macro",
-    "torture::setter",
-    "torture::naïve",
-    "torture::größe",
-    "(setf torture::target)",
-    "torture::parse",
-    "torture::log-it",
-    "torture::helper",
-    "torture::zone",
-    "torture::work",
-    "torture::*opt*",
-    "torture::left",
-    "torture::right",
+    "torture::exported", "torture.namesake::exported", "torture::said", "torture::keyed",
+    "torture::*setting*", "torture::target", "torture::with-target", "torture::twice", "torture::recursive",
+    "torture::little", "torture::global-target", "torture::small", "torture::base", "torture::derived",
+    "torture::trouble", "torture::point", "torture::slot", "torture::area", "torture::base-slot",
+    "torture::new-point3", "torture::point-x", "torture::local-macro", "torture::setter", "torture::naïve",
+    "torture::größe", "(setf torture::target)", "torture::parse", "torture::log-it", "torture::helper",
+    "torture::zone", "torture::work", "torture::*opt*", "torture::left", "torture::right",
     "(setf torture::work)",
 ];
 
@@ -70,7 +43,7 @@ fn the_torture_project_is_as_a_person_read_it() {
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let mut text = String::new();
     for symbol in SYMBOLS {
-        let answer = bank.ask(&CodeFindReferencesRequest::new(symbol), &Control::default()).unwrap();
+        let answer = bank.answer(&CodeFindReferencesRequest::new(symbol));
         writeln!(text, "{}", answer.symbol).unwrap();
         for found in &answer.refs {
             writeln!(text, "  {}", line(found)).unwrap();
@@ -96,18 +69,8 @@ fn line(found: &CodeReference) -> String {
 
 /// The libraries whose numbered forms are all compared.
 const LIBRARIES: [&str; 12] = [
-    "alexandria",
-    "cl-ppcre",
-    "flexi-streams",
-    "split-sequence",
-    "bordeaux-threads",
-    "iterate",
-    "local-time",
-    "puri",
-    "babel",
-    "chunga",
-    "usocket",
-    "cffi",
+    "alexandria", "cl-ppcre", "flexi-streams", "split-sequence", "bordeaux-threads", "iterate", "local-time",
+    "puri", "babel", "chunga", "usocket", "cffi",
 ];
 
 #[test]

@@ -3,18 +3,19 @@
 //! Each test has a process of its own, as a process has one project.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steelbank::actions::symbols::find_definition::FindDefinitionRequest;
 
+use crate::asks::Asks;
+use crate::child::wait_until;
 use crate::fixtures::lisp_libraries;
+use crate::folder::Folder;
 use crate::renames::copy;
 use crate::texts::write_project;
-use steelbank::Control;
-use steelbank::IndexProjectRequest;
 use steelbank::actions::text::find_references;
 use steelbank::actions::text::index_project::IndexState;
 use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
@@ -22,8 +23,10 @@ use steelbank::answer::location::columns;
 use steelbank::loaded::{FailureKind, LoadAnswer, LoadStatus, Severity};
 use steelbank::source::positions::Evidence;
 use steelbank::source::tap::sidecar::sidecar_name;
-use steelbank::{DescribeSymbolRequest, IndexStatusRequest, ListSystemsRequest};
-use steelbank::{LoadRequest, ProjectSettings, Steelbank};
+use steelbank::{
+    Control, DescribeSymbolRequest, IndexProjectRequest, IndexStatusRequest, ListSystemsRequest, LoadRequest,
+    ProjectSettings, Steelbank,
+};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -42,20 +45,8 @@ pub(crate) fn in_a_process_of_its_own(name: &str, environment: &[(&str, &Path)])
 }
 
 /// Makes a new folder for a test's files.
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("steelbank-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder.canonicalize().unwrap()
-}
-
-/// Deletes a test's folder with the cache in it, in which the thread that reads names after a load may still write.
-pub(crate) fn delete(folder: &Path) {
-    let deleted = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(2));
-        fs::remove_dir_all(folder).is_ok()
-    });
-    assert!(deleted, "{} is not deleted", folder.display());
+pub(crate) fn folder(name: &str) -> Folder {
+    Folder::new(name)
 }
 
 /// Writes `plain` in the ways in which files end lines, and begin and end: each with a name.
@@ -79,16 +70,17 @@ pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
 /// Makes a project of four libraries, one with its tests, and of tests/torture, and loads all of it. Wants [`library_registry`].
 ///
 /// [`library_registry`]: crate::fixtures::library_registry
-pub(crate) fn libraries_project(name: &str) -> (PathBuf, Steelbank) {
+pub(crate) fn libraries_project(name: &str) -> (Folder, Steelbank) {
     const LIBRARIES: [&str; 4] = ["alexandria", "cl-ppcre", "named-readtables", "yason"];
-    let root = folder(name);
+    let home = folder(name);
+    let root = home.join("project");
     for library in LIBRARIES {
         copy(&lisp_libraries().join(library), &root.join(library));
     }
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture"), &root.join("torture"));
-    let bank = project(&root, &folder(&format!("{name}-cache")));
+    let bank = project(&root, &home.join("cache"));
     LIBRARIES.iter().chain(&["cl-ppcre/test", "torture"]).for_each(|library| drop(load(&bank, library)));
-    (root, bank)
+    (home, bank)
 }
 
 /// Loads `system`.
@@ -109,7 +101,7 @@ fn a_project_is_loaded_and_asked() {
     write_project(&root, include_str!("../projects/shop.txt"));
     let bank = project(&root, &root.join("cache"));
 
-    let systems = bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap();
+    let systems = bank.answer(&ListSystemsRequest::new());
     let names: Vec<&str> = systems.systems.iter().map(|system| system.name.as_str()).collect();
     let secondary = ["needs", "one", "open", "runs", "slow", "two", "unread", "wrong"];
     let expected: Vec<String> = ["broken".to_owned(), "shop".to_owned()]
@@ -138,7 +130,7 @@ fn a_project_is_loaded_and_asked() {
     let steps: Vec<_> = (1..=4).map(|step| (step, Some(4))).collect();
     assert_eq!(*forced.lock().unwrap(), steps, "though all is loaded already");
 
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     let lines: Vec<_> = found.refs.iter().map(|found| (found.place.line, columns(&found.tokens))).collect();
     assert_eq!(lines, [(Some(3), vec![10]), (Some(4), vec![12])]);
 
@@ -148,7 +140,6 @@ fn a_project_is_loaded_and_asked() {
     changed_within_a_second(&bank, &root);
     single_files(&bank, &root);
     questions_beside_a_load(&bank);
-    delete(&root);
 }
 
 fn text(bank: &Steelbank) {
@@ -205,14 +196,14 @@ fn failures(bank: &Steelbank) {
 fn stale(bank: &Steelbank, root: &Path) {
     let text = fs::read_to_string(root.join("b.lisp")).unwrap();
     fs::write(root.join("b.lisp"), format!("\n\n\n{text}")).unwrap();
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     assert_eq!(found.stale, ["b.lisp"]);
     for found in &found.refs {
         assert!(found.stale && found.evidence != Evidence::Exact && found.tokens.is_empty(), "{found:?}");
     }
     // The same text at another date is not another text.
     fs::write(root.join("b.lisp"), &text).unwrap();
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     assert_eq!(found.stale, [""; 0]);
     assert!(found.refs.iter().all(|found| found.evidence == Evidence::Exact));
 
@@ -227,13 +218,13 @@ fn stale(bank: &Steelbank, root: &Path) {
     // File dates count seconds.
     let date = std::time::SystemTime::now() + Duration::from_secs(5);
     fs::File::options().write(true).open(root.join("a.lisp")).unwrap().set_modified(date).unwrap();
-    assert!(bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems.iter().any(changed));
+    assert!(bank.answer(&ListSystemsRequest::new()).systems.iter().any(changed));
     assert_eq!(
         load(bank, "shop").compiled.len(),
         2,
         "a file that changed, and those after it, are compiled again"
     );
-    assert!(!bank.ask(&ListSystemsRequest::new(), &Control::default()).unwrap().systems.iter().any(changed));
+    assert!(!bank.answer(&ListSystemsRequest::new()).systems.iter().any(changed));
     let sidecar = |file: &str| {
         let prefix = sidecar_name(&root.join(file), 0).split_once('-').unwrap().0.to_owned();
         let taps = fs::read_dir(root.join("cache/taps")).unwrap().flatten();
@@ -244,8 +235,7 @@ fn stale(bank: &Steelbank, root: &Path) {
         (1, 1),
         "one for each file, whatever was loaded before"
     );
-    let definition =
-        bank.ask(&FindDefinitionRequest::new("shop::price").package("CL-USER"), &Control::default()).unwrap();
+    let definition = bank.answer(&FindDefinitionRequest::new("shop::price").package("CL-USER"));
     assert_eq!(definition.definitions[0].place.line, Some(4));
     assert_eq!(definition.definitions[0].place.column, Some(8));
 }
@@ -264,10 +254,10 @@ fn changed_within_a_second(bank: &Steelbank, root: &Path) {
     put(&format!("{text}(defun added () (price 5))\n"));
     assert_eq!(load(bank, "shop").compiled.len(), 1);
     put(&format!("{text}\n(defun added () (price 55))\n"));
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     assert_eq!(found.stale, ["b.lisp"]);
     assert_eq!(load(bank, "shop").compiled.len(), 1);
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     assert_eq!(found.stale, [""; 0]);
     let added = found.refs.iter().find(|found| found.caller.as_deref() == Some("SHOP::ADDED")).unwrap();
     assert_eq!((added.place.line, columns(&added.tokens).as_slice()), (Some(6), &[18][..]), "{added:?}");
@@ -283,7 +273,7 @@ fn single_files(bank: &Steelbank, root: &Path) {
     write(root, &[("extra.lisp", "(in-package :shop)\n(defun extra ()\n  (price 2))\n")]);
     let answer = load("extra.lisp");
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     let extra = found.refs.iter().find(|found| found.place.file == "extra.lisp").unwrap();
     assert_eq!((extra.place.line, extra.place.column, extra.evidence), (Some(3), Some(4), Evidence::Exact));
 
@@ -311,14 +301,9 @@ fn questions_beside_a_load(bank: &Steelbank) {
         std::thread::spawn(move || bank.run(&LoadRequest::system("shop/slow"), &control))
     };
     begins.recv().unwrap();
-    let found = bank.ask(&CodeFindReferencesRequest::new("shop::price"), &Control::default()).unwrap();
+    let found = bank.answer(&CodeFindReferencesRequest::new("shop::price"));
     assert!(found.loading && !found.refs.is_empty(), "answered, and it says that the image is moving");
-    assert!(
-        bank.ask(&DescribeSymbolRequest::new("shop::price").package("CL-USER"), &Control::default())
-            .unwrap()
-            .description
-            .is_some()
-    );
+    assert!(bank.answer(&DescribeSymbolRequest::new("shop::price").package("CL-USER")).description.is_some());
     control.cancellation().cancel();
     // Accept two outcomes: the caller hears at once of the cancellation, or Lisp reports it first.
     match loading.join().unwrap() {
@@ -326,11 +311,7 @@ fn questions_beside_a_load(bank: &Steelbank) {
         Ok(answer) => assert_eq!(answer.status, LoadStatus::Cancelled),
     }
     // Wait: Lisp ends the load, and the index is refreshed, after the caller was answered.
-    let patience = std::time::Instant::now();
-    while bank.is_loading() {
-        assert!(patience.elapsed() < LONG, "the load never ends");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_until("the load never ends", || !bank.is_loading());
     assert_eq!(
         load(bank, "shop").status,
         LoadStatus::Loaded,

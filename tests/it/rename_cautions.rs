@@ -7,7 +7,7 @@ use steelbank::Steelbank;
 use steelbank::actions::change::rename::{CautionKind, RenamePlan, RenameRequest};
 use steelbank::loaded::LoadStatus;
 
-use crate::project::{delete, folder, load, project};
+use crate::project::{folder, load, project};
 use crate::texts::write_project;
 
 #[test]
@@ -53,7 +53,6 @@ fn what_may_break_is_told() {
         [("contrib.lisp", 2, "item-2"), ("contrib.lisp", 3, "item-2-id"), ("contrib.lisp", 3, "make-item-2")],
         "{item:#?}"
     );
-    delete(&root);
 }
 
 fn plan(bank: &Steelbank, name: &str) -> RenamePlan {

@@ -8,7 +8,7 @@ use steelbank::Control;
 use steelbank::actions::change::rename::{Derived, RenamePlan, RenameRequest, Scope};
 use steelbank::loaded::LoadStatus;
 
-use crate::project::{delete, folder, load, project};
+use crate::project::{folder, load, project};
 use crate::texts::{expect, write_project};
 
 #[test]
@@ -42,7 +42,6 @@ fn renames_are_planned() {
         }
     }
     expect("it/rename_plan.txt", &text.replace(&"x".repeat(5000), "LONG"));
-    delete(&root);
 }
 
 /// Writes what the plan says, with the lines that it changes.

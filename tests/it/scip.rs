@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use protobuf::Message;
 use scip::symbol::parse_symbol;
@@ -10,8 +10,9 @@ use scip::types::{Index, Occurrence, Relationship, SymbolInformation, SymbolRole
 use steelbank::export::scip::{ScipFormat, write_scip};
 use steelbank::{Control, Steelbank};
 
+use crate::asks::Asks;
 use crate::fixtures::library_registry;
-use crate::project::{delete, folder, libraries_project, load, project};
+use crate::project::{folder, libraries_project, load, project};
 
 fn index(bank: &Steelbank, diagnostics: &[steelbank::loaded::Diagnostic]) -> (Vec<u8>, Index) {
     let mut bytes = Vec::new();
@@ -95,7 +96,7 @@ fn check(index: &Index, root: &Path) -> usize {
 #[test]
 fn an_index_is_read_back_whole() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
-    let (root, bank) = libraries_project("scip");
+    let (_home, bank) = libraries_project("scip");
     let (bytes, read) = index(&bank, &[]);
     let count = check(&read, bank.root().unwrap());
     assert!(count > 15_000, "{count}");
@@ -128,8 +129,6 @@ fn an_index_is_read_back_whole() {
     assert!(told.iter().filter(|told| !told.documentation.is_empty()).count() > 300);
     assert!(told.iter().filter(|told| !told.signature_documentation.text.is_empty()).count() > 500);
     assert!(read.external_symbols.iter().filter(|told| !told.documentation.is_empty()).count() > 200);
-    drop(bank);
-    delete(&root);
 }
 
 const SHOP: &str = "(defpackage :scip-shop (:use :cl) (:export #:price))
@@ -181,34 +180,13 @@ fn kinds_roles_and_relationships_are_told() {
         })
         .collect();
     let expected = [
-        "1  definition",
-        "1 price(). ",
-        "2  ",
-        "3 `*open*`. definition",
-        "4 item# definition",
-        "4 item#price. definition",
-        "4 price(). definition",
-        "5 book# definition",
-        "5 item# ",
-        "5 book#pages. definition",
-        "6 shelf# definition",
-        "6 shelf#height. definition",
-        "7 show(). definition",
-        "8 show(item). definition",
-        "8 item# ",
-        "9 show(after+book). definition",
-        "9 book# ",
-        "10 `(setf size)`(). definition",
-        "10 book#pages. write",
-        "11 twice(). definition",
-        "12 price(). read write",
-        "13 price(). write",
-        "14 item#price. write",
-        "15 `(setf size)`(). write",
-        "15 shelf-height(). read",
-        "15 make-shelf(). read",
-        "16 `*open*`. write",
-        "16 missing(). read",
+        "1  definition", "1 price(). ", "2  ", "3 `*open*`. definition", "4 item# definition",
+        "4 item#price. definition", "4 price(). definition", "5 book# definition", "5 item# ",
+        "5 book#pages. definition", "6 shelf# definition", "6 shelf#height. definition",
+        "7 show(). definition", "8 show(item). definition", "8 item# ", "9 show(after+book). definition",
+        "9 book# ", "10 `(setf size)`(). definition", "10 book#pages. write", "11 twice(). definition",
+        "12 price(). read write", "13 price(). write", "14 item#price. write", "15 `(setf size)`(). write",
+        "15 shelf-height(). read", "15 make-shelf(). read", "16 `*open*`. write", "16 missing(). read",
     ];
     assert_eq!(told, expected);
     let related: Vec<String> = document
@@ -251,14 +229,12 @@ fn kinds_roles_and_relationships_are_told() {
     );
     let show = document.occurrences.iter().find(|found| found.symbol.ends_with("show(item).")).unwrap();
     assert_eq!(show.enclosing_range, [7, 0, 37]);
-    drop(bank);
-    delete(&root);
 }
 
 #[test]
 fn nothing_loaded_is_an_error() {
     own_process!();
-    let root: PathBuf = folder("scip-empty");
+    let root = folder("scip-empty");
     let bank = project(&root, &root.join("cache"));
     let error = write_scip(&bank, ScipFormat::Protobuf, &[], &mut Vec::new(), &Control::default());
     assert!(error.unwrap_err().to_string().starts_with("No file of the project is loaded"));
@@ -266,8 +242,6 @@ fn nothing_loaded_is_an_error() {
     cancelled.cancellation().cancel();
     fs::write(root.join("a.lisp"), "(defun a ())").unwrap();
     let request = steelbank::LoadRequest::file(root.join("a.lisp"));
-    bank.run(&request, &Control::default()).unwrap();
+    bank.done(&request);
     assert!(write_scip(&bank, ScipFormat::Protobuf, &[], &mut Vec::new(), &cancelled).is_err());
-    drop(bank);
-    delete(&root);
 }

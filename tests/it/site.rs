@@ -7,8 +7,9 @@ use std::path::Path;
 use steelbank::export::site::write_site;
 use steelbank::{Control, Steelbank};
 
+use crate::asks::Asks;
 use crate::fixtures::library_registry;
-use crate::project::{delete, folder, libraries_project, load, project};
+use crate::project::{folder, libraries_project, load, project};
 
 /// All files below `folder`, by their paths from it.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
@@ -82,7 +83,7 @@ fn write(bank: &Steelbank, to: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn every_link_has_its_target_and_two_runs_are_equal() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
-    let (root, bank) = libraries_project("site");
+    let (_home, bank) = libraries_project("site");
     let out = folder("site-out");
     let site = write(&bank, &out.join("site"));
     let count = check_links(&site);
@@ -112,8 +113,6 @@ fn every_link_has_its_target_and_two_runs_are_equal() {
     let own = bank.loaded_files().into_iter().filter(|(path, _)| path.starts_with(bank.root().unwrap()));
     let source: usize = own.map(|(path, _)| fs::metadata(path).unwrap().len() as usize).sum();
     assert!(bytes < source * 6, "{bytes} bytes of pages of {source}");
-    drop(bank);
-    delete(&root);
 }
 
 const HOSTILE: &str = "(defpackage :host-shop (:use :cl)
@@ -155,8 +154,6 @@ fn what_comes_from_sources_stays_text() {
     assert_eq!(names.len(), site.len(), "files that differ in case alone");
     let made = String::from_utf8(site["f/a_20_3cb_3e_26c.html"].clone()).unwrap();
     assert!(made.contains("What its expansions use") && made.contains("../../up|</a>"), "{made}");
-    drop(bank);
-    delete(&root);
 }
 
 #[test]
@@ -165,7 +162,7 @@ fn a_folder_of_somebody_else_is_left_alone() {
     let root = folder("site-folders");
     fs::write(root.join("a.lisp"), "(defun a ())\n").unwrap();
     let bank = project(&root, &root.join("cache"));
-    bank.run(&steelbank::LoadRequest::file(root.join("a.lisp")), &Control::default()).unwrap();
+    bank.done(&steelbank::LoadRequest::file(root.join("a.lisp")));
     let refused = |to: &Path, control: &Control| write_site(&bank, to, control).unwrap_err().to_string();
     let out = folder("site-folders-out");
     let foreign = out.join("foreign");
@@ -188,8 +185,6 @@ fn a_folder_of_somebody_else_is_left_alone() {
     // What an earlier site had and this one has not is gone.
     fs::write(empty.join("f/stale.html"), "").unwrap();
     assert!(!write(&bank, &empty).contains_key("f/stale.html"));
-    drop(bank);
-    delete(&root);
 }
 
 /// The longest file that this process may write, in bytes; none for any length.
@@ -211,7 +206,7 @@ fn a_full_disk_leaves_the_pages_that_were_there() {
     let text: String = (0..300).map(|number| format!("(defun f{number} () (f{}))\n", number / 2)).collect();
     fs::write(root.join("a.lisp"), text).unwrap();
     let bank = project(&root, &root.join("cache"));
-    bank.run(&steelbank::LoadRequest::file(root.join("a.lisp")), &Control::default()).unwrap();
+    bank.done(&steelbank::LoadRequest::file(root.join("a.lisp")));
     let out = folder("site-full-out");
     let before = write(&bank, &out.join("site"));
     limit_files(Some(20_000));
@@ -220,6 +215,4 @@ fn a_full_disk_leaves_the_pages_that_were_there() {
     assert!(error.contains("a.html cannot be written: File too large"), "{error}");
     assert_eq!(files(&out.join("site")), before);
     assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "something half is left");
-    drop(bank);
-    delete(&root);
 }

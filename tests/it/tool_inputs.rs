@@ -3,13 +3,12 @@
 //! not have.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use steelbank::tools::{Blame, Call, CallOutcome, Failure};
 
 use crate::project::folder;
+use crate::texts::git;
 use crate::tools_beside_sbcl::World;
 
 const FILES: [(&str, &[u8]); 8] = [
@@ -25,19 +24,6 @@ const FILES: [(&str, &[u8]); 8] = [
 
 const SYSTEM: &str = "(defsystem \"edges\" :serial t :components ((:file \"package\") (:file \"crlf\") (:file \"latin\") \
     (:file \"mode\") (:file \"linked\") (:file \"no-end\") (:file \"gone\") (:file \"uses\")))\n";
-
-fn git(root: &Path, arguments: &[&str]) {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(root).args([
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-        "-c",
-        "init.defaultBranch=m",
-    ]);
-    assert!(command.args(arguments).status().unwrap().success(), "{arguments:?}");
-}
 
 #[test]
 fn edges_of_files_and_arguments_are_held() {

@@ -140,9 +140,7 @@ pub(crate) fn apropos_is_exact_first(world: &World) {
     assert_eq!(
         names,
         [
-            "CL-PPCRE::DO-MATCHES",
-            "CL-PPCRE::DO-MATCHES-AS-STRINGS",
-            "CL-PPCRE::DO-REGISTER-GROUPS",
+            "CL-PPCRE::DO-MATCHES", "CL-PPCRE::DO-MATCHES-AS-STRINGS", "CL-PPCRE::DO-REGISTER-GROUPS",
             "CL-PPCRE::DO-SCANS"
         ]
         .into_iter()

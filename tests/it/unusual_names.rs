@@ -1,5 +1,4 @@
-//! Unusual code: names between bars, definitions inside of other forms, setf functions and expanders,
-//! packages that are asked for as symbols, and text that is longer than any answer.
+//! Text that is longer than any answer, in a folder with an unusual name.
 
 use serde_json::{Value, json};
 
@@ -7,96 +6,19 @@ use crate::project::folder;
 use crate::texts::write_project;
 use crate::tools_beside_sbcl::World;
 
-fn nodes(answer: &Value) -> Vec<String> {
-    let nodes = answer["nodes"].as_array().unwrap();
-    nodes.iter().map(|node| node["name"].as_str().unwrap().to_owned()).collect()
-}
-
 #[test]
-fn odd_names_and_places_are_answered() {
+fn answers_about_much_text_are_cut() {
     own_process!();
     // A space and letters that are not ASCII.
-    let root = folder("odd").join("a folder é");
-    std::fs::create_dir_all(&root).unwrap();
-    let root = root.canonicalize().unwrap();
+    let root = folder("a folder é");
     write_project(&root, include_str!("../projects/odd.txt"));
     let calls = (0..4000).map(|number| format!("(defun f{number} (x) (frob x))\n")).collect::<String>();
     std::fs::write(root.join("big.lisp"), format!("(in-package :odd.core)\n{calls}")).unwrap();
     let world = World::at(root, &["odd", "odd/empty"]);
-    names_are_found(&world);
-    callers_are_found(&world);
-    failures_are_told(&world);
-    long_answers_are_cut(&world);
-    pages_are_of_the_text_as_it_is(&world);
-}
-
-fn names_are_found(world: &World) {
-    // Print a name in one way in all tools.
-    let graph = world.ask("call-graph", json!({ "name": "odd.core::|lower name|" }));
-    assert_eq!(nodes(&graph), ["ODD.CORE::|lower name|", "ODD.CORE::|lower-exported|"], "{graph}");
-    let impact = world.ask("impact", json!({ "names": ["odd.core::|lower name|"] }));
-    assert_eq!(impact["changed"][0]["name"], "ODD.CORE::|lower name|");
-    assert_eq!(impact["users"].as_array().unwrap().len(), 1, "{impact}");
-    // Bars are suggested to those who leave them out.
-    let missing = world.ask("describe-symbol", json!({ "name": "odd.core:lower-exported" }));
-    assert_eq!(missing["suggestions"], json!(["|lower-exported|"]), "{missing}");
-    let found = world.ask("describe-symbol", json!({ "name": "odd.core:|lower-exported|" }));
-    assert_eq!(found["found"], true, "{found}");
-    // A bare name is looked for in the project's packages by every tool.
-    for (tool, arguments) in [
-        ("call-graph", json!({ "name": "frob" })),
-        ("impact", json!({ "names": ["frob"] })),
-        ("describe-symbol", json!({ "name": "frob" })),
-        ("who-calls", json!({ "name": "frob" })),
-        ("find-definition", json!({ "name": "frob" })),
-        ("code-find-references", json!({ "symbol": "frob" })),
-        ("disassemble", json!({ "name": "frob" })),
-        ("compiler-notes", json!({ "name": "frob" })),
-    ] {
-        let answer = world.ask(tool, arguments);
-        assert_ne!(answer["found"], false, "{tool}: {answer}");
-    }
-    for (name, line) in [("slotty", 13), ("place-of", 19)] {
-        let answer = world.answer("describe-symbol", json!({ "name": format!("odd.core::{name}") })).unwrap();
-        let said = format!("Defined as setf expander: main.lisp:{line}:1");
-        assert!(answer.text.contains(&said), "{}", answer.text);
-    }
-    let package = world.ask("describe-symbol", json!({ "name": "odd.core" }));
-    assert_eq!(package["try"], json!(["ODD.CORE is a package: ask package-info."]), "{package}");
-}
-
-fn callers_are_found(world: &World) {
-    for (name, callers) in [
-        ("plus-twice", ["INCF-BY", "USER-OF-INCF-BY"]),
-        ("put-slotty", ["(SETF ODD.CORE::SLOTTY)", "USE-SLOTTY"]),
-        ("expander-helper", ["(SETF ODD.CORE::PLACE-OF)", "USE-PLACE-OF"]),
-        ("cm-helper", ["(COMPILER-MACRO ODD.CORE::TOTAL)", "USE-TOTAL"]),
-    ] {
-        let graph = world.ask("call-graph", json!({ "name": format!("odd.core::{name}") }));
-        for caller in callers {
-            let printed =
-                if caller.starts_with('(') { caller.to_owned() } else { format!("ODD.CORE::{caller}") };
-            assert!(nodes(&graph).contains(&printed), "{name}: {graph}");
-        }
-        // A definition may stand in another form: its own lambda list counts.
-        let impact = world.ask("impact", json!({ "names": [format!("odd.core::{name}")] }));
-        assert_eq!(impact["calls_that_do_not_fit"], Value::Null, "{impact}");
-    }
-}
-
-/// Checks the errors for names of nothing, and of things without the facet that is asked for.
-fn failures_are_told(world: &World) {
-    assert_eq!(world.ask("outline", json!({ "system": "odd/empty" }))["total"], 0);
-    assert_eq!(
-        world.ask("outline", json!({ "path": "nowhere.lisp" }))["message"],
-        "Path nowhere.lisp not found"
-    );
     let git = world.error("impact", json!({ "diff": true }));
     assert!(git.contains("ot a git repository") && git.lines().count() == 1, "{git}");
-    // Count only the form's own steps: when a macro's function first runs, SBCL expands and compiles other
-    // code.
-    let answer = world.ask("macroexpand", json!({ "form": "(odd.core::incf-by (car x) 2)" }));
-    assert_eq!(answer["step_count"], 1, "{answer}");
+    long_answers_are_cut(&world);
+    pages_are_of_the_text_as_it_is(&world);
 }
 
 fn long_answers_are_cut(world: &World) {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use steelbank::Control;
 
 use steelbank::actions::uses::who::{PlaceDetail, RecordedPlace, User, WhoRequest};
 use steelbank::source::positions::Evidence;
 use steelbank_xref::{Kind, NameRole};
 
+use crate::asks::Asks;
 use crate::folder::Folder;
 use crate::image::{bank, evaluate};
 
@@ -22,10 +22,10 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
 
     let calls = WhoRequest::new(Kind::Calls, "places::g");
-    let answer = bank().ask(&calls, &Control::default()).unwrap();
+    let answer = bank().answer(&calls);
     assert!(answer.users.iter().flat_map(|user| user.places).all(|place| place.position.is_none()));
     let calls = calls.places(PlaceDetail::Lines);
-    let answer = bank().ask(&calls, &Control::default()).unwrap();
+    let answer = bank().answer(&calls);
     let users: Vec<_> = answer.users.iter().collect();
     let found: Vec<(&str, u32, u32, Evidence)> = users
         .iter()
@@ -43,7 +43,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     );
 
     let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(PlaceDetail::Lines);
-    let answer = bank().ask(&specializes, &Control::default()).unwrap();
+    let answer = bank().answer(&specializes);
     let first = answer.users.get(0).unwrap();
     assert_eq!(first.name, method);
     assert_eq!(first.places[0].position.as_ref().unwrap().place.line, Some(6));
@@ -52,7 +52,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     // Write dates are kept in seconds.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
-    let answer = bank().ask(&calls, &Control::default()).unwrap();
+    let answer = bank().answer(&calls);
     for place in answer.users.iter().flat_map(|user| user.places) {
         if let Some(position) = &place.position {
             assert!(position.stale, "{place:?}");
@@ -70,7 +70,7 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
     evaluate("(progn (defun taken::g (x) x) (defmacro taken::with (x) `(list (taken::g 0) ,x)))");
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
     let request = WhoRequest::new(Kind::Calls, "taken::g").places(PlaceDetail::Lines);
-    let answer = bank().ask(&request, &Control::default()).unwrap();
+    let answer = bank().answer(&request);
     let found = |name: &str| -> Vec<(u32, u32, Evidence, Option<String>)> {
         let user = answer.users.iter().find(|user| user.name == name).unwrap();
         let positions = user.places.iter().map(|place| place.position.clone().unwrap());
@@ -87,7 +87,7 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
 #[test]
 fn sbcls_own_functions_have_the_line_of_their_form() {
     let request = WhoRequest::new(Kind::References, "*print-base*").package("CL").places(PlaceDetail::Lines);
-    let answer = bank().ask(&request, &Control::default()).unwrap();
+    let answer = bank().answer(&request);
     let first = answer.users.get(0).unwrap();
     let place = &first.places[0];
     assert!(place.file.as_deref().unwrap().starts_with("SYS:SRC;"), "{place:?}");

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use steelbank::{Error, ProjectSettings, Steelbank};
 
-use crate::child::small_or_full;
+use crate::child::{small_or_full, wait_until};
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, ends_well, initialized, said};
+use crate::program::{Folder, STEELBANK, Streams, ask, ends, ends_well, initialized, said};
 
 const SOURCE: &str =
     "(defpackage :good (:use :cl))\n(in-package :good)\n(defun target (x) (mapcar #'car x))\n";
@@ -53,8 +53,8 @@ fn modes(folder: &Path) -> Vec<(String, u32, bool)> {
 #[test]
 fn what_is_cached_is_its_users_alone_whatever_the_umask() {
     let folder = Folder::new("cache-modes");
-    write_project(&folder.0.join("project"));
-    std::fs::write(folder.0.join("project/alone.lisp"), "(defun cl-user::alone () 1)\n").unwrap();
+    write_project(&folder.join("project"));
+    std::fs::write(folder.join("project/alone.lisp"), "(defun cl-user::alone () 1)\n").unwrap();
     for arguments in [
         &["--no-snapshot", "--system", "good", "find-references", "target"][..],
         &["load-file", "alone.lisp"],
@@ -62,10 +62,10 @@ fn what_is_cached_is_its_users_alone_whatever_the_umask() {
         &["evaluate", "(require :sb-cover)"],
         &["--system", "good", "rename", "good:target", "aim", "--apply"],
     ] {
-        let (text, errors, code) = said(&run(&mut command(&folder.0, "umask 0"), arguments));
+        let (text, errors, code) = said(&run(&mut command(&folder, "umask 0"), arguments));
         assert_eq!(code, Some(0), "{arguments:?}: {text}{errors}");
     }
-    let cache = folder.0.join("cache");
+    let cache = folder.join("cache");
     assert_eq!(std::fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
     let found = modes(&cache);
     for part in
@@ -81,11 +81,11 @@ fn what_is_cached_is_its_users_alone_whatever_the_umask() {
 #[test]
 fn another_users_cache_is_refused_and_an_open_one_is_closed() {
     let folder = Folder::new("cache-foreign");
-    write_project(&folder.0.join("project"));
-    let cache = folder.0.join("cache");
+    write_project(&folder.join("project"));
+    let cache = folder.join("cache");
     std::fs::create_dir(&cache).unwrap();
     assert_eq!(
-        run(&mut command(&folder.0, "chmod 777 \"$STEELBANK_CACHE\""), &["list-systems"]).status.code(),
+        run(&mut command(&folder, "chmod 777 \"$STEELBANK_CACHE\""), &["list-systems"]).status.code(),
         Some(0)
     );
     assert_eq!(std::fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
@@ -98,17 +98,14 @@ fn another_users_cache_is_refused_and_an_open_one_is_closed() {
         [&["describe-symbol", "car"][..], &["find-references", "target"], &["serve"], &["cache", "--clear"]]
     {
         let (text, errors, code) =
-            said(&run(command(&folder.0, "").env("STEELBANK_CACHE", foreign), arguments));
+            said(&run(command(&folder, "").env("STEELBANK_CACHE", foreign), arguments));
         assert_eq!((text.as_str(), code), ("", Some(3)), "{arguments:?}: {errors}");
         assert!(
             errors.contains(&format!("The cache folder {} belongs to user", foreign.display())),
             "{errors}"
         );
     }
-    assert_eq!(
-        run(command(&folder.0, "").env("STEELBANK_CACHE", foreign), &["tools"]).status.code(),
-        Some(0)
-    );
+    assert_eq!(run(command(&folder, "").env("STEELBANK_CACHE", foreign), &["tools"]).status.code(), Some(0));
 }
 
 #[test]
@@ -117,20 +114,20 @@ fn what_takes_an_edit_back_is_cleared_by_name_alone() {
     let kept = [("projects/undo/p/1.edit-2", true), ("projects/taps/a-1.tap", false)];
     let clear = |what: &[&str]| {
         let arguments: Vec<&str> = ["cache", "--clear"].iter().chain(what).copied().collect();
-        said(&run(&mut command(&folder.0, ""), &arguments))
+        said(&run(&mut command(&folder, ""), &arguments))
     };
     for (path, _) in kept {
-        let path = folder.0.join("cache").join(path);
+        let path = folder.join("cache").join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, "text").unwrap();
     }
     let (text, ..) = clear(&[]);
     assert!(text.contains("Cleared sidecars") && !text.contains("undo"), "{text}");
     for (path, stays) in kept {
-        assert_eq!(folder.0.join("cache").join(path).exists(), stays, "{path}");
+        assert_eq!(folder.join("cache").join(path).exists(), stays, "{path}");
     }
     assert!(clear(&["undo"]).0.contains("Cleared undo"));
-    assert!(!folder.0.join("cache").join(kept[0].0).exists());
+    assert!(!folder.join("cache").join(kept[0].0).exists());
 }
 
 /// Returns the folders of the snapshots in the cache of `folder`.
@@ -171,9 +168,9 @@ const WITH_GOOD: [&str; 4] = ["--system", "good", "describe-symbol", "good::targ
 #[test]
 fn a_core_that_does_not_start_is_removed_and_the_command_answers_from_the_base_core() {
     let folder = Folder::new("cache-core");
-    let snapshot = make_snapshot(&folder.0);
+    let snapshot = make_snapshot(&folder);
     damage(&snapshot);
-    let (text, errors, code) = said(&run(&mut command(&folder.0, ""), &WITH_GOOD));
+    let (text, errors, code) = said(&run(&mut command(&folder, ""), &WITH_GOOD));
     assert!(code == Some(0) && text.starts_with("GOOD::TARGET [FUNCTION]"), "{code:?} {text}{errors}");
     assert!(!snapshot.exists());
 }
@@ -181,7 +178,7 @@ fn a_core_that_does_not_start_is_removed_and_the_command_answers_from_the_base_c
 #[test]
 fn a_touched_core_is_compared_whole_before_it_is_started_from() {
     let folder = Folder::new("cache-touched");
-    let snapshot = make_snapshot(&folder.0);
+    let snapshot = make_snapshot(&folder);
     let core = std::fs::File::options().read(true).write(true).open(snapshot.join("core")).unwrap();
     // A page with contents, far from the ends.
     let (mut at, mut page) = (core.metadata().unwrap().len() / 2 / 4096 * 4096, [0; 4096]);
@@ -190,13 +187,13 @@ fn a_touched_core_is_compared_whole_before_it_is_started_from() {
         core.read_exact_at(&mut page, at).unwrap();
     }
     core.write_all_at(&[0; 4096], at).unwrap();
-    let (child, mut client) = server(&folder.0, &["--system", "good", "serve"]);
+    let (child, mut client) = server(&folder, &["--system", "good", "serve"]);
     settle(&mut client);
     let text = client.text("describe-symbol", json!({ "name": "good::target" }));
     assert!(text.contains("GOOD::TARGET [FUNCTION]"), "{text}");
     // It was not started from: another one is made.
     wait_until("no other is made", || !snapshot.exists());
-    assert_eq!(client.call("status", json!({}))["structuredContent"]["restarts"], Value::Null);
+    assert_eq!(client.status()["restarts"], Value::Null);
     drop(client);
     ends(child);
 }
@@ -205,8 +202,7 @@ fn a_touched_core_is_compared_whole_before_it_is_started_from() {
 fn server(folder: &Path, arguments: &[&str]) -> (Child, Client) {
     let mut command = command(folder, "");
     command.args(arguments).stderr(Stdio::null());
-    let (child, client) = initialized(command, Streams::Pipes);
-    (child, client)
+    initialized(command, Streams::Pipes)
 }
 
 /// Waits until the server has loaded the system good.
@@ -221,9 +217,9 @@ fn settle(client: &mut Client) {
 #[test]
 fn a_server_goes_on_from_the_base_core_where_its_snapshot_does_not_start() {
     let folder = Folder::new("cache-server");
-    let snapshot = make_snapshot(&folder.0);
+    let snapshot = make_snapshot(&folder);
     damage(&snapshot);
-    let (child, mut client) = server(&folder.0, &["--system", "good", "serve"]);
+    let (child, mut client) = server(&folder, &["--system", "good", "serve"]);
     settle(&mut client);
     for _ in 0..3 {
         let text = client.text("describe-symbol", json!({ "name": "good::target" }));
@@ -238,8 +234,8 @@ fn a_server_goes_on_from_the_base_core_where_its_snapshot_does_not_start() {
 fn a_library_user_gets_a_typed_error_where_a_snapshot_does_not_start() {
     own_process!();
     let folder = Folder::new("cache-library");
-    write_project(&folder.0.join("project"));
-    let project = ProjectSettings::in_folder(folder.0.join("project")).cache(folder.0.join("cache/projects"));
+    write_project(&folder.join("project"));
+    let project = ProjectSettings::in_folder(folder.join("project")).cache(folder.join("cache/projects"));
     let builder =
         Steelbank::builder().project(project).program(STEELBANK.into()).systems(vec!["good".into()]);
     let made = builder.clone().make_snapshot(|_| ()).unwrap();
@@ -254,18 +250,18 @@ fn a_library_user_gets_a_typed_error_where_a_snapshot_does_not_start() {
 #[test]
 fn cutting_the_files_that_a_server_started_from_does_not_end_it() {
     let folder = Folder::new("cache-cut");
-    make_snapshot(&folder.0);
-    let (child, mut client) = server(&folder.0, &["--system", "good", "serve"]);
+    make_snapshot(&folder);
+    let (child, mut client) = server(&folder, &["--system", "good", "serve"]);
     settle(&mut client);
-    let parts = snapshots(&folder.0);
+    let parts = snapshots(&folder);
     assert!(!parts.is_empty());
     for part in parts {
         std::fs::File::options().write(true).open(part.join("index")).unwrap().set_len(0).unwrap();
     }
-    for file in std::fs::read_dir(folder.0.join("cache/projects/taps")).unwrap().flatten() {
+    for file in std::fs::read_dir(folder.join("cache/projects/taps")).unwrap().flatten() {
         std::fs::File::options().write(true).open(file.path()).unwrap().set_len(0).unwrap();
     }
-    for entry in std::fs::read_dir(folder.0.join("cache/projects/text")).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(folder.join("cache/projects/text")).into_iter().flatten().flatten() {
         for file in std::fs::read_dir(entry.path()).unwrap().flatten() {
             std::fs::File::options().write(true).open(file.path()).unwrap().set_len(0).unwrap();
         }
@@ -286,22 +282,16 @@ fn cutting_the_files_that_a_server_started_from_does_not_end_it() {
 #[test]
 fn a_sidecar_of_another_file_is_made_again() {
     let folder = Folder::new("cache-sidecars");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     std::fs::create_dir_all(&root).unwrap();
-    std::fs::write(
-        root.join("two.asd"),
-        "(defsystem \"two\" :components ((:file \"one\") (:file \"other\")))",
-    )
-    .unwrap();
-    std::fs::write(root.join("one.lisp"), "(defun cl-user::one () 1)\n").unwrap();
-    std::fs::write(root.join("other.lisp"), "\n\n\n(defun cl-user::other () (cl-user::one))\n").unwrap();
+    crate::texts::write_project(&root, include_str!("../projects/cache_sidecars.txt"));
     let load = || -> usize {
-        let output = run(command(&folder.0, "").args(["--no-snapshot"]), &["load-system", "two", "--json"]);
+        let output = run(command(&folder, "").args(["--no-snapshot"]), &["load-system", "two", "--json"]);
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         answer["compiled_count"].as_u64().unwrap() as usize
     };
     assert_eq!([load(), load()], [2, 0]);
-    let taps: Vec<PathBuf> = modes(&folder.0.join("cache"))
+    let taps: Vec<PathBuf> = modes(&folder.join("cache"))
         .into_iter()
         .map(|(path, ..)| PathBuf::from(path))
         .filter(|path| path.extension().is_some_and(|extension| extension == "tap"))
@@ -343,15 +333,6 @@ fn copies(folder: &Path) -> Vec<i64> {
     numbers.filter(is_copy).collect()
 }
 
-/// Waits until `done`. Fails rather than hang.
-pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(300);
-    while !done() {
-        assert!(Instant::now() < patience, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 pub(crate) fn signal(number: i64, signal: i32) {
     // SAFETY: the call sends a signal to a process of this test's.
     unsafe { libc::kill(i32::try_from(number).unwrap(), signal) };
@@ -360,14 +341,14 @@ pub(crate) fn signal(number: i64, signal: i32) {
 #[test]
 fn what_run_program_has_started_ends_with_the_server() {
     let folder = Folder::new("cache-children");
-    write_project(&folder.0.join("project"));
+    write_project(&folder.join("project"));
     for how in [None, Some(libc::SIGTERM), Some(libc::SIGHUP), Some(libc::SIGINT), Some(libc::SIGKILL)] {
-        let (child, mut client) = server(&folder.0, &["--no-snapshot", "serve", "--allow-eval"]);
+        let (child, mut client) = server(&folder, &["--no-snapshot", "serve", "--allow-eval"]);
         let mut start = |program: &str| -> i64 {
             let code = format!(
                 "(sb-ext:process-pid (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"{program}\") :wait nil))"
             );
-            client.call("evaluate", json!({ "code": code }))["structuredContent"]["values"][0]["text"]
+            client.structured("evaluate", json!({ "code": code }))["values"][0]["text"]
                 .as_str()
                 .unwrap()
                 .parse()
@@ -417,47 +398,44 @@ fn write_slow_project(root: &Path) {
 #[test]
 fn the_maker_of_a_servers_snapshot_ends_with_the_server() {
     let folder = Folder::new("cache-maker");
-    write_slow_project(&folder.0.join("project"));
+    write_slow_project(&folder.join("project"));
     for how in [None, Some(libc::SIGKILL)] {
-        let (child, mut client) = server(&folder.0, &["--system", "good", "serve"]);
+        let (child, mut client) = server(&folder, &["--system", "good", "serve"]);
         settle(&mut client);
-        wait_until("no snapshot is made", || copies(&folder.0).len() == 2);
+        wait_until("no snapshot is made", || copies(&folder).len() == 2);
         match how {
             None => drop(client),
             Some(number) => signal(child.id().into(), number),
         }
         ends(child);
-        wait_until("the maker goes on", || copies(&folder.0).is_empty());
+        wait_until("the maker goes on", || copies(&folder).is_empty());
     }
 }
 
 #[test]
 fn the_maker_of_a_commands_snapshot_goes_on_and_others_wait_for_it() {
     let folder = Folder::new("cache-command");
-    write_slow_project(&folder.0.join("project"));
-    write_slow_project(&folder.0.join("other"));
-    assert_eq!(run(&mut command(&folder.0, ""), &WITH_GOOD).status.code(), Some(0));
-    wait_until("no snapshot is made", || copies(&folder.0).len() == 2);
-    let first = copies(&folder.0);
-    let other = folder.0.join("other");
-    let mut second = Command::new(STEELBANK);
-    second.args(["--no-userinit", "--project"]).arg(other).env("STEELBANK_CACHE", folder.0.join("cache"));
-    let output = run(&mut second, &WITH_GOOD);
-    let (_, errors, code) = said(&output);
+    write_slow_project(&folder.join("project"));
+    write_slow_project(&folder.join("other"));
+    assert_eq!(run(&mut command(&folder, ""), &WITH_GOOD).status.code(), Some(0));
+    wait_until("no snapshot is made", || copies(&folder).len() == 2);
+    let first = copies(&folder);
+    let other = folder.join("other");
+    let (_, errors, code) = ask(&other, &folder.join("cache"), &WITH_GOOD);
     assert_eq!(code, Some(0), "{errors}");
-    wait_until("the other one's waits", || copies(&folder.0).len() == 3);
-    let third = copies(&folder.0).into_iter().find(|number| !first.contains(number)).unwrap();
+    wait_until("the other one's waits", || copies(&folder).len() == 3);
+    let third = copies(&folder).into_iter().find(|number| !first.contains(number)).unwrap();
     // What a maker has started ends with it.
     let has_parent =
         |number: &&i64, parents: &[i64]| parent(**number).is_some_and(|own| parents.contains(&own));
     let maker = first.iter().find(|number| !has_parent(number, &first)).unwrap();
     signal(*maker, libc::SIGKILL);
     wait_until("it goes on", || {
-        let now = copies(&folder.0);
+        let now = copies(&folder);
         now.len() == 2 && now.iter().any(|number| has_parent(&number, &[third]))
     });
     signal(third, libc::SIGKILL);
-    wait_until("the makers end", || copies(&folder.0).is_empty());
+    wait_until("the makers end", || copies(&folder).is_empty());
 }
 
 /// What may lie in place of a file of the cache whose contents were other ones, and what puts it there.
@@ -503,7 +481,7 @@ fn run_in_time(command: &mut Command) -> Option<(String, Option<i32>)> {
 #[test]
 fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it() {
     let folder = Folder::new("cache-oddities");
-    let (root, cache, kept) = (folder.0.join("project"), folder.0.join("cache"), folder.0.join("kept"));
+    let (root, cache, kept) = (folder.join("project"), folder.join("cache"), folder.join("kept"));
     write_project(&root);
     std::fs::write(root.join("alone.lisp"), "(require :sb-cover)\n(defun cl-user::alone () 1)\n").unwrap();
     // Each reads or writes other files of the cache; together all of them. The last two leave the project as it was.
@@ -519,21 +497,21 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
     let ask = |place: &str, waits: bool| -> Vec<String> {
         let mut wrong = Vec::new();
         for (arguments, wanted) in &commands {
-            match run_in_time(command(&folder.0, "").args(*arguments)) {
+            match run_in_time(command(&folder, "").args(*arguments)) {
                 Some((text, Some(0))) if text.contains(wanted) => {}
                 other => wrong.push(format!("{place}: {arguments:?}: {other:?}")),
             }
             // A maker of a snapshot goes on after its command, and would write into what follows.
             if waits {
-                wait_until("a copy goes on", || copies(&folder.0).is_empty());
+                wait_until("a copy goes on", || copies(&folder).is_empty());
             }
-            copies(&folder.0).iter().for_each(|number| signal(*number, libc::SIGKILL));
+            copies(&folder).iter().for_each(|number| signal(*number, libc::SIGKILL));
         }
         wrong
     };
     assert_eq!(ask("the whole cache", false), [""; 0]);
     let restore = |from: &Path, to: &Path| {
-        wait_until("a maker goes on", || copies(&folder.0).is_empty());
+        wait_until("a maker goes on", || copies(&folder).is_empty());
         let _ = std::fs::remove_dir_all(to);
         assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
     };
@@ -585,12 +563,12 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
 #[test]
 fn what_lies_in_place_of_an_edits_record_is_told_and_holds_up_no_edit() {
     let folder = Folder::new("cache-records");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     write_project(&root);
-    let ask = |arguments: &[&str]| run_in_time(command(&folder.0, "").args(arguments)).expect("it hangs");
+    let ask = |arguments: &[&str]| run_in_time(command(&folder, "").args(arguments)).expect("it hangs");
     let rename = ["--system", "good", "rename", "good::target", "aim", "--apply"];
     assert_eq!(ask(&rename).1, Some(0));
-    let records = folder.0.join("cache/projects/undo");
+    let records = folder.join("cache/projects/undo");
     let record = modes(&records).into_iter().find(|(path, ..)| path.ends_with("1.edit-2")).unwrap().0;
     let journal = Path::new(&record).with_extension("journal-2");
     let whole = std::fs::read(&record).unwrap();
@@ -621,12 +599,12 @@ fn the_maker_of_a_commands_snapshot_goes_on_for_five_minutes_at_most() {
         return;
     }
     let folder = Folder::new("cache-minutes");
-    write_slow_project(&folder.0.join("project"));
-    assert_eq!(run(&mut command(&folder.0, ""), &WITH_GOOD).status.code(), Some(0));
-    wait_until("no snapshot is made", || copies(&folder.0).len() == 2);
+    write_slow_project(&folder.join("project"));
+    assert_eq!(run(&mut command(&folder, ""), &WITH_GOOD).status.code(), Some(0));
+    wait_until("no snapshot is made", || copies(&folder).len() == 2);
     let begun = Instant::now();
-    while !copies(&folder.0).is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(330), "{:?} go on", copies(&folder.0));
+    while !copies(&folder).is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(330), "{:?} go on", copies(&folder));
         std::thread::sleep(Duration::from_secs(1));
     }
     assert!(begun.elapsed() > Duration::from_secs(200), "{:?}", begun.elapsed());

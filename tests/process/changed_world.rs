@@ -1,12 +1,11 @@
 //! What becomes of the project beneath a server is told: by every tool that reads, no less than a new server knows.
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, serve};
+use crate::program::{Folder, Streams, ends, on, serve};
 
 /// The tools that only read, each with the schema of its arguments.
 pub(crate) fn reading(client: &mut Client) -> Vec<(String, Value)> {
@@ -38,17 +37,13 @@ pub(crate) fn arguments(schema: &Value, name: &str, package: &str, path: &str) -
 #[test]
 fn every_tool_says_that_the_projects_folder_is_gone_until_it_is_back() {
     let folder = Folder::new("changed-world");
-    let (project, away) = (folder.0.join("project"), folder.0.join("away"));
+    let (project, away) = (folder.join("project"), folder.join("away"));
     fs::create_dir_all(&project).unwrap();
     fs::write(project.join("mv.asd"), "(defsystem \"mv\" :components ((:file \"a\")))").unwrap();
     let text = "(defpackage :mv (:use :cl) (:export #:one))\n(in-package :mv)\n(defun one (x) x)\n(defun user () (one 1))\n";
     fs::write(project.join("a.lisp"), text).unwrap();
-    let mut command = Command::new(STEELBANK);
-    command
-        .args(["--no-userinit", "--no-snapshot", "--project"])
-        .arg(&project)
-        .args(["serve", "--tools", "all"]);
-    command.env("STEELBANK_CACHE", folder.0.join("cache"));
+    let mut command = on(&project, &folder.join("cache"));
+    command.args(["--no-snapshot", "serve", "--tools", "all"]);
     let (child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
     let loaded = client.text("load-system", json!({ "system": "mv" }));

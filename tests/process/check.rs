@@ -7,17 +7,16 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::asks::Asks;
+use crate::texts::write_project;
 use serde_json::{Value, json};
-use steelbank::Control;
 use steelbank::actions::change::check::CheckRequest;
 use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
 use steelbank::tools::{Call, Permissions, Session};
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{Control, Error, LoadRequest, ProjectSettings, ScratchRequest, Steelbank, WhoRequest};
 
-use crate::cache::wait_until;
+use crate::child::wait_until;
 use crate::program::{Folder, STEELBANK};
-use steelbank::Error;
-use steelbank::{EvaluateRequest, LoadRequest, ScratchRequest, WhoRequest};
 
 /// Ends Lisp, wherever it is evaluated.
 const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
@@ -28,17 +27,7 @@ const LONG: Duration = Duration::from_secs(300);
 fn project(folder: &Path) -> Steelbank {
     let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
-    fs::write(
-        root.join("shop.asd"),
-        "(asdf:defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\"))\n  :perform (asdf:test-op (o c) (print (find-package :shop))))",
-    )
-    .unwrap();
-    fs::write(
-        root.join("a.lisp"),
-        "(defpackage :shop (:use :cl))\n(in-package :shop)\n(defmacro twice (x) `(list ,x ,x))\n",
-    )
-    .unwrap();
-    fs::write(root.join("b.lisp"), "(in-package :shop)\n(defun total (x)\n  (twice x))\n").unwrap();
+    write_project(&root, include_str!("../projects/checked.txt"));
     let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
     Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap()
 }
@@ -65,19 +54,19 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 fn texts_that_are_not_written_are_checked_and_nothing_changes() {
     own_process!();
     let folder = Folder::new("check");
-    let bank = project(&folder.0);
+    let bank = project(&folder);
     let control = Control::new(LONG);
     let root = bank.root().unwrap().to_path_buf();
     assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
     // The load's names come into the cache beside it.
-    bank.ask(&WhoRequest::calls("shop::total").package("CL-USER"), &Control::default()).unwrap();
+    bank.answer(&WhoRequest::calls("shop::total").package("CL-USER"));
     let has_names = || {
-        files(&folder.0.join("cache"))
+        files(&folder.join("cache"))
             .iter()
             .any(|(path, _)| path.contains("/taps/") && path.ends_with(".names"))
     };
     wait_until("the names of the load are kept", has_names);
-    let before = files(&folder.0);
+    let before = files(&folder);
     let check =
         |edits: Vec<Overlay>| bank.run(&CheckRequest { edits, ..CheckRequest::default() }, &control).unwrap();
 
@@ -114,20 +103,17 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
     let alone = bank.run(&CheckRequest { paths, ..CheckRequest::default() }, &control).unwrap();
     assert!(alone.loads && alone.compiled.len() == 1, "{alone:?}");
 
-    assert_eq!(
-        bank.run(&EvaluateRequest::new("(fboundp 'shop::new)").values(), &Control::new(LONG)).unwrap().values,
-        ["NIL"]
-    );
+    assert_eq!(bank.values("(fboundp 'shop::new)"), ["NIL"]);
     // The folder of scratch images is there, and empty.
-    assert_eq!(files(&folder.0), before);
-    assert_eq!(fs::read_dir(folder.0.join("cache/scratch")).unwrap().count(), 0);
+    assert_eq!(files(&folder), before);
+    assert_eq!(fs::read_dir(folder.join("cache/scratch")).unwrap().count(), 0);
 }
 
 #[test]
 fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
     own_process!();
     let folder = Folder::new("scratch-tools");
-    let bank = project(&folder.0);
+    let bank = project(&folder);
     let control = Control::new(LONG);
     let text = "(in-package :shop)\n\n(defun total (x)\n  (list (twice x)))\n";
     let mut scratch = bank.run(&ScratchRequest::new().overlays([edit("b.lisp", text)]), &control).unwrap();
@@ -157,13 +143,13 @@ fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
 fn a_scratch_image_ends_with_its_time_and_with_its_client() {
     own_process!();
     let folder = Folder::new("scratch-ends");
-    let bank = project(&folder.0);
+    let bank = project(&folder);
     let running = |process: u32| {
         // Read the command line: a zombie has none.
         fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
     };
     let overlay = || vec![edit("b.lisp", "(eval-when (:compile-toplevel) (loop))")];
-    let mut scratch = bank.run(&ScratchRequest::new().overlays(overlay()), &Control::new(LONG)).unwrap();
+    let mut scratch = bank.done(&ScratchRequest::new().overlays(overlay()));
     let process = scratch.process_id();
     assert!(running(process));
     let short = Control::new(Duration::from_millis(1500));
@@ -173,12 +159,12 @@ fn a_scratch_image_ends_with_its_time_and_with_its_client() {
     assert!(!running(process));
 
     // Start three: the third waits, and gives up when it is cancelled.
-    let first = bank.run(&ScratchRequest::new(), &Control::new(LONG)).unwrap();
-    let _second = bank.run(&ScratchRequest::new(), &Control::new(LONG)).unwrap();
+    let first = bank.done(&ScratchRequest::new());
+    let _second = bank.done(&ScratchRequest::new());
     let third = bank.run(&ScratchRequest::new(), &Control::new(Duration::from_millis(200)));
     assert!(matches!(third, Err(Error::Scratch(ScratchError::DeadlinePassed { .. }))), "{third:?}");
     drop(first);
-    bank.run(&ScratchRequest::new().overlays(overlay()), &Control::new(LONG)).unwrap();
+    bank.done(&ScratchRequest::new().overlays(overlay()));
 }
 
 /// Starts a scratch image that has much to do, tells its process id, and waits to be killed: the client of
@@ -189,7 +175,7 @@ fn client_to_be_killed() {
     let folder = std::path::PathBuf::from(std::env::var_os("STEELBANK_TEST_FOLDER").unwrap());
     let bank = project(&folder);
     let overlay = edit("b.lisp", "(eval-when (:compile-toplevel) (loop))");
-    let mut scratch = bank.run(&ScratchRequest::new().overlays([overlay]), &Control::new(LONG)).unwrap();
+    let mut scratch = bank.done(&ScratchRequest::new().overlays([overlay]));
     println!("\nscratch {}", scratch.process_id());
     let _ = scratch.call("load-system", json!({ "system": "shop" }), &Control::new(LONG));
 }
@@ -199,7 +185,7 @@ fn a_killed_client_leaves_no_scratch_image_behind() {
     let folder = Folder::new("scratch-killed");
     let mut client = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "check::client_to_be_killed", "--ignored", "--nocapture"])
-        .env("STEELBANK_TEST_FOLDER", &folder.0)
+        .env("STEELBANK_TEST_FOLDER", &folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -214,7 +200,7 @@ fn a_killed_client_leaves_no_scratch_image_behind() {
         assert!(Instant::now() < patience, "the scratch image was left behind");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let left = fs::read_dir(folder.0.join("cache/scratch")).unwrap().count();
+    let left = fs::read_dir(folder.join("cache/scratch")).unwrap().count();
     assert_eq!(left, 0, "its folder was left behind");
 }
 
@@ -222,10 +208,10 @@ fn a_killed_client_leaves_no_scratch_image_behind() {
 fn code_is_tried_in_a_copy_that_is_thrown_away() {
     own_process!();
     let folder = Folder::new("tried");
-    let bank = project(&folder.0);
+    let bank = project(&folder);
     let edits = vec![edit("b.lisp", DEADLY)];
     let alone = CheckRequest { edits, ..CheckRequest::default() };
-    let died = bank.run(&alone, &Control::new(LONG)).unwrap();
+    let died = bank.done(&alone);
     assert!(!died.loads && died.failures[0].path.as_ref().unwrap().ends_with("/b.lisp"), "{died:?}");
     assert!(bank.run(&LoadRequest::system("shop"), &Control::new(LONG)).unwrap().failure.is_none());
     let session = Session::new(bank).allowing(Permissions::ALL);

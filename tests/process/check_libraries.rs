@@ -4,21 +4,18 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use steelbank::Control;
 use steelbank::actions::change::check::{CheckAnswer, CheckRequest};
 use steelbank::answer::Location;
 use steelbank::loaded::Diagnostic;
 use steelbank::scratch::Overlay;
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{Control, EvaluateRequest, LoadRequest, ProjectSettings, Steelbank};
 
 use crate::fixtures::{library_registry, lisp_libraries};
-use crate::program::{Folder, STEELBANK};
+use crate::program::{Folder, STEELBANK, ask};
 use crate::renames::copy;
-use steelbank::{EvaluateRequest, LoadRequest};
 
 /// A library, a file of it, and whether all of it loads without warnings.
 const LIBRARIES: [(&str, &str); 3] =
@@ -45,14 +42,14 @@ const EDITS: [(&str, bool, &str); 5] = [
 fn check_says_of_three_libraries_what_a_load_says() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let folder = Folder::new("check-libraries");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     for (library, _) in LIBRARIES {
         copy(&lisp_libraries().join(library), &root.join(library));
     }
-    let settings = ProjectSettings::in_folder(&root).cache(folder.0.join("cache"));
+    let settings = ProjectSettings::in_folder(&root).cache(folder.join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
     for (library, file) in LIBRARIES {
-        compare(&bank, &folder.0, library, &Path::new(library).join(file));
+        compare(&bank, &folder, library, &Path::new(library).join(file));
     }
 }
 
@@ -135,14 +132,8 @@ fn said(diagnostics: &[Diagnostic]) -> Said {
 
 /// Loads in a new process. Returns the diagnostics, and whether it loads.
 fn load_elsewhere(root: &Path, cache: &Path, library: &str) -> (Said, bool) {
-    let output = Command::new(STEELBANK)
-        .args(["--no-userinit", "--no-snapshot", "load-system", library, "--detail", "--json", "--project"])
-        .arg(root)
-        .env("STEELBANK_CACHE", cache)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (text, ..) = ask(root, cache, &["--no-snapshot", "load-system", library, "--detail", "--json"]);
+    let answer: Value = serde_json::from_str(&text).unwrap();
     let diagnostics: Vec<Diagnostic> = match &answer["diagnostics"] {
         Value::Null => Vec::new(),
         diagnostics => serde_json::from_value(diagnostics.clone()).unwrap(),

@@ -1,10 +1,12 @@
 //! The command line: answers, exit codes, errors, and closed pipes.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::program::{Folder, STEELBANK, run, said};
+use crate::program::{Folder, STEELBANK, Streams, ask, ends_well, initialized, on, run, said};
+use crate::texts::write_project;
 
 #[test]
 fn answers_are_on_standard_output_and_exit_with_0() {
@@ -88,10 +90,10 @@ fn wrong_usage_exits_with_2_and_a_sentence() {
 
 #[test]
 fn the_program_alone_tells_what_it_sees_and_json_may_stand_first() {
-    let run = |folder: &std::path::Path, arguments: &[&str]| {
+    let run = |folder: &Path, arguments: &[&str]| {
         said(&Command::new(STEELBANK).args(arguments).current_dir(folder).output().unwrap())
     };
-    let shop = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop");
+    let shop = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop");
     let (text, _, code) = run(&shop, &[]);
     assert!(text.contains("defines 2 systems: shop, shop/tests\n") && code == Some(0), "{text}");
     let commands: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("  steelbank ")).collect();
@@ -102,7 +104,7 @@ fn the_program_alone_tells_what_it_sees_and_json_may_stand_first() {
         let (said, errors, code) = run(&shop, &command.split(' ').collect::<Vec<_>>());
         assert_eq!(code, Some(0), "{command}: {said}{errors}");
     }
-    let (text, _, code) = run(std::path::Path::new("/"), &[]);
+    let (text, _, code) = run(Path::new("/"), &[]);
     assert!(text.contains("Usage: steelbank") && code == Some(2), "{text}");
     let before = run(&shop, &["--json", "who-calls", "cl:mapcar"]);
     assert_eq!(before, run(&shop, &["who-calls", "cl:mapcar", "--json"]));
@@ -115,7 +117,7 @@ fn a_folder_without_an_image_exits_with_3_and_names_file_and_remedy() {
     for subcommand in [&["who-calls", "car"][..], &["describe-symbol", "car"], &["serve"]] {
         let output = Command::new(STEELBANK)
             .args(subcommand)
-            .env("STEELBANK_HOME", &folder.0)
+            .env("STEELBANK_HOME", &folder)
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -123,15 +125,6 @@ fn a_folder_without_an_image_exits_with_3_and_names_file_and_remedy() {
         assert_eq!((text.as_str(), code), ("", Some(3)), "{subcommand:?}");
         assert!(errors.contains(&*folder.0.to_string_lossy()) && errors.contains("build"), "{errors}");
     }
-}
-
-#[test]
-fn no_memory_for_the_heap_exits_with_3_and_names_the_option() {
-    let script =
-        format!("ulimit -v 2000000; exec '{STEELBANK}' --dynamic-space-size 8192 describe-symbol car");
-    let (text, errors, code) = said(&Command::new("sh").args(["-c", &script]).output().unwrap());
-    assert_eq!((text.as_str(), code), ("", Some(3)), "{errors}");
-    assert!(errors.contains("8192 MiB") && errors.contains("--dynamic-space-size"), "{errors}");
 }
 
 #[test]
@@ -218,20 +211,12 @@ fn a_system_that_does_not_load_leaves_the_others_to_answer() {
         ("first.lisp", "(defun first-one () 1)\n(defun first-caller () (first-one))\n"),
         ("broken.lisp", "(defun broken-one () (if))\n"),
     ] {
-        std::fs::write(folder.0.join(name), text).unwrap();
+        std::fs::write(folder.join(name), text).unwrap();
     }
     let ask = |systems: &[&str], name: &str| {
-        let mut command = Command::new(STEELBANK);
-        command.arg("--project").arg(&folder.0).args([
-            "--no-userinit",
-            "--no-snapshot",
-            "code-find-references",
-            name,
-            "--json",
-        ]);
-        command.args(systems.iter().flat_map(|system| ["--system", system]));
-        command.env("STEELBANK_CACHE", folder.0.join("cache"));
-        said(&command.output().unwrap())
+        let mut command = on(&folder, &folder.join("cache"));
+        command.args(["--no-snapshot", "code-find-references", name, "--json"]);
+        said(&command.args(systems.iter().flat_map(|system| ["--system", system])).output().unwrap())
     };
     let (text, errors, code) = ask(&["two"], "good-one");
     assert_eq!((errors.as_str(), code), ("", Some(0)));
@@ -272,15 +257,15 @@ fn text_tools_start_no_sbcl_and_want_a_project() {
     let ask = |arguments: &[&str]| {
         let output = Command::new(STEELBANK)
             .args(arguments)
-            .current_dir(&folder.0)
-            .env("HOME", &folder.0)
-            .env("STEELBANK_CACHE", folder.0.join("cache"))
+            .current_dir(&folder)
+            .env("HOME", &folder)
+            .env("STEELBANK_CACHE", folder.join("cache"))
             // Name a folder without an SBCL.
-            .env("STEELBANK_HOME", &folder.0)
+            .env("STEELBANK_HOME", &folder)
             .output();
         said(&output.unwrap())
     };
-    std::fs::write(folder.0.join("a.py"), "def needle():\n    pass\n").unwrap();
+    std::fs::write(folder.join("a.py"), "def needle():\n    pass\n").unwrap();
     let (_, errors, code) = ask(&["find-references", "needle"]);
     assert!(code == Some(3) && errors.contains("There is no project"), "{errors}");
     for command in [
@@ -294,7 +279,7 @@ fn text_tools_start_no_sbcl_and_want_a_project() {
 }
 
 /// Runs a command in a folder, whose cache is in it.
-fn ask_in(folder: &std::path::Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+fn ask_in(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(STEELBANK);
     command.args(["--no-userinit", "--no-snapshot"]).args(arguments).current_dir(folder);
     said(&command.env("STEELBANK_CACHE", folder.join("cache")).stdin(Stdio::null()).output().unwrap())
@@ -303,7 +288,7 @@ fn ask_in(folder: &std::path::Path, arguments: &[&str]) -> (String, String, Opti
 #[test]
 fn what_a_person_types_first_comes_by_position() {
     let folder = Folder::new("by-position");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     std::fs::create_dir_all(root.join("src")).unwrap();
     let text = "(defpackage :by (:use :cl) (:export #:place))\n(in-package :by)\n(defun place () 1)\n(defun user () (place))\n";
     std::fs::write(root.join("src/a.lisp"), text).unwrap();
@@ -351,10 +336,9 @@ fn what_a_person_types_first_comes_by_position() {
 #[test]
 fn errors_speak_of_what_was_typed() {
     let folder = Folder::new("errors");
-    std::fs::write(folder.0.join("shop.asd"), "(defsystem \"shop\" :components ((:file \"shop\")))\n")
-        .unwrap();
+    std::fs::write(folder.join("shop.asd"), "(defsystem \"shop\" :components ((:file \"shop\")))\n").unwrap();
     let text = "(defpackage :shop (:use :cl))\n(in-package :shop)\n(defun price ())\n";
-    std::fs::write(folder.0.join("shop.lisp"), text).unwrap();
+    std::fs::write(folder.join("shop.lisp"), text).unwrap();
     for (arguments, exit, wanted, unwanted) in [
         (&["who-cals", "car"][..], 2, "a similar subcommand exists: 'who-calls'", "who-binds"),
         (&["run-tests"], 2, "Name one: steelbank run-tests SYSTEM.", "\"system\""),
@@ -379,16 +363,16 @@ fn errors_speak_of_what_was_typed() {
         (&["outline", "nope.lisp"], 1, "Name a file that exists", "Perhaps"),
         (&["call-graph", "car", "--svg", "/no/such/folder/x.svg"], 3, "cannot be written", "Drawn"),
     ] {
-        let (text, errors, code) = ask_in(&folder.0, arguments);
+        let (text, errors, code) = ask_in(&folder, arguments);
         let said = text + &errors;
         assert!(
             code == Some(exit) && said.contains(wanted) && !said.contains(unwanted),
             "{arguments:?}: {code:?} {said}"
         );
     }
-    let (text, errors, code) = ask_in(&folder.0, &["call-graph", "car", "--svg", "car.svg"]);
+    let (text, errors, code) = ask_in(&folder, &["call-graph", "car", "--svg", "car.svg"]);
     assert_eq!((text.trim_end(), code), ("Drawn into car.svg.", Some(0)), "{errors}");
-    let svg = std::fs::read_to_string(folder.0.join("car.svg")).unwrap();
+    let svg = std::fs::read_to_string(folder.join("car.svg")).unwrap();
     assert!(svg.starts_with("<?xml") && svg.contains("Not drawn: ") && svg.len() < 100_000, "{svg}");
 }
 
@@ -422,37 +406,11 @@ fn every_command_says_what_it_takes_by_position() {
 }
 
 #[test]
-fn not_found_is_json_on_standard_output_too() {
-    for tool in ["describe-symbol", "find-definition", "code-find-references", "who-calls"] {
-        let (text, errors, code) = said(&run(&[tool, "cl:mapcra", "--json"]));
-        assert_eq!((errors.as_str(), code), ("", Some(1)), "{tool}");
-        let json: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(
-            (&json["found"], &json["suggestions"][0]),
-            (&Value::from(false), &Value::from("mapcar")),
-            "{tool}"
-        );
-    }
-}
-
-#[test]
 fn counts_and_files_stand_for_lists_and_quiet_for_an_exit_code() {
     let folder = Folder::new("summaries");
-    std::fs::write(
-        folder.0.join("p.lisp"),
-        "(defun summed-up () 1)\n(defun user () (summed-up))\n(defun alone ())\n",
-    )
-    .unwrap();
-    std::fs::write(folder.0.join("p.asd"), "(defsystem \"p\" :components ((:file \"p\")))\n").unwrap();
+    write_project(&folder, include_str!("../projects/summaries.txt"));
     let ask = |arguments: &[&str]| {
-        let output = Command::new(STEELBANK)
-            .args(["--system", "p"])
-            .args(arguments)
-            .current_dir(&folder.0)
-            .env("STEELBANK_CACHE", folder.0.join("cache"))
-            .output()
-            .unwrap();
-        let (text, _, code) = said(&output);
+        let (text, _, code) = ask(&folder, &folder.join("cache"), &[&["--system", "p"], arguments].concat());
         (text, code)
     };
     let told = |text: &str, code| (text.to_owned(), Some(code));
@@ -510,27 +468,16 @@ fn the_help_fits_its_terminal() {
 #[test]
 fn a_projects_file_names_systems_and_tools_and_permits_nothing() {
     let folder = Folder::new("config");
-    std::fs::write(
-        folder.0.join("p.asd"),
-        "(defsystem \"a\" :components ((:file \"a\")))\n(defsystem \"b\" :components ((:file \"b\")))\n",
-    )
-    .unwrap();
-    std::fs::write(folder.0.join("a.lisp"), "(defun of-a ())\n").unwrap();
-    std::fs::write(folder.0.join("b.lisp"), "(defun of-b ())\n").unwrap();
-    let file = folder.0.join(".steelbank.toml");
-    let own = folder.0.join("config/steelbank");
+    write_project(&folder, include_str!("../projects/config.txt"));
+    let file = folder.join(".steelbank.toml");
+    let own = folder.join("config/steelbank");
     std::fs::create_dir_all(&own).unwrap();
-    let ask = |arguments: &[&str]| {
-        let output = Command::new(STEELBANK)
-            .args(arguments)
-            .current_dir(&folder.0)
-            .env("STEELBANK_CACHE", folder.0.join("cache"))
-            .env("XDG_CONFIG_HOME", folder.0.join("config"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        said(&output)
+    let command = || {
+        let mut command = on(&folder, &folder.join("cache"));
+        command.env("XDG_CONFIG_HOME", folder.join("config"));
+        command
     };
+    let ask = |arguments: &[&str]| said(&command().args(arguments).output().unwrap());
     let has = |system: &[&str], name: &str| ask(&[system, &["describe-symbol", name]].concat()).2 == Some(0);
     assert!(has(&["--system", "auto"], "of-b"));
     std::fs::write(&file, "systems = [\"a\"]\n").unwrap();
@@ -539,37 +486,24 @@ fn a_projects_file_names_systems_and_tools_and_permits_nothing() {
     assert!(!has(&[], "of-a"), "the file alone loads nothing");
     assert!(has(&["--system", "auto", "--system", "b"], "of-b"));
 
-    let mut server = Command::new(STEELBANK);
-    server
-        .arg("serve")
-        .current_dir(&folder.0)
-        .env("STEELBANK_CACHE", folder.0.join("cache"))
-        .env("XDG_CONFIG_HOME", folder.0.join("config"))
-        .stderr(Stdio::null());
-    let offered = |mut server: Command, more: &[&str]| {
-        server.args(more);
-        let (child, mut client) = crate::program::serve(server, crate::program::Streams::Pipes);
-        client.initialize();
+    let served = |more: &[&str]| {
+        let mut command = command();
+        command.arg("serve").args(more).stderr(Stdio::null());
+        initialized(command, Streams::Pipes)
+    };
+    let offered = |more: &[&str]| {
+        let (child, mut client) = served(more);
         let count = client.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().len();
-        drop(client);
-        crate::program::ends(child);
+        ends_well(child, client);
         count
     };
-    let again = |server: &Command| {
-        let mut same = Command::new(server.get_program());
-        same.args(server.get_args()).current_dir(&folder.0).stderr(Stdio::null());
-        server.get_envs().for_each(|(name, value)| {
-            same.env(name, value.unwrap());
-        });
-        same
-    };
-    let daily = offered(again(&server), &[]);
-    let all = offered(again(&server), &["--tools", "all"]);
+    let daily = offered(&[]);
+    let all = offered(&["--tools", "all"]);
     assert!(daily < all, "{daily} of {all}");
     std::fs::write(&file, "tools = \"core\"\n").unwrap();
-    let core = offered(again(&server), &[]);
+    let core = offered(&[]);
     assert!(core < all, "{core} of {all}");
-    assert_eq!(offered(again(&server), &["--tools", "all"]), all, "the option wins");
+    assert_eq!(offered(&["--tools", "all"]), all, "the option wins");
 
     std::fs::write(&file, "allow = [\"edits\"]\n").unwrap();
     let (_, errors, code) = ask(&["serve"]);
@@ -589,9 +523,7 @@ fn a_projects_file_names_systems_and_tools_and_permits_nothing() {
         assert!(errors.contains(wrong), "{errors}");
     }
     std::fs::write(own.join("config.toml"), "allow = [\"eval\"]\n").unwrap();
-    let (child, mut client) = crate::program::serve(server, crate::program::Streams::Pipes);
-    client.initialize();
+    let (child, mut client) = served(&[]);
     assert!(client.text("evaluate", json!({"code": "(* 111 3)"})).contains("333"));
-    drop(client);
-    crate::program::ends(child);
+    ends_well(child, client);
 }

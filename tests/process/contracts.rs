@@ -57,8 +57,8 @@ fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
 #[test]
 fn the_contracts_hold_on_the_command_line() {
     let folder = Folder::new("contracts");
-    let root = make_project(&folder.0.join("project"));
-    let apart = make_project(&folder.0.join("apart"));
+    let root = make_project(&folder.join("project"));
+    let apart = make_project(&folder.join("apart"));
     let listed: Value = serde_json::from_str(&said(&run(&["tools", "--json"])).0).unwrap();
     let tools = listed["tools"].as_array().unwrap().iter();
     let listed = tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool.clone())).collect();

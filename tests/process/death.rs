@@ -1,18 +1,15 @@
 //! The end of the runtime itself: the process lives, and tells every caller.
 
 use std::time::Duration;
-use steelbank::Kind;
 use steelbank::actions::uses::who::WhoRequest;
+use steelbank::{Control, DescribeSymbolRequest, Error, Kind, Steelbank};
 
-use steelbank::Control;
-use steelbank::Error;
-use steelbank::Steelbank;
 use steelbank::actions::run::evaluate::EvaluateRequest;
 use steelbank::actions::run::trial::TrialFailureKind;
 use steelbank::engine::{CallError, EngineState, Expired, FaultKind, Lane, LispError};
 
-use crate::child::{command, is_child, run, small_or_full, wait_while};
-use steelbank::DescribeSymbolRequest;
+use crate::asks::Asks;
+use crate::child::{Random, command, is_child, run, small_or_full, wait_until, wait_while};
 
 /// Kills Lisp with `form` while other jobs run and wait. All of them must fail with `reason`.
 fn dies(form: &str, reason: &str) {
@@ -30,8 +27,7 @@ fn dies(form: &str, reason: &str) {
         Error::Lisp(LispError::Dead { reason: why }) => assert!(why.contains(reason), "{why}"),
         other => panic!("{other:?}"),
     };
-    let control = Control::new(Duration::from_secs(30));
-    dead(EvaluateRequest::new(form).values().on(lisp, Lane::Query, &control).unwrap_err());
+    dead(bank.tried(Lane::Query, form, Duration::from_secs(30)).unwrap_err());
     dead(Error::Lisp(working.wait().unwrap_err()));
     dead(Error::Lisp(waiting.wait().unwrap_err()));
     for _ in 0..3 {
@@ -39,22 +35,14 @@ fn dies(form: &str, reason: &str) {
             bank.run(&EvaluateRequest::new("(+ 1 1)").values(), &Control::new(Duration::from_secs(30)))
                 .unwrap_err(),
         );
-        dead(bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default()).unwrap_err());
+        dead(bank.refusal(&DescribeSymbolRequest::new("car").package("CL")));
     }
-    let error = bank
-        .ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
-        .unwrap_err()
-        .to_string();
+    let error = bank.refusal(&DescribeSymbolRequest::new("car").package("CL")).to_string();
     assert!(error.starts_with("Lisp has died: "), "{error}");
     assert!(matches!(bank.status().state, EngineState::Dead { reason: why } if why.contains(reason)));
     // Ask the index, which needs no Lisp.
-    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
-    assert!(
-        bank.ask(&WhoRequest::new(Kind::References, "*print-base*").package("CL"), &Control::default())
-            .unwrap()
-            .count
-            >= 8
-    );
+    assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
+    assert!(bank.answer(&WhoRequest::new(Kind::References, "*print-base*").package("CL")).count >= 8);
 }
 
 #[test]
@@ -130,12 +118,10 @@ fn cleanup_forms_that_use_up_the_rest_of_the_stack() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
     let form = "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))";
-    let control = Control::new(Duration::from_secs(1));
-    let outcome = EvaluateRequest::new(form).values().on(bank.lisp(), Lane::Work, &control);
+    let outcome = bank.tried(Lane::Work, form, Duration::from_secs(1));
     assert!(matches!(outcome, Err(Error::Lisp(LispError::DeadlinePassed { .. }))), "{outcome:?}");
     for lane in [Lane::Query, Lane::Work] {
-        let control = Control::new(Duration::from_secs(60));
-        let next = EvaluateRequest::new("(+ 40 2)").values().on(bank.lisp(), lane, &control);
+        let next = bank.tried(lane, "(+ 40 2)", Duration::from_secs(60));
         assert_eq!(next.unwrap().values, ["42"]);
     }
 }
@@ -180,7 +166,7 @@ fn a_heap_that_fills_during_a_collection() {
     let text = error.to_string();
     assert!(text.contains("Lisp has died") || text.to_lowercase().contains("heap exhausted"), "{text}");
     let _ = bank.status();
-    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
+    assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
 #[test]
@@ -204,12 +190,7 @@ fn a_small_heap_is_survived() {
                 }
                 other => panic!("{form}: {other:?}"),
             }
-            assert_eq!(
-                bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::from_secs(30)))
-                    .unwrap()
-                    .values,
-                ["42"]
-            );
+            assert_eq!(bank.values("(+ 40 2)"), ["42"]);
         }
     }
 }
@@ -220,13 +201,7 @@ fn a_small_heap_is_survived() {
 fn loops_without_interrupts() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
-    let ask = |lane, form, allowed| {
-        EvaluateRequest::new(form).values().on(
-            bank.lisp(),
-            lane,
-            &Control::new(Duration::from_millis(allowed)),
-        )
-    };
+    let ask = |lane, form, allowed| bank.tried(lane, form, Duration::from_millis(allowed));
     for lane in [Lane::Query, Lane::Work] {
         let error = ask(lane, "(sb-sys:without-interrupts (loop))", 500).unwrap_err();
         let Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work: Expired::StillRunning }) = error
@@ -236,12 +211,7 @@ fn loops_without_interrupts() {
         assert!(error.to_string().contains("could not be stopped"), "{error}");
         // The next job on the same lane gets a thread that is not the stuck one.
         assert_eq!(ask(lane, "(+ 40 2)", 60_000).unwrap().values, ["42"]);
-        assert!(
-            bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
-                .unwrap()
-                .description
-                .is_some()
-        );
+        assert!(bank.answer(&DescribeSymbolRequest::new("car").package("CL")).description.is_some());
     }
     let status = bank.status();
     assert_eq!(status.abandoned_threads, 2);
@@ -258,13 +228,9 @@ fn descriptors_that_lisp_closes() {
         return;
     }
     let bank = Steelbank::builder().start().unwrap();
-    bank.run(
-        &EvaluateRequest::new("(dolist (fd '(0 1 2)) (sb-unix:unix-close fd))").values(),
-        &Control::new(Duration::from_secs(30)),
-    )
-    .unwrap();
+    bank.values("(dolist (fd '(0 1 2)) (sb-unix:unix-close fd))");
     for form in ["(princ 1)", "(warn \"heard\")", "(sb-ext:gc :full t)"] {
-        bank.run(&EvaluateRequest::new(form).values(), &Control::new(Duration::from_secs(30))).unwrap();
+        bank.values(form);
     }
     let stack = bank
         .run(
@@ -273,12 +239,7 @@ fn descriptors_that_lisp_closes() {
         )
         .unwrap_err();
     assert!(stack.to_string().to_lowercase().contains("stack"), "{stack}");
-    assert!(
-        bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
-            .unwrap()
-            .description
-            .is_some()
-    );
+    assert!(bank.answer(&DescribeSymbolRequest::new("car").package("CL")).description.is_some());
     std::process::exit(SOUND);
 }
 
@@ -287,9 +248,8 @@ fn descriptors_that_lisp_closes() {
 fn costs_lisp_at_worst(form: &str) {
     let bank = Steelbank::builder().start().unwrap();
     for lane in [Lane::Work, Lane::Query] {
-        let control = Control::new(Duration::from_secs(4));
         let begun = std::time::Instant::now();
-        let outcome = EvaluateRequest::new(form).values().on(bank.lisp(), lane, &control);
+        let outcome = bank.tried(lane, form, Duration::from_secs(4));
         assert!(outcome.is_err(), "{outcome:?}");
         assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was not kept: {outcome:?}");
         // Threads that the form began may still hold what fills the heap.
@@ -310,9 +270,7 @@ fn costs_lisp_at_worst(form: &str) {
             EngineState::Dead { reason } => assert!(!reason.is_empty() && reason != "unknown"),
             _ => assert_eq!(next.unwrap().unwrap().values, ["42"]),
         }
-        assert!(
-            bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300
-        );
+        assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
     }
 }
 
@@ -335,25 +293,16 @@ const OVERFLOWS: [&str; 14] = [
     "(read-from-string (make-string 500000 :initial-element #\\())",
 ];
 
-/// Repeats what follows from one seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 #[test]
 fn overflows_that_are_called_off() {
     own_process!();
     let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
     let mut random = Random(20);
     for round in 0..small_or_full(200, 10_000) {
-        let form = OVERFLOWS[random.below(OVERFLOWS.len() as u64) as usize];
+        let form = OVERFLOWS[random.below(OVERFLOWS.len())];
         let control = Control::new(Duration::from_secs(60));
-        let (cancellation, moment) = (control.cancellation(), Duration::from_micros(random.below(15_000)));
+        let (cancellation, moment) =
+            (control.cancellation(), Duration::from_micros(random.below(15_000) as u64));
         let outcome = std::thread::scope(|scope| {
             scope.spawn(move || {
                 std::thread::sleep(moment);
@@ -412,8 +361,7 @@ fn an_interrupt_for_whose_frame_there_is_no_room() {
                  (f)))"
         );
         for lane in [Lane::Work, Lane::Query] {
-            let control = Control::new(Duration::from_millis(300));
-            let outcome = EvaluateRequest::new(form.as_str()).values().on(bank.lisp(), lane, &control);
+            let outcome = bank.tried(lane, form.as_str(), Duration::from_millis(300));
             assert!(outcome.is_err(), "{room}: {outcome:?}");
             let control = Control::new(Duration::from_secs(60));
             let next = bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &control).unwrap();
@@ -497,11 +445,9 @@ fn a_full_heap_is_the_fault_of_who_filled_it() {
     // The others bring about the collections that find the heap full.
     let (tell, told) = std::sync::mpsc::channel();
     filling.when_done(move |outcome| tell.send(outcome).unwrap());
-    let control = Control::new(Duration::from_secs(60));
     let mut collected = 0;
     let filled = loop {
-        let other =
-            EvaluateRequest::new("(progn (sb-ext:gc) (+ 40 2))").values().on(lisp, Lane::Query, &control);
+        let other = bank.tried(Lane::Query, "(progn (sb-ext:gc) (+ 40 2))", Duration::from_secs(60));
         assert_eq!(other.unwrap().values, ["42"], "{collected}");
         collected += 1;
         if let Ok(filled) = told.try_recv() {
@@ -521,9 +467,8 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
     let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
     let lisp = bank.lisp();
     let small = |lane: Lane, round: u64| {
-        let control = Control::new(Duration::from_secs(60));
         let form = format!("(progn (length (make-array 100000)) (sb-ext:gc) {round})");
-        let answer = EvaluateRequest::new(&form).values().on(lisp, lane, &control);
+        let answer = bank.tried(lane, &form, Duration::from_secs(60));
         assert_eq!(
             answer.unwrap_or_else(|error| panic!("{lane:?}, {round}: {error}")).values,
             [round.to_string()]
@@ -534,7 +479,7 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
     for round in 0..small_or_full(30, 500) {
         let (lane, other) =
             if random.below(2) == 0 { (Lane::Work, Lane::Query) } else { (Lane::Query, Lane::Work) };
-        let allowed = Duration::from_millis(20 + random.below(600));
+        let allowed = Duration::from_millis(20 + random.below(600) as u64);
         let filling =
             lisp.submit(lane, allowed, None, move |on_lisp| on_lisp.call("values", &["CL-USER", filler]));
         let (tell, told) = std::sync::mpsc::channel();
@@ -557,7 +502,7 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
     // What is kept for good is the fault of who brought it, once.
     let keeper = "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))";
     let control = Control::new(Duration::from_secs(60));
-    let error = EvaluateRequest::new(keeper).values().on(lisp, Lane::Work, &control).unwrap_err();
+    let error = bank.tried(Lane::Work, keeper, Duration::from_secs(60)).unwrap_err();
     assert!(
         matches!(&error, Error::Lisp(LispError::Fault(fault)) if fault.kind == FaultKind::HeapExhausted),
         "{error:?}"
@@ -567,7 +512,7 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
     }
     assert!(lisp.is_full());
     // Who fills what is left is found, too.
-    let error = EvaluateRequest::new(filler).values().on(lisp, Lane::Work, &control).unwrap_err();
+    let error = bank.tried(Lane::Work, filler, Duration::from_secs(60)).unwrap_err();
     assert!(
         matches!(&error, Error::Lisp(LispError::Fault(fault)) if fault.kind == FaultKind::HeapExhausted),
         "{error:?}"
@@ -583,30 +528,22 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
 fn a_thread_that_lets_no_collection_begin() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
-    let control = Control::new(Duration::from_secs(30));
-    EvaluateRequest::new(
+    bank.tried(
+        Lane::Work,
         "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1))",
+        Duration::from_secs(30),
     )
-    .values()
-    .on(bank.lisp(), Lane::Work, &control)
     .unwrap();
     // Expect a deadline: the collection waits for that thread, and all others for the collection.
     let begun = std::time::Instant::now();
-    let control = Control::new(Duration::from_secs(2));
-    let error = EvaluateRequest::new("(sb-ext:gc :full t)")
-        .values()
-        .on(bank.lisp(), Lane::Work, &control)
-        .unwrap_err();
+    let error = bank.tried(Lane::Work, "(sb-ext:gc :full t)", Duration::from_secs(2)).unwrap_err();
     assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(20));
     // Wait until Lisp is reported dead: the thread does not come back.
-    while !matches!(bank.status().state, EngineState::Dead { .. }) {
-        assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", bank.status());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("it lives", || matches!(bank.status().state, EngineState::Dead { .. }));
     let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
     assert!(reason.contains("does not react"), "{reason}");
-    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
+    assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
 /// Lets work that never ends hold a lock that the printer and CLOS need: then no question is answered, and
@@ -615,10 +552,7 @@ fn a_thread_that_lets_no_collection_begin() {
 fn a_lock_that_is_never_let_go() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
-    let ask = |lane, form| {
-        let control = Control::new(Duration::from_secs(2));
-        EvaluateRequest::new(form).values().on(bank.lisp(), lane, &control).unwrap_err()
-    };
+    let ask = |lane, form| bank.tried(lane, form, Duration::from_secs(2)).unwrap_err();
     ask(Lane::Work, "(sb-c::with-world-lock () (sb-sys:without-interrupts (loop)))");
     let since = std::time::Instant::now();
     while !matches!(bank.status().state, EngineState::Dead { .. }) {
@@ -627,7 +561,7 @@ fn a_lock_that_is_never_let_go() {
     }
     let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
     assert!(reason.contains("questions wait for a lock"), "{reason}");
-    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
+    assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
 /// Runs the test called `name` as a child, which must end by the signal `signal`.
@@ -695,11 +629,7 @@ fn the_hosts_signals_are_as_they_were() {
     // Lisp's own thread may hear some of them again.
     assert!(HEARD.load(Ordering::SeqCst) >= before.len());
     // Lisp's own work, too.
-    bank.run(
-        &EvaluateRequest::new("(sb-ext:run-program \"/bin/true\" '())").values(),
-        &Control::new(Duration::from_secs(9)),
-    )
-    .unwrap();
+    bank.values("(sb-ext:run-program \"/bin/true\" '())");
     let error = bank
         .run(
             &EvaluateRequest::new("(sb-ext:with-timeout 0.1 (loop))").values(),
@@ -719,15 +649,7 @@ fn signals_of_lisps_own_from_outside() {
         unsafe {
             libc::kill(libc::getpid(), libc::SIGUSR2);
         }
-        assert_eq!(
-            bank.run(
-                &EvaluateRequest::new("(progn (sb-ext:gc) 1)").values(),
-                &Control::new(Duration::from_secs(30))
-            )
-            .unwrap()
-            .values,
-            ["1"]
-        );
+        assert_eq!(bank.values("(progn (sb-ext:gc) 1)"), ["1"]);
     }
 }
 
@@ -736,33 +658,20 @@ fn a_profiler_of_processor_time() {
     own_process!();
     steelbank::engine::block_lisp_signals();
     let bank = Steelbank::builder().start().unwrap();
-    bank.run(
-        &EvaluateRequest::new(
-            "(progn (require :sb-sprof)
+    bank.values(
+        "(progn (require :sb-sprof)
                (funcall (intern \"START-PROFILING\" \"SB-SPROF\")
                         :max-samples 40000 :mode :cpu :sample-interval 0.001))",
-        )
-        .values(),
-        &Control::new(Duration::from_secs(60)),
-    )
-    .unwrap();
+    );
     let askers: Vec<_> = (0..4)
         .map(|_| {
             let bank = bank.clone();
             std::thread::spawn(move || {
                 for _ in 0..100 {
                     assert!(
-                        bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default())
-                            .unwrap()
-                            .description
-                            .is_some()
+                        bank.answer(&DescribeSymbolRequest::new("car").package("CL")).description.is_some()
                     );
-                    assert!(
-                        bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())
-                            .unwrap()
-                            .count
-                            > 300
-                    );
+                    assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
                 }
             })
         })
@@ -784,11 +693,6 @@ fn a_user_without_a_home() {
     }
     if is_child() {
         let bank = Steelbank::builder().start().unwrap();
-        assert_eq!(
-            bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &Control::new(Duration::from_secs(30)))
-                .unwrap()
-                .values,
-            ["42"]
-        );
+        assert_eq!(bank.values("(+ 40 2)"), ["42"]);
     }
 }

@@ -8,14 +8,14 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use steelbank::Steelbank;
 use steelbank::doors::mcp::{ServeError, serve_stdio};
 use steelbank::tools::Session;
+use steelbank::{Control, EvaluateRequest, Steelbank};
 
+use crate::asks::Asks;
 use crate::child::{command, is_child, wait_while};
 use crate::client::Client;
 use crate::program::{Streams, ends, ends_well, serve};
-use steelbank::{Control, EvaluateRequest};
 
 const MARKER: &str = "the protocol begins";
 
@@ -58,10 +58,7 @@ fn noisy() {
             (read-line *standard-input* nil :end)
             (read-line sb-sys:*stdin* nil :end))";
         loop {
-            let read = bank
-                .run(&EvaluateRequest::new(NOISE).values(), &Control::new(Duration::from_secs(10)))
-                .unwrap()
-                .values;
+            let read = bank.values(NOISE);
             assert_eq!(read[0], ":END");
         }
     });
@@ -129,7 +126,7 @@ fn a_dead_lisp_can_be_asked_for_its_state() {
         return dying();
     }
     let (child, mut client) = start("a_dead_lisp_can_be_asked_for_its_state", Streams::Pipes);
-    wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "dead");
+    wait_while(|| client.status()["lisp"] != "dead");
     assert!(client.text("status", json!({})).starts_with("Lisp has died: "));
     let error = client.error("describe-symbol", json!({ "name": "cl:car" }));
     assert!(error.starts_with("Lisp has died: ") && error.contains("restart"), "{error}");

@@ -6,21 +6,22 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Pid;
 use serde_json::{Value, json};
-use steelbank::Control;
 use steelbank::actions::change::edit_definition::{EditOperation, EditRequest};
 use steelbank::actions::change::rename::{RenamePlan, RenameRequest};
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{
+    Control, LoadRequest, ProjectSettings, RecoverEditsRequest, RenameApplyRequest, Steelbank, UndoRequest,
+};
 
-use crate::child::{command, is_child, small_or_full};
+use crate::asks::Asks;
+use crate::child::{command, is_child, small_or_full, wait_until};
 use crate::client::Client;
 use crate::program::{Folder, STEELBANK, Streams, ends, initialized, server};
 use crate::tracer::{CAN_FAIL, Fate, trace};
-use steelbank::{LoadRequest, RecoverEditsRequest, RenameApplyRequest, UndoRequest};
 
 const FILES: usize = 50;
 
@@ -70,12 +71,12 @@ struct Cut {
 impl Cut {
     fn new(name: &str) -> Self {
         let folder = folder(name);
-        let root = project(&folder.0);
-        let settings = ProjectSettings::in_folder(&root).cache(folder.0.join("home/projects"));
+        let root = project(&folder);
+        let settings = ProjectSettings::in_folder(&root).cache(folder.join("home/projects"));
         let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
         let loaded = bank.run(&LoadRequest::system("cut"), &Control::new(Duration::from_secs(300))).unwrap();
         assert!(loaded.failure.is_none());
-        let plan = bank.ask(&RenameRequest::new("cut:hub", "centre"), &Control::default()).unwrap();
+        let plan = bank.answer(&RenameRequest::new("cut:hub", "centre"));
         assert_eq!(plan.files.len(), FILES + 1);
         let old = plan.files.iter().map(|file| {
             let path = root.join(&file.path);
@@ -114,7 +115,7 @@ impl Cut {
             })
             .collect();
         assert_eq!(found.len(), 1, "{what}: half");
-        let second = fs::read_to_string(self.folder.0.join("second-name")).unwrap();
+        let second = fs::read_to_string(self.folder.join("second-name")).unwrap();
         assert_eq!(second, fs::read_to_string(self.root.join("f0.lisp")).unwrap(), "{what}");
         let mode = fs::metadata(self.root.join("f1.lisp")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o4750, "{what}");
@@ -124,7 +125,7 @@ impl Cut {
     }
 
     fn undo_folder(&self) -> PathBuf {
-        self.folder.0.join("home/projects/undo")
+        self.folder.join("home/projects/undo")
     }
 
     /// Counts the records of that kind in the cache.
@@ -157,7 +158,7 @@ fn hidden(folder: &Path) -> Vec<String> {
 fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
     own_process!();
     let mut cut = Cut::new("edits-cut");
-    let done = cut.folder.0.join("done");
+    let done = cut.folder.join("done");
     let applies = |cut: &Cut| cut.apply() && fs::write(&done, "").is_ok();
     let (status, applying) = trace(|| applies(&cut), |_| Fate::Goes);
     assert!(status.success() && cut.is_new("whole"), "{status}");
@@ -198,13 +199,13 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
                 },
             );
         }
-        cut.bank.run(&RecoverEditsRequest::new(), &Control::default()).unwrap();
+        cut.bank.done(&RecoverEditsRequest::new());
         let new = cut.is_new(&what);
         news += usize::from(new);
         assert!(new || !told, "{what}: an edit that was answered as done is lost");
         // What is there can be undone, whatever it is.
         if cut.records("edit-2") > 0 {
-            cut.bank.run(&UndoRequest::new("last"), &Control::default()).unwrap();
+            cut.bank.done(&UndoRequest::new("last"));
             assert!(!cut.is_new(&what), "{what}");
         }
     }
@@ -303,7 +304,7 @@ fn write_mine(cut: &Cut, path: &Path, in_place: bool) {
     if in_place {
         return fs::write(path, "(mine)").unwrap();
     }
-    let other = cut.folder.0.join("other");
+    let other = cut.folder.join("other");
     fs::write(&other, "(mine)").unwrap();
     fs::rename(other, path).unwrap();
 }
@@ -336,7 +337,7 @@ fn the_next_start_takes_back_and_tells() {
     let start = |options: &[&str]| {
         let mut command = server();
         command.args(["--no-userinit", "--no-snapshot"]).args(options);
-        command.current_dir(&cut.root).env("STEELBANK_CACHE", cut.folder.0.join("home"));
+        command.current_dir(&cut.root).env("STEELBANK_CACHE", cut.folder.join("home"));
         let (child, client) = initialized(command, Streams::Pipes);
         (child, client)
     };
@@ -364,7 +365,7 @@ fn the_next_start_takes_back_and_tells() {
     // The command does as it says, whatever was renamed before.
     let command = Command::new(STEELBANK)
         .args(["--project", cut.root.to_str().unwrap(), "--no-snapshot", "rename", "--undo", "1"])
-        .env("STEELBANK_CACHE", cut.folder.0.join("home"))
+        .env("STEELBANK_CACHE", cut.folder.join("home"))
         .output()
         .unwrap();
     let said = String::from_utf8([command.stdout, command.stderr].concat()).unwrap();
@@ -391,7 +392,7 @@ fn the_next_start_takes_back_and_tells() {
     // An edit takes back what was cut before it, in whatever session.
     end();
     let request = EditRequest::new("package.lisp", "hub", EditOperation::Replace, "(defun hub (x) (list x))");
-    cut.bank.run(&request, &Control::default()).unwrap();
+    cut.bank.done(&request);
     let package = cut.root.join("package.lisp");
     assert!(fs::read_to_string(&package).unwrap().contains("(list x)"));
     let old = cut.old.iter().find(|(path, _)| *path == package).unwrap();
@@ -411,12 +412,12 @@ struct Waiting {
 impl Waiting {
     fn new(name: &str) -> Self {
         let folder = Folder::new(name);
-        fs::write(folder.0.join("w.asd"), "(defsystem \"w\" :components ((:file \"w\")))").unwrap();
-        fs::write(folder.0.join("w.lisp"), "(in-package :cl-user)\n(defun one () 1)\n").unwrap();
-        fs::write(folder.0.join("end.lisp"), "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")").unwrap();
+        fs::write(folder.join("w.asd"), "(defsystem \"w\" :components ((:file \"w\")))").unwrap();
+        fs::write(folder.join("w.lisp"), "(in-package :cl-user)\n(defun one () 1)\n").unwrap();
+        fs::write(folder.join("end.lisp"), "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")").unwrap();
         let mut command = server();
         command.args(["--no-userinit", "--allow-edits"]);
-        command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+        command.current_dir(&folder).env("STEELBANK_CACHE", folder.join("cache"));
         let (child, mut client) = initialized(command, Streams::Pipes);
         let edit = |client: &mut Client, text: &str| {
             let arguments =
@@ -426,7 +427,7 @@ impl Waiting {
         // Have the lock made.
         let first = edit(&mut client, "(defun one () 2)");
         assert_eq!(client.response(first)["result"]["isError"], false);
-        let records = fs::read_dir(folder.0.join("cache/projects/undo")).unwrap().next().unwrap().unwrap();
+        let records = fs::read_dir(folder.join("cache/projects/undo")).unwrap().next().unwrap().unwrap();
         let path = records.path().join("lock");
         let lock = fs::File::open(&path).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -435,11 +436,7 @@ impl Waiting {
             let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
             open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|open| open == path)
         };
-        let patience = Instant::now();
-        while !waits() {
-            assert!(patience.elapsed() < Duration::from_secs(20), "the edit does not come to the lock");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait_until("the edit does not come to the lock", waits);
         Self { folder, child, client, edit, lock }
     }
 
@@ -450,7 +447,7 @@ impl Waiting {
     }
 
     fn text(&self) -> String {
-        fs::read_to_string(self.folder.0.join("w.lisp")).unwrap()
+        fs::read_to_string(self.folder.join("w.lisp")).unwrap()
     }
 }
 
@@ -465,11 +462,7 @@ fn a_restart_waits_for_what_writes_and_for_its_answer() {
         assert_eq!(response["result"]["isError"], false, "{name}: {response}");
         assert!(waiting.text().contains("(defun one () 3)"), "{name}");
         // The restart came.
-        let patience = Instant::now();
-        while waiting.client.call("status", json!({}))["structuredContent"]["restarts"].is_null() {
-            assert!(patience.elapsed() < Duration::from_secs(60), "{name}: no restart");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until(name, || !waiting.client.status()["restarts"].is_null());
         let Waiting { child, client, folder, .. } = waiting;
         client.leave();
         ends(child);
@@ -491,7 +484,7 @@ fn a_server_that_is_to_end_does_so_after_what_it_writes() {
         }
         ends(child);
         release.join().unwrap();
-        let written = fs::read_to_string(folder.0.join("w.lisp")).unwrap();
+        let written = fs::read_to_string(folder.join("w.lisp")).unwrap();
         assert!(written.contains("(defun one () 3)"), "{name}: {written}");
     }
 }
@@ -507,7 +500,7 @@ fn writers_lose_no_edit() {
         return write_much();
     }
     let folder = folder("edits-writers");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("w.asd"), "(defsystem \"w\")").unwrap();
     for number in 0..SHARED_FILES {
@@ -517,7 +510,7 @@ fn writers_lose_no_edit() {
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let mut command = command("edits::writers_lose_no_edit");
-            command.env(WRITER, format!("{writer} {edits} {}", folder.0.display()));
+            command.env(WRITER, format!("{writer} {edits} {}", folder.display()));
             command.stdout(Stdio::piped()).spawn().unwrap()
         })
         .collect();

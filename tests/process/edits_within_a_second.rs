@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::program::{Folder, STEELBANK};
+use crate::program::{Folder, ask};
+use crate::texts::write_project;
 
 /// Writes a file with a date.
 fn write(path: &Path, text: &str, date: SystemTime) {
@@ -18,7 +18,7 @@ fn write(path: &Path, text: &str, date: SystemTime) {
 #[test]
 fn edits_within_a_second_are_seen_by_the_next_process() {
     let folder = Folder::new("second");
-    let (root, cache) = (folder.0.join("project"), folder.0.join("cache"));
+    let (root, cache) = (folder.join("project"), folder.join("cache"));
     fs::create_dir_all(&root).unwrap();
     // Date the files older than any fasl that is written here.
     let date = SystemTime::now() - Duration::from_secs(100);
@@ -32,14 +32,8 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
     };
     write(&root.join("u.lisp"), "(in-package :cl-user)\n(defvar *sec* (sec-m))\n", date);
     let load = || -> (Value, Option<i32>) {
-        let output = Command::new(STEELBANK)
-            .args(["--no-userinit", "load-system", "sec", "--json"])
-            .current_dir(&root)
-            .env("STEELBANK_CACHE", &cache)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
+        let (text, _, code) = ask(&root, &cache, &["load-system", "sec", "--json"]);
+        (serde_json::from_str(&text).unwrap(), code)
     };
     let compiled = |answer: &Value| answer["compiled"].as_array().map_or(0, Vec::len);
     define("1");
@@ -71,24 +65,12 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
 #[test]
 fn a_source_that_is_gone_is_not_loaded_from_its_fasl() {
     let folder = Folder::new("gone");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
-    fs::write(
-        root.join("gone.asd"),
-        "(defsystem \"gone\" :serial t :components ((:file \"stays\") (:file \"goes\")))",
-    )
-    .unwrap();
-    fs::write(root.join("stays.lisp"), "(defun cl-user::stays () 1)\n").unwrap();
-    fs::write(root.join("goes.lisp"), "(defun cl-user::goes () (cl-user::stays))\n").unwrap();
+    write_project(&root, include_str!("../projects/source_is_gone.txt"));
     let load = |system: &str| -> (Value, Option<i32>) {
-        let output = Command::new(STEELBANK)
-            .args(["--no-userinit", "load-system", system, "--json"])
-            .current_dir(&root)
-            .env("STEELBANK_CACHE", folder.0.join("cache"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
+        let (text, _, code) = ask(&root, &folder.join("cache"), &["load-system", system, "--json"]);
+        (serde_json::from_str(&text).unwrap(), code)
     };
     assert_eq!(load("gone").1, Some(0));
     fs::remove_file(root.join("goes.lisp")).unwrap();

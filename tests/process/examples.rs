@@ -55,9 +55,9 @@ fn parallel() {
 #[test]
 fn one_file() {
     let folder = Folder::new("example-one-file");
-    let program = folder.0.join("program");
+    let program = folder.join("program");
     std::fs::copy(example("one_file"), &program).unwrap();
-    let text = run(Command::new(&program).env_clear().current_dir(&folder.0));
+    let text = run(Command::new(&program).env_clear().current_dir(&folder));
     assert!(text.starts_with("COMMON-LISP::*PRINT-BASE* [VARIABLE]\n  Value: 10\n"), "{text}");
     // And one that does not ask for the core has no section of it: the linker drops it.
     let has_core = |name: &str| {

@@ -6,8 +6,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::cache::{signal, wait_until};
-use crate::program::{Folder, STEELBANK, said};
+use crate::cache::signal;
+use crate::child::wait_until;
+use crate::program::{Folder, STEELBANK, on, said};
 
 /// A project that takes some time to export.
 fn write_project(folder: &Path) {
@@ -33,9 +34,8 @@ fn write_project(folder: &Path) {
 
 /// A command in the project.
 fn steelbank(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(STEELBANK);
-    command.args(arguments).current_dir(folder.join("project")).env("STEELBANK_CACHE", folder.join("cache"));
-    command.stdin(Stdio::null());
+    let mut command = on(&folder.join("project"), &folder.join("cache"));
+    command.args(arguments);
     command
 }
 
@@ -117,7 +117,6 @@ fn what_is_asked_wrongly_is_refused_in_words() {
     assert!(errors.contains("no-such") && code == Some(3), "{errors}");
     assert!(!folder.join("project/site").exists());
     // Outside of a project.
-    let mut nowhere = steelbank(&folder, &["scip"]);
-    let (_, errors, code) = said(&nowhere.current_dir("/").output().unwrap());
+    let (_, errors, code) = said(&Command::new(STEELBANK).arg("scip").current_dir("/").output().unwrap());
     assert!(errors.contains("There is no project") && code == Some(2), "{errors}");
 }

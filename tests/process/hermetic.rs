@@ -3,15 +3,13 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
-use steelbank::Control;
 use steelbank::loaded::LoadStatus;
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{LoadRequest, ProjectSettings, Steelbank, WhoRequest};
 
+use crate::asks::Asks;
 use crate::child::{command, is_child, run};
 use crate::program::{Folder, STEELBANK, said};
-use steelbank::{EvaluateRequest, LoadRequest, WhoRequest};
 
 const NAME: &str = "hermetic::a_newer_asdf_in_the_registry_is_left_alone";
 
@@ -24,13 +22,13 @@ fn a_newer_asdf_in_the_registry_is_left_alone() {
         return load(ProjectSettings::in_folder(&project).cache(project.join("cache")));
     }
     let folder = Folder::new("newer-asdf");
-    let registry = folder.0.join("registry");
+    let registry = folder.join("registry");
     fs::create_dir_all(&registry).unwrap();
     let newer = "(defsystem \"asdf\" :version \"99.0\" :components ((:file \"newer\")))";
     fs::write(registry.join("asdf.asd"), newer).unwrap();
     fs::write(registry.join("uiop.asd"), newer.replace("asdf", "uiop")).unwrap();
     fs::write(registry.join("newer.lisp"), "(defun cl-user::newer () (mapcar #'car '()))\n").unwrap();
-    let project = folder.0.join("project");
+    let project = folder.join("project");
     fs::create_dir_all(&project).unwrap();
     let system = "(defsystem \"demo\" :depends-on (\"asdf\" \"uiop\" (:version \"asdf\" \"3.1\")) :components ((:file \"demo\")))";
     fs::write(project.join("demo.asd"), system).unwrap();
@@ -47,24 +45,14 @@ fn a_newer_asdf_in_the_registry_is_left_alone() {
 
 fn load(project: ProjectSettings) {
     let bank = Steelbank::builder().project(project).start().unwrap();
-    let before =
-        bank.ask(&WhoRequest::calls("asdf:load-system").package("CL-USER"), &Control::default()).unwrap();
-    let value = |source: &str| {
-        bank.run(&EvaluateRequest::new(source).values(), &Control::new(Duration::from_secs(60)))
-            .unwrap()
-            .values
-    };
+    let before = bank.answer(&WhoRequest::calls("asdf:load-system").package("CL-USER"));
+    let value = |source: &str| bank.values(source);
     let version = value("(asdf:asdf-version)");
-    let loaded = bank.run(&LoadRequest::system("demo"), &Control::default()).unwrap();
+    let loaded = bank.done(&LoadRequest::system("demo"));
     assert_eq!(loaded.status, LoadStatus::Loaded, "{loaded:?}");
     assert_eq!(value("(cl-user::demo)"), version);
     assert_eq!(value("(fboundp 'cl-user::newer)"), ["NIL"]);
-    assert_eq!(
-        bank.ask(&WhoRequest::calls("asdf:load-system").package("CL-USER"), &Control::default())
-            .unwrap()
-            .users,
-        before.users
-    );
+    assert_eq!(bank.answer(&WhoRequest::calls("asdf:load-system").package("CL-USER")).users, before.users);
     // Check that the registry is read, for systems that are not in the core.
     assert_eq!(
         value("(null (nth-value 1 (gethash \"asdf\" asdf/source-registry:*source-registry*)))"),

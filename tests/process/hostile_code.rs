@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::child;
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, initialized, serve};
+use crate::program::{Folder, STEELBANK, Streams, ends, initialized, on, serve};
 
 /// The good system, which uses `target` in an export, a call and a template.
 const GOOD: [(&str, &str); 4] = [
@@ -49,8 +49,8 @@ struct World {
 impl World {
     fn new(what: &str) -> Self {
         let folder = Folder::new(&format!("rerun-{}", what.replace([' ', ','], "-")));
-        write_good(&folder.0.join("project"));
-        let (child, client) = start(&folder.0);
+        write_good(&folder.join("project"));
+        let (child, client) = start(&folder);
         let process = Arc::new(AtomicU32::new(child.id()));
         watch_over(what, &process);
         Self { folder, child, client, files: 0, process }
@@ -58,14 +58,14 @@ impl World {
 
     /// Starts another server over the same project and cache.
     fn start_another(&mut self) {
-        let (child, client) = start(&self.folder.0);
+        let (child, client) = start(&self.folder);
         self.process.store(child.id(), Ordering::SeqCst);
         drop(std::mem::replace(&mut self.client, client));
         assert_eq!(ends(std::mem::replace(&mut self.child, child)).code(), Some(0));
     }
 
     fn project(&self) -> PathBuf {
-        self.folder.0.join("project")
+        self.folder.join("project")
     }
 
     /// Loads a file of this text. The caller checks the outcome.
@@ -79,7 +79,7 @@ impl World {
     /// Requests the load of a file of this text, and does not wait for it.
     fn begin_load(&mut self, text: &str, seconds: u64) -> u64 {
         self.files += 1;
-        let path = self.folder.0.join(format!("hostile-{}.lisp", self.files));
+        let path = self.folder.join(format!("hostile-{}.lisp", self.files));
         fs::write(&path, text).unwrap();
         let arguments = json!({ "path": path, "timeout_seconds": seconds });
         self.client.begin("tools/call", json!({ "name": "load-file", "arguments": arguments }))
@@ -92,7 +92,7 @@ impl World {
 
     /// Lists the files of the cache whose names have this ending.
     fn cached(&self, end: &str) -> Vec<PathBuf> {
-        let mut folders = vec![self.folder.0.join("cache")];
+        let mut folders = vec![self.folder.join("cache")];
         let mut found = Vec::new();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -181,9 +181,8 @@ fn said_to_be_dead(response: &Value) -> bool {
 }
 
 fn start(folder: &Path) -> (Child, Client) {
-    let mut command = Command::new(STEELBANK);
-    command.arg("--project").arg(folder.join("project")).args(["--no-userinit", "serve"]);
-    command.env("STEELBANK_CACHE", folder.join("cache")).stderr(std::process::Stdio::null());
+    let mut command = on(&folder.join("project"), &folder.join("cache"));
+    command.arg("serve").stderr(std::process::Stdio::null());
     let (child, mut client) = initialized(command, Streams::Pipes);
     load_good(&mut client, false);
     (child, client)
@@ -243,7 +242,7 @@ type Finding = (u32, &'static str, fn(&mut World));
 
 const FINDINGS: [Finding; 25] = [
     (1, "a set-up of the project's own", |world| {
-        let sprung = world.folder.0.join("sprung");
+        let sprung = world.folder.join("sprung");
         fs::create_dir_all(world.project().join(".qlot")).unwrap();
         let trap = format!("(with-open-file (o {:?} :direction :output) (print 1 o))", sprung.display());
         fs::write(world.project().join(".qlot/setup.lisp"), trap).unwrap();
@@ -326,7 +325,7 @@ const FINDINGS: [Finding; 25] = [
         let needles = world.project().join("needles.lisp");
         fs::write(&needles, "(needle needle)\n").unwrap();
         assert_eq!(total(world), Some(2));
-        let away = world.folder.0.join("away");
+        let away = world.folder.join("away");
         fs::rename(world.project(), &away).unwrap();
         let gone = world.client.call("find_references", json!({ "pattern": "needle" })).to_string();
         assert!(gone.contains(&*world.project().to_string_lossy()), "{gone}");
@@ -524,14 +523,14 @@ fn without_its_streams_the_server_ends_and_says_why() {
         (sb-alien:alien-funcall (sb-alien:extern-alien \"dup2\" (function sb-alien:int sb-alien:int sb-alien:int)) 0 i))";
     for text in [close, replace] {
         let folder = Folder::new("rerun-streams");
-        fs::write(folder.0.join("closes.lisp"), text).unwrap();
+        fs::write(folder.join("closes.lisp"), text).unwrap();
         let mut command = Command::new(STEELBANK);
-        command.args(["--no-userinit", "serve"]).current_dir(&folder.0);
-        command.env("STEELBANK_CACHE", folder.0.join("cache")).stderr(std::process::Stdio::piped());
+        command.args(["--no-userinit", "serve"]).current_dir(&folder);
+        command.env("STEELBANK_CACHE", folder.join("cache")).stderr(std::process::Stdio::piped());
         let (mut child, mut client) = serve(command, Streams::Pipes);
         let mut errors = child.stderr.take().unwrap();
         client.initialize();
-        let path = folder.0.join("closes.lisp");
+        let path = folder.join("closes.lisp");
         // Wait until nothing is written to the index any more: Rust's debug builds abort where an open file was closed.
         client.text("who-calls", json!({ "name": "cl:mapcar" }));
         client.begin("tools/call", json!({ "name": "load-file", "arguments": { "path": path } }));

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::child::small_or_full;
+use crate::child::{Random, small_or_full};
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, initialized, said};
+use crate::program::{Folder, Streams, ask, ends, initialized, on};
+use crate::texts::{git, write_project};
 
 const SOURCE: &str = "(defpackage :good (:use :cl) (:export #:target))\n(in-package :good)\n\
                       (defun target (x) (mapcar #'car x))\n(defun caller () (target ()))\n";
@@ -35,11 +36,9 @@ fn good(root: &Path) {
 }
 
 fn server(root: &Path, cache: &Path, more: &[&str]) -> (Child, Client) {
-    let mut command = Command::new(STEELBANK);
-    command.args(["serve", "--no-userinit", "--tools", "all", "--project"]).arg(root).args(more);
-    command.env("STEELBANK_CACHE", cache).env("HOME", cache).stderr(Stdio::null());
-    let (child, client) = initialized(command, Streams::Pipes);
-    (child, client)
+    let mut command = on(root, cache);
+    command.args(["serve", "--tools", "all"]).args(more).env("HOME", cache).stderr(Stdio::null());
+    initialized(command, Streams::Pipes)
 }
 
 /// Makes something odd at `path`. False if this machine cannot.
@@ -78,19 +77,8 @@ fn odd(path: &Path, kind: usize) -> bool {
 
 const KINDS: usize = 20;
 const NAMES: [&str; 14] = [
-    "x.asd",
-    "x.lisp",
-    ".gitignore",
-    ".ignore",
-    ".git/info/exclude",
-    "a/.gitignore",
-    "a/x.asd",
-    "a/.git",
-    "a/x.lisp",
-    "systems.csv",
-    "systems/lib-1.0/x.asd",
-    "quicklisp/setup.lisp",
-    "x",
+    "x.asd", "x.lisp", ".gitignore", ".ignore", ".git/info/exclude", "a/.gitignore", "a/x.asd", "a/.git",
+    "a/x.lisp", "systems.csv", "systems/lib-1.0/x.asd", "quicklisp/setup.lisp", "x",
     "a\u{1b}]0;x\u{7}\u{202e}\nb.asd",
 ];
 /// The trees that hung 0.2.0, or filled memory, and their like.
@@ -244,12 +232,8 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
 #[test]
 fn a_question_that_only_reads_hangs_on_no_tree() {
     let folder = Folder::new("odd-trees");
-    let cache = folder.0.join("cache");
-    let mut seed = 1_u64;
-    let mut random = |most: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % most
-    };
+    let cache = folder.join("cache");
+    let mut random = Random(1);
     let mut trees: Vec<Vec<(&str, usize)>> = small_or_full(
         // What hung in one place hangs in one tree with the others.
         vec![
@@ -274,11 +258,15 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
         FOUND.iter().map(|tree| vec![*tree]).collect(),
     );
     for _ in 0..small_or_full(2, 200) {
-        trees.push((0..1 + random(4)).map(|_| (NAMES[random(NAMES.len())], random(KINDS))).collect());
+        trees.push(
+            (0..1 + random.below(4))
+                .map(|_| (NAMES[random.below(NAMES.len())], random.below(KINDS)))
+                .collect(),
+        );
     }
     let mut wrong = Vec::new();
     for (number, tree) in trees.iter().enumerate() {
-        let root = folder.0.join(format!("p{number}"));
+        let root = folder.join(format!("p{number}"));
         good(&root);
         if number % 2 == 1 {
             git(&root, &["init", "-q"]);
@@ -303,38 +291,16 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
     println!("seen: {} trees", trees.len());
 }
 
-fn git(folder: &Path, arguments: &[&str]) {
-    let identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"];
-    let output = Command::new("git")
-        .args(identity)
-        .args(arguments)
-        .current_dir(folder)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {arguments:?}: {output:?}");
-}
-
 #[test]
 fn another_worktree_is_no_part_of_a_project_for_any_tool() {
     let folder = Folder::new("worktrees");
-    let (root, cache) = (folder.0.join("p"), folder.0.join("cache"));
+    let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
     git(&root, &["init", "-q"]);
     git(&root, &["add", "-A"]);
     git(&root, &["commit", "-q", "-m", "x"]);
     git(&root, &["worktree", "add", "-q", "a-wt"]);
-    write(
-        &root,
-        &[
-            ("other/other.asd", "(defsystem \"other\" :components ((:file \"other\")))"),
-            ("other/other.lisp", "(defun cl-user::other () (good:target ()))"),
-            (".envrc", "(target)"),
-            (".githooks/pre-commit", "(target)"),
-            (".ci/build.lisp", "(defun cl-user::build () 1)\n"),
-        ],
-    );
+    write_project(&root, include_str!("../projects/worktrees.txt"));
     git(&root.join("other"), &["init", "-q"]);
     fs::write(root.join("other/.git/hooks/x.lisp"), "(defun cl-user::hook () 1)").unwrap();
     let (child, mut client) = server(&root, &cache, &["--allow-edits", "--system", "auto"]);
@@ -376,7 +342,7 @@ fn another_worktree_is_no_part_of_a_project_for_any_tool() {
         "(defsystem \"good\" :depends-on (\"other\") :components ((:file \"good\")))",
     )
     .unwrap();
-    assert_eq!(client.call("list-systems", json!({}))["structuredContent"]["count"], 2);
+    assert_eq!(client.structured("list-systems", json!({}))["count"], 2);
     let found = client.text("find_references", json!({ "pattern": "target" }));
     assert!(found.contains("other/other.lisp") && !found.contains("a-wt/"), "{found}");
     client.leave();
@@ -386,34 +352,18 @@ fn another_worktree_is_no_part_of_a_project_for_any_tool() {
 #[test]
 fn every_tool_has_the_same_files() {
     let folder = Folder::new("one-tree");
-    let (root, cache) = (folder.0.join("p"), folder.0.join("cache"));
+    let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
     git(&root, &["init", "-q"]);
     let use_it = "(in-package :good) (defun more () (target ()))";
     let files = [
-        ".hidden/a.lisp",
-        "by-ignore/a.lisp",
-        "by-git/a.lisp",
-        "by-git/below/a.lisp",
-        "by-user/a.lisp",
-        "by-exclude/a.lisp",
-        "some/left/a.lisp",
-        "some/kept/a.lisp",
-        "repository/a.lisp",
-        "kept/a.lisp",
+        ".hidden/a.lisp", "by-ignore/a.lisp", "by-git/a.lisp", "by-git/below/a.lisp", "by-user/a.lisp",
+        "by-exclude/a.lisp", "some/left/a.lisp", "some/kept/a.lisp", "repository/a.lisp", "kept/a.lisp",
         "b.txt",
     ];
     files.iter().for_each(|path| write(&root, &[(path, use_it)]));
     git(&root.join("repository"), &["init", "-q"]);
-    write(
-        &root,
-        &[
-            (".ignore", "by-ignore/\n"),
-            (".gitignore", "by-git/\n"),
-            ("some/.gitignore", "*\n!kept/\n!kept/a.lisp\n"),
-            (".git/info/exclude", "by-exclude/\n"),
-        ],
-    );
+    write_project(&root, include_str!("../projects/one_tree.txt"));
     write(&cache, &[(".config/git/ignore", "by-user/\n")]);
     let (child, mut client) = server(&root, &cache, &[]);
     client.text("load-system", json!({ "system": "good" }));
@@ -441,7 +391,7 @@ fn every_tool_has_the_same_files() {
 #[test]
 fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
     let folder = Folder::new("huge");
-    let (root, cache) = (folder.0.join("p"), folder.0.join("cache"));
+    let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
     File::create(root.join("huge.lisp")).unwrap().set_len(4 << 30).unwrap();
     symlink("good.lisp", root.join("link.lisp")).unwrap();
@@ -464,13 +414,9 @@ fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
 #[test]
 fn a_folder_in_place_of_the_index_is_replaced() {
     let folder = Folder::new("index-folder");
-    let (root, cache) = (folder.0.join("p"), folder.0.join("cache"));
+    let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
-    let find = || {
-        let mut command = Command::new(STEELBANK);
-        command.args(["find-references", "target", "--no-userinit", "--project"]).arg(&root);
-        said(&command.env("STEELBANK_CACHE", &cache).output().unwrap())
-    };
+    let find = || ask(&root, &cache, &["find-references", "target"]);
     let (expected, ..) = find();
     assert!(expected.contains("good.lisp:3"), "{expected}");
     let index = fs::read_dir(cache.join("projects/text")).unwrap().next().unwrap().unwrap().path();
@@ -494,7 +440,7 @@ fn a_folder_in_place_of_the_index_is_replaced() {
 #[test]
 fn text_at_a_terminal_commands_nothing() {
     let folder = Folder::new("terminal");
-    let root = folder.0.join("p");
+    let root = folder.join("p");
     good(&root);
     fs::write(
         root.join("e\u{1b}[31m.lisp"),
@@ -508,10 +454,7 @@ fn text_at_a_terminal_commands_nothing() {
         &["describe-symbol", "none\u{7}\u{2066}"],
         &["load-system", "\u{1b}[31m"],
     ] {
-        let mut command = Command::new(STEELBANK);
-        command.args(["--no-userinit", "--project"]).arg(&root).args(arguments);
-        let (text, errors, _) =
-            said(&command.env("STEELBANK_CACHE", folder.0.join("cache")).output().unwrap());
+        let (text, errors, _) = ask(&root, &folder.join("cache"), arguments);
         let shown = format!("{text}{errors}");
         assert!(
             !shown.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c)),

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
 use crate::child::wait_while;
-use crate::program::{Folder, STEELBANK, said};
+use crate::program::{Folder, STEELBANK, run, said};
 
 /// A user id that is not in use.
 const NOBODY: u32 = 12_347;
@@ -17,7 +17,7 @@ fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, inpu
     let path = if user.is_some() { copied(folder) } else { STEELBANK.to_owned() };
     let mut command = Command::new("bash");
     command.args(["-c", &format!("{limits}\nexec '{path}' {arguments}")]);
-    command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache")).stdin(input);
+    command.current_dir(folder).env("STEELBANK_CACHE", folder.join("cache")).stdin(input);
     command.env("RUST_BACKTRACE", "0");
     if let Some(user) = user {
         command.env_remove("STEELBANK_CACHE").env_remove("HOME").env_remove("XDG_CACHE_HOME");
@@ -28,7 +28,7 @@ fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, inpu
 
 /// Copies the program to where every user can run it.
 fn copied(folder: &Folder) -> String {
-    let path = folder.0.join("steelbank");
+    let path = folder.join("steelbank");
     if !path.exists() {
         fs::copy(STEELBANK, &path).unwrap();
         for path in [&folder.0, &path] {
@@ -96,7 +96,7 @@ fn too_few_threads_give_an_answer_or_a_sentence() {
         assert!(!answered_or_said("ulimit -u 1", &output));
         return;
     }
-    let requests = folder.0.join("requests");
+    let requests = folder.join("requests");
     let text = [
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -149,13 +149,7 @@ fn a_user_that_the_system_does_not_know_is_served() {
 #[test]
 fn a_project_that_is_no_folder_is_named() {
     for arguments in [&["list-systems"][..], &["find-references", "x"], &["serve"]] {
-        let output = Command::new(STEELBANK)
-            .args(["--project", "/nowhere/my-project"])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let (text, errors, code) = said(&output);
+        let (text, errors, code) = said(&run(&[&["--project", "/nowhere/my-project"], arguments].concat()));
         assert_eq!((text.as_str(), code), ("", Some(2)), "{errors}");
         assert!(errors.contains("--project /nowhere/my-project is no folder"), "{errors}");
     }
@@ -169,7 +163,7 @@ fn a_temporary_folder_stands_in_for_a_cache_that_cannot_be_written() {
     // SAFETY: the call only returns a number.
     // Not the user whose threads another test counts.
     let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY + 1);
-    let (closed, temporary, project) = (folder.0.join("closed"), folder.0.join("tmp"), folder.0.join("p"));
+    let (closed, temporary, project) = (folder.join("closed"), folder.join("tmp"), folder.join("p"));
     for path in [&closed, &temporary, &project] {
         fs::create_dir(path).unwrap();
     }

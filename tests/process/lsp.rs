@@ -241,10 +241,7 @@ fn places_are_those_of_the_buffer() {
         at["context"] = json!({ "includeDeclaration": false });
         let answer = editor.ask("textDocument/references", at.clone());
         let expected = [
-            "cart.lisp:3 price",
-            "cart.lisp:4 price",
-            "cart.lisp:4 price",
-            "shop.lisp:1 #:price",
+            "cart.lisp:3 price", "cart.lisp:4 price", "cart.lisp:4 price", "shop.lisp:1 #:price",
             "shop.lisp:10 price",
         ];
         assert_eq!(editor.places(&answer, &texts), expected);
@@ -723,16 +720,8 @@ fn told_of(editor: &mut Editor, name: &str, text: &str, known: &str) -> Vec<Stri
 #[test]
 fn answers_in_open_text_are_those_of_a_new_server_on_the_saved_text() {
     const LIBRARIES: [&str; 10] = [
-        "anaphora",
-        "yason",
-        "parse-number",
-        "alexandria",
-        "babel",
-        "cl-ppcre",
-        "cl-who",
-        "iterate",
-        "local-time",
-        "puri",
+        "anaphora", "yason", "parse-number", "alexandria", "babel", "cl-ppcre", "cl-who", "iterate",
+        "local-time", "puri",
     ];
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move |end: usize| {
@@ -797,19 +786,8 @@ fn every_symbol_of_the_standard_is_known_wherever_it_stands() {
     );
     editor.open("cart.lisp", &text);
     for word in [
-        "let*",
-        "declare",
-        "unwind-protect",
-        "go)",
-        "progn",
-        "flet",
-        "the fixnum",
-        "tagbody",
-        "if (eq",
-        "labels",
-        "throw",
-        "catch",
-        "eq x",
+        "let*", "declare", "unwind-protect", "go)", "progn", "flet", "the fixnum", "tagbody", "if (eq",
+        "labels", "throw", "catch", "eq x",
     ] {
         let hover = editor.ask("textDocument/hover", editor.at("cart.lisp", &text, word, 0));
         let said = hover["contents"]["value"].as_str().unwrap_or_default().to_owned();

@@ -6,6 +6,8 @@
 #[path = "../child/mod.rs"]
 mod child;
 
+#[path = "../asks/mod.rs"]
+mod asks;
 mod cache;
 mod changed_world;
 mod check;
@@ -55,5 +57,7 @@ mod share;
 mod snapshot;
 mod swank;
 mod tasks;
+#[path = "../texts/mod.rs"]
+mod texts;
 mod tracer;
 mod unwatched;

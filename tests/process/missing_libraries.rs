@@ -2,23 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::program::{Folder, STEELBANK};
+use crate::program::{Folder, ask};
 
 /// Runs a command about the project: what it prints, on standard error too, and its exit code.
 fn run(root: &Path, cache: &Path, arguments: &[&str]) -> (String, String, i32) {
-    let output = Command::new(STEELBANK)
-        .args(["--no-userinit", "--project"])
-        .arg(root)
-        .args(arguments)
-        .env("STEELBANK_CACHE", cache)
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.code().unwrap())
+    let (text, errors, code) = ask(root, cache, arguments);
+    (text, errors, code.unwrap())
 }
 
 fn write_system(root: &Path, number: usize, needs: &str) {
@@ -36,7 +28,7 @@ fn write_system(root: &Path, number: usize, needs: &str) {
 #[test]
 fn a_project_that_lacks_a_library_is_told_once_and_not_tried_again_before_it_is_there() {
     let folder = Folder::new("missing-libraries");
-    let (root, cache, loads) = (folder.0.join("project"), folder.0.join("cache"), folder.0.join("loads"));
+    let (root, cache, loads) = (folder.join("project"), folder.join("cache"), folder.join("loads"));
     fs::create_dir_all(root.join(".git")).unwrap();
     for number in 0..116 {
         let needs = match number {

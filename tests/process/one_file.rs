@@ -39,7 +39,7 @@ fn answers(program: &Path) {
 #[test]
 fn one_file_runs_alone_also_stripped() {
     let folder = Folder::new("one-file");
-    let program = folder.0.join("steelbank");
+    let program = folder.join("steelbank");
     fs::copy(STEELBANK, &program).unwrap();
     answers(&program);
     let stripped = Command::new("strip").arg(&program).status().unwrap();

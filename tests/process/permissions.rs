@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::child::wait_while;
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, initialized};
+use crate::program::{Folder, Streams, ask, ends_well, initialized, on};
+use crate::texts::{git, write_project};
 
 /// A project, a cache and a place for marks, in a folder of their own.
 struct Place {
@@ -21,32 +22,14 @@ struct Place {
 impl Place {
     fn new(name: &str) -> Self {
         let folder = Folder::new(name);
-        let root = folder.0.join("project");
+        let root = folder.join("project");
         fs::create_dir_all(&root).unwrap();
-        fs::write(
-            root.join("gate.asd"),
-            "(defsystem \"gate\" :depends-on (\"sb-cltl2\" \"sb-bsd-sockets\") :serial t :components ((:file \"dep\") (:file \"gate\")))",
-        )
-        .unwrap();
-        fs::write(
-            root.join("dep.lisp"),
-            "(defpackage :dep (:use :cl))\n(in-package :dep)\n(defun f (x) x)\n",
-        )
-        .unwrap();
-        fs::write(
-            root.join("gate.lisp"),
-            "(defpackage :gate (:use :cl) (:shadow #:macrolet))\n(in-package :gate)\n\
-             (defmacro local (x) `(cl:macrolet ((m () ,x)) (m)))\n\
-             (defmacro macrolet (x) `(list ,x))\n\
-             (defmacro evaluates (x) (eval x))\n\
-             (local 1)\n",
-        )
-        .unwrap();
+        write_project(&root, include_str!("../projects/gate.txt"));
         Self { folder, root }
     }
 
     fn mark(&self) -> PathBuf {
-        self.folder.0.join("MARK")
+        self.folder.join("MARK")
     }
 
     /// A form that leaves the mark when it is evaluated.
@@ -58,17 +41,12 @@ impl Place {
     }
 
     fn serve(&self, options: &[&str]) -> (Child, Client) {
-        let mut command = Command::new(STEELBANK);
-        command.env("STEELBANK_CACHE", self.folder.0.join("cache")).stderr(std::process::Stdio::null());
-        command.args(["--no-userinit", "--project"]).arg(&self.root).arg("serve").args(options);
+        let mut command = on(&self.root, &self.folder.join("cache"));
+        command.arg("serve").args(options).stderr(std::process::Stdio::null());
         let (child, mut client) = initialized(command, Streams::Pipes);
         client.text("load-system", json!({ "system": "gate" }));
         (child, client)
     }
-}
-
-fn structured(client: &mut Client, tool: &str, arguments: Value) -> Value {
-    client.call(tool, arguments)["structuredContent"].clone()
 }
 
 #[test]
@@ -99,8 +77,7 @@ fn local_definitions_are_evaluated_only_with_permission() {
     // The file's own form, too: nobody has loaded it.
     fs::write(place.root.join("new.lisp"), format!("(macrolet ((m () {trap})) (m))\n(list #.{trap})\n"))
         .unwrap();
-    let answer =
-        structured(&mut client, "macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
+    let answer = client.structured("macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
     assert_eq!(answer["left"].as_array().map(Vec::len), Some(1), "{answer}");
     client.error("macroexpand", json!({ "path": "new.lisp", "line": 2, "depth": "all" }));
     // Macros of SBCL and ASDF that evaluate what they are given.
@@ -141,7 +118,7 @@ fn local_definitions_are_evaluated_only_with_permission() {
         ("(defmethod f ((x (eql :key))) 1)", "load-defmethod"),
         ("(when '(macrolet) 1)", "(if '(macrolet)"),
     ] {
-        let answer = structured(&mut client, "macroexpand", json!({ "form": form, "depth": "all" }));
+        let answer = client.structured("macroexpand", json!({ "form": form, "depth": "all" }));
         assert!(answer["expansion"].as_str().unwrap().contains(expansion), "{form}: {answer}");
         assert_eq!(answer["left"], Value::Null, "{form}: {answer}");
     }
@@ -149,20 +126,18 @@ fn local_definitions_are_evaluated_only_with_permission() {
     client.text("macroexpand", json!({ "form": format!("(gate::evaluates {trap})") }));
     assert!(place.mark().exists());
     fs::remove_file(place.mark()).unwrap();
-    drop(client);
-    assert!(ends(child).success());
+    ends_well(child, client);
 
     let (child, mut client) = place.serve(&["--allow-eval"]);
     for form in left("(quote (done))".to_owned()) {
-        let answer = structured(&mut client, "macroexpand", json!({ "form": form, "depth": "all" }));
+        let answer = client.structured("macroexpand", json!({ "form": form, "depth": "all" }));
         assert_eq!(answer["left"], Value::Null, "{form}: {answer}");
     }
     let all = format!("(macrolet ((m () {trap} ''done)) (m))");
-    let answer = structured(&mut client, "macroexpand", json!({ "form": all, "depth": "all" }));
+    let answer = client.structured("macroexpand", json!({ "form": all, "depth": "all" }));
     assert_eq!(answer["step_count"].as_u64().map(|steps| steps > 1), Some(true), "{answer}");
     assert!(place.mark().exists());
-    drop(client);
-    assert!(ends(child).success());
+    ends_well(child, client);
 }
 
 /// The kernel's version.
@@ -294,11 +269,10 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
     assert_eq!(found["compiled"], json!(["gate.lisp"]), "{answer}");
 
     // The project's own text is no text of the caller.
-    let answer = structured(&mut client, "check", json!({}));
+    let answer = client.structured("check", json!({}));
     assert_eq!((&answer["loads"], &answer["confined"]), (&json!(true), &Value::Null), "{answer}");
-    drop(client);
-    assert!(ends(child).success());
-    let scratch = place.folder.0.join("cache/projects/scratch");
+    ends_well(child, client);
+    let scratch = place.folder.join("cache/projects/scratch");
     assert_eq!(fs::read_dir(scratch).unwrap().count(), 0);
 
     for option in ["--allow-eval", "--allow-edits"] {
@@ -308,8 +282,7 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
         assert_eq!(answer["structuredContent"]["confined"], Value::Null, "{answer}");
         assert!(mark.exists());
         fs::remove_file(&mark).unwrap();
-        drop(client);
-        assert!(ends(child).success());
+        ends_well(child, client);
     }
 }
 
@@ -322,7 +295,7 @@ struct Repository {
 impl Repository {
     fn new(attributes: &str) -> Self {
         let folder = Folder::new("git-runs");
-        let root = folder.0.join("project");
+        let root = folder.join("project");
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(&root).unwrap();
         let made = Self { folder, root };
@@ -349,12 +322,12 @@ impl Repository {
     }
 
     fn mark(&self) -> PathBuf {
-        self.folder.0.join("MARK")
+        self.folder.join("MARK")
     }
 
     /// A command that leaves the mark.
     fn trap(&self) -> String {
-        let path = self.folder.0.join("trap.sh");
+        let path = self.folder.join("trap.sh");
         fs::write(&path, format!("#!/bin/sh\necho ran >> {}\ncat\n", self.mark().display())).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path.display().to_string()
@@ -367,30 +340,13 @@ impl Repository {
             "(defpackage :g (:use :cl))\n(in-package :g)\n(defun f (x y) x)\n(defun h (x) (f x))\n",
         );
         let _ = fs::remove_file(self.mark());
-        let output = Command::new(STEELBANK)
-            .env("STEELBANK_CACHE", self.folder.0.join("cache"))
-            .args(["--no-userinit", "--project"])
-            .arg(&self.root)
-            .args(["call", "impact", "{\"diff\": true}", "--json"])
-            .output()
-            .unwrap();
+        let cache = self.folder.join("cache");
+        let (text, errors, code) = ask(&self.root, &cache, &["call", "impact", "{\"diff\": true}", "--json"]);
         assert!(!self.mark().exists(), "{what} ran");
         // Shown if the test fails.
-        println!(
-            "{what}: {}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+        println!("{what}: {text}{errors}");
+        (code == Some(0)).then(|| serde_json::from_str(&text).unwrap())
     }
-}
-
-fn git(root: &Path, arguments: &[&str]) {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(root).args(["-c", "user.name=t", "-c", "user.email=t@t"]);
-    command.args(["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"]);
-    let output = command.args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
 }
 
 #[test]
@@ -425,7 +381,7 @@ fn impact_runs_nothing_that_a_repository_names() {
         [("core.fsmonitor", "a submodule's monitor"), ("filter.evil.clean", "a submodule's filter")]
     {
         let repository = Repository::new("");
-        let other = repository.folder.0.join("other");
+        let other = repository.folder.join("other");
         let _ = fs::remove_dir_all(&other);
         fs::create_dir_all(&other).unwrap();
         fs::write(other.join("x"), "x\n").unwrap();
@@ -511,14 +467,8 @@ fn what_git_waits_for_in_a_repository_holds_no_question() {
         let path = repository.root.join(".git").join(name);
         let _ = fs::remove_file(&path);
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
-        let output = Command::new(STEELBANK)
-            .env("STEELBANK_CACHE", repository.folder.0.join("cache"))
-            .args(["--no-userinit", "--project"])
-            .arg(&repository.root)
-            .args(["call", "impact", "{\"diff\": true}"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
+        let cache = repository.folder.join("cache");
+        let (_, said, _) = ask(&repository.root, &cache, &["call", "impact", "{\"diff\": true}"]);
         assert!(said.contains("it said nothing for 4 s"), "{name}: {said}");
     }
 }
@@ -527,17 +477,16 @@ fn what_git_waits_for_in_a_repository_holds_no_question() {
 fn a_git_that_does_not_answer_is_called_off() {
     let repository = Repository::new("");
     // A git that says that it runs, and does nothing.
-    let bin = repository.folder.0.join("bin");
+    let bin = repository.folder.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let script = bin.join("git");
     fs::write(&script, format!("#!/bin/sh\necho $$ > {}\nexec sleep 600\n", repository.mark().display()))
         .unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let _ = fs::remove_file(repository.mark());
-    let mut command = Command::new(STEELBANK);
+    let mut command = on(&repository.root, &repository.folder.join("cache"));
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    command.env("PATH", path).env("STEELBANK_CACHE", repository.folder.0.join("cache"));
-    command.args(["--no-userinit", "--project"]).arg(&repository.root).arg("serve");
+    command.arg("serve").env("PATH", path);
     let (child, mut client) = initialized(command, Streams::Pipes);
     let call = client.begin("tools/call", json!({ "name": "impact", "arguments": { "diff": true } }));
     let process = loop {
@@ -551,6 +500,5 @@ fn a_git_that_does_not_answer_is_called_off() {
     );
     // It is ended with the question that it was for.
     wait_while(|| Path::new("/proc").join(&process).exists());
-    drop(client);
-    assert!(ends(child).success());
+    ends_well(child, client);
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,19 @@ pub(crate) const STEELBANK: &str = env!("CARGO_BIN_EXE_steelbank");
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(STEELBANK).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Makes the command on the project in `root`, which is the current folder, too, with this cache.
+pub(crate) fn on(root: &Path, cache: &Path) -> Command {
+    let mut command = Command::new(STEELBANK);
+    command.args(["--no-userinit", "--project"]).arg(root).current_dir(root);
+    command.env("STEELBANK_CACHE", cache).stdin(Stdio::null());
+    command
+}
+
+/// Runs the program on the project in `root` to its end, and returns its output and exit code.
+pub(crate) fn ask(root: &Path, cache: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+    said(&on(root, cache).args(arguments).output().unwrap())
 }
 
 /// Returns the output of a run, and its exit code.

@@ -145,7 +145,7 @@ fn calls(tool: &Value, sprung: &Path) -> Vec<Map<String, Value>> {
 #[test]
 fn tools_that_read_spring_no_trap() {
     let folder = Folder::new("traps");
-    let [project, home, sprung] = ["project", "home", "sprung"].map(|name| folder.0.join(name));
+    let [project, home, sprung] = ["project", "home", "sprung"].map(|name| folder.join(name));
     for folder in [&project, &home, &sprung] {
         fs::create_dir_all(folder).unwrap();
     }
@@ -175,7 +175,7 @@ fn tools_that_read_spring_no_trap() {
             assert_eq!(trapped(), [""; 0], "{name} {arguments:?}");
         }
     }
-    let systems = client.call("list-systems", json!({}))["structuredContent"].clone();
+    let systems = client.structured("list-systems", json!({}));
     let names: Vec<&str> =
         systems["systems"].as_array().unwrap().iter().filter_map(|system| system["name"].as_str()).collect();
     assert_eq!(names, ["p", "p/tests", "q"]);

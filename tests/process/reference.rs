@@ -74,14 +74,14 @@ session. An answer's tokens are its text's characters divided by four. [By what 
 #[test]
 fn the_page_of_tools_is_what_the_program_says() {
     let folder = Folder::new("reference");
-    let project = folder.0.join("shop");
+    let project = folder.join("shop");
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop"), &project);
     let mut command = Command::new(STEELBANK);
     command
         .args(["--no-userinit", "--no-snapshot", "--project"])
         .arg(&project)
         .args(["serve", "--allow-edits", "--allow-eval", "--tools", "all"])
-        .env("STEELBANK_CACHE", folder.0.join("cache"));
+        .env("STEELBANK_CACHE", folder.join("cache"));
     let (child, mut client) = initialized(command, Streams::Pipes);
     let listed = client.request("tools/list", json!({}))["result"]["tools"].clone();
     let tools = listed.as_array().unwrap();
@@ -93,7 +93,7 @@ fn the_page_of_tools_is_what_the_program_says() {
             // What depends on the file is compiled by ASDF only if its date, in seconds, is older than that of the file's fasl.
             std::thread::sleep(Duration::from_millis(1100));
         }
-        answer(&mut page, &mut client, (name, arguments, lines), &folder.0);
+        answer(&mut page, &mut client, (name, arguments, lines), &folder);
     }
     for tool in tools {
         assert!(CALLS.iter().any(|(name, ..)| tool["name"] == *name), "{} is not called", tool["name"]);

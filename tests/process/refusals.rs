@@ -1,20 +1,18 @@
 //! Tests that refuse the program what it asks of the system: it answers as before, or says what is refused.
 
 use std::ffi::{CStr, OsStr};
-use std::fs;
-use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use libc::sock_filter;
-use steelbank::Error;
-use steelbank::Steelbank;
 use steelbank::engine::StartError;
+use steelbank::{DescribeSymbolRequest, Error, Steelbank, WhoRequest};
 
+use crate::asks::Asks;
 use crate::program::{Folder, STEELBANK, said};
-use steelbank::{Control, DescribeSymbolRequest, WhoRequest};
 
 /// The system calls that a sandbox may refuse.
 const CALLS: &[(&str, i64)] = &[
@@ -121,20 +119,20 @@ fn under(filter: Vec<sock_filter>, folder: &Path) -> (String, String, Option<i32
 
 fn project(name: &str) -> Folder {
     let folder = Folder::new(name);
-    fs::create_dir(folder.0.join("p")).unwrap();
-    fs::write(folder.0.join("p/p.asd"), "(defsystem \"p\" :components ((:file \"a\")))").unwrap();
-    fs::write(folder.0.join("p/a.lisp"), "(defun one () 1)\n(defun two () (one))\n").unwrap();
+    fs::create_dir(folder.join("p")).unwrap();
+    fs::write(folder.join("p/p.asd"), "(defsystem \"p\" :components ((:file \"a\")))").unwrap();
+    fs::write(folder.join("p/a.lisp"), "(defun one () 1)\n(defun two () (one))\n").unwrap();
     folder
 }
 
 #[test]
 fn each_system_call_that_is_refused_costs_nothing_or_a_sentence() {
     let folder = project("refused-calls");
-    let (answer, errors, code) = under(vec![step(RETURN, libc::SECCOMP_RET_ALLOW)], &folder.0);
+    let (answer, errors, code) = under(vec![step(RETURN, libc::SECCOMP_RET_ALLOW)], &folder);
     assert!(answer.contains("COMMON-LISP-USER::TWO") && code == Some(0), "{answer} {errors}");
     for (name, call) in CALLS {
         for (errno, what) in [(libc::EPERM, "EPERM"), (libc::ENOSYS, "ENOSYS")] {
-            let (text, errors, code) = under(refusing(*call, errno), &folder.0);
+            let (text, errors, code) = under(refusing(*call, errno), &folder);
             if (*name, errno) == ("clone3", libc::EPERM) {
                 assert!(code == Some(3) && errors.contains("seccomp profile refuse clone3"), "{errors}");
             } else {
@@ -147,11 +145,11 @@ fn each_system_call_that_is_refused_costs_nothing_or_a_sentence() {
 #[test]
 fn memory_that_is_writable_and_executable_is_refused() {
     let folder = project("refused-memory");
-    let (_, errors, code) = under(refusing_write_execute(0), &folder.0);
+    let (_, errors, code) = under(refusing_write_execute(0), &folder);
     assert!(code == Some(3) && errors.contains("MemoryDenyWriteExecute=no"), "{errors}");
     // The try is granted and what follows is not, as where another thread was quicker: SBCL's own way out would be to
     // execute the program again.
-    let (text, errors, code) = under(refusing_write_execute(libc::MAP_FIXED_NOREPLACE), &folder.0);
+    let (text, errors, code) = under(refusing_write_execute(libc::MAP_FIXED_NOREPLACE), &folder);
     assert_eq!((text.as_str(), code), ("", Some(3)), "{errors}");
     assert!(errors.contains("SBCL ended while it started") && !errors.contains("--noinform"), "{errors}");
 }
@@ -181,15 +179,7 @@ fn an_address_that_sbcl_needs_is_taken() {
     // SAFETY: the page is this function's, and nothing points into it.
     assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
     // The one start has not been used up.
-    assert!(
-        Steelbank::builder()
-            .start()
-            .unwrap()
-            .ask(&WhoRequest::calls("cl:mapcar"), &Control::default())
-            .unwrap()
-            .count
-            > 300
-    );
+    assert!(Steelbank::builder().start().unwrap().answer(&WhoRequest::calls("cl:mapcar")).count > 300);
 }
 
 #[test]
@@ -199,22 +189,22 @@ fn addresses_that_sbcl_prefers_are_taken() {
         take(address);
     }
     let bank = Steelbank::builder().start().unwrap();
-    assert!(bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap().count > 300);
-    bank.ask(&DescribeSymbolRequest::new("car").package("CL"), &Control::default()).unwrap();
+    assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
+    bank.answer(&DescribeSymbolRequest::new("car").package("CL"));
 }
 
 /// Checks that another `steelbank` on PATH, which SBCL would take for its own executable, is left alone.
 #[test]
 fn the_program_on_path_is_not_taken_for_the_core() {
     let folder = project("on-path");
-    let programs = folder.0.join("bin");
+    let programs = folder.join("bin");
     fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink(STEELBANK, programs.join("steelbank")).unwrap();
     let path = [programs.as_os_str(), OsStr::new("/usr/bin:/bin")].join(OsStr::new(":"));
     let run = |home: Option<&Path>, arguments: &[&str]| {
         let mut command = Command::new(STEELBANK);
-        command.args(arguments).current_dir(folder.0.join("p")).env("PATH", &path).stdin(Stdio::null());
-        command.env("HOME", &folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+        command.args(arguments).current_dir(folder.join("p")).env("PATH", &path).stdin(Stdio::null());
+        command.env("HOME", &folder).env("STEELBANK_CACHE", folder.join("cache"));
         command.envs(home.map(|home| ("STEELBANK_HOME", home)));
         let (text, errors, code) = said(&command.output().unwrap());
         assert_eq!(code, Some(0), "{text} {errors}");

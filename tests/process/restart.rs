@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::child::{small_or_full, wait_while};
+use crate::child::{small_or_full, wait_until, wait_while};
 use crate::client::Client;
 use crate::program::{Folder, Streams, ends_well, initialized, serve, server};
 
@@ -19,7 +19,7 @@ struct Server {
 /// Starts a server of a project with a file to load, and one that ends Lisp for each of `ends_of_lisp`.
 fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     let folder = Folder::new(name);
-    let write = |name: &str, text: &str| std::fs::write(folder.0.join(name), text).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     write("good.asd", "(defsystem \"good\" :components ((:file \"good\")))");
     write("good.lisp", "(defun cl-user::remembered (list) \"Kept.\" (mapcar #'car list))");
     write("slow.lisp", "(sleep 1000)");
@@ -38,7 +38,7 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
 /// Makes the command `steelbank serve` in `folder`.
 fn server_of(folder: &Folder) -> Command {
     let mut command = server();
-    command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+    command.current_dir(folder).env("STEELBANK_CACHE", folder.join("cache"));
     command
 }
 
@@ -56,7 +56,7 @@ fn comes_back(client: &mut Client) -> Value {
         let described = response["result"].clone();
         let text = described["content"][0]["text"].as_str().unwrap();
         // Wait for the load's end: only then has the index what was loaded.
-        let mut loading = || client.call("status", json!({}))["structuredContent"]["loading"] == true;
+        let mut loading = || client.status()["loading"] == true;
         if text.starts_with("COMMON-LISP-USER::REMEMBERED [FUNCTION]") && !loading() {
             return described;
         }
@@ -77,11 +77,7 @@ fn restarts(client: &mut Client) -> u64 {
 
 /// Waits until Lisp was restarted more often than `before`.
 fn wait_for_restart(client: &mut Client, before: u64) {
-    let patience = Instant::now();
-    while restarts(client) == before {
-        assert!(patience.elapsed() < Duration::from_secs(60), "{}", client.call("status", json!({})));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("Lisp is not started again", || restarts(client) != before);
 }
 
 /// Restarts Lisp on request, so that earlier deaths do not count any more.
@@ -121,7 +117,7 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
     assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).contains("REMEMBERED"));
     // Of a system, the file is named at which Lisp died.
     std::fs::write(
-        server.folder.0.join("fatal.asd"),
+        server.folder.join("fatal.asd"),
         "(defsystem \"fatal\" :components ((:file \"good\") (:file \"end-0\")))",
     )
     .unwrap();
@@ -149,17 +145,11 @@ fn it_comes_back_from_a_snapshot() {
     // Restart once: Lisp loads the system again, and has a snapshot made.
     restart(client);
     assert!(!from_snapshot());
-    let snapshots = server.folder.0.join("cache/projects/snapshots");
-    // Wait long: a snapshot is made at the lowest priority, and other tests run.
-    let patience = Instant::now();
-    let made = || {
+    let snapshots = server.folder.join("cache/projects/snapshots");
+    wait_until("no snapshot was made", || {
         let entries = std::fs::read_dir(&snapshots).into_iter().flatten().flatten();
         entries.into_iter().any(|entry| entry.path().extension().is_none())
-    };
-    while !made() {
-        assert!(patience.elapsed() < Duration::from_secs(600), "no snapshot was made");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    });
     let before = restarts(client);
     let error = client.error("load-file", json!({ "path": "end-0.lisp" }));
     assert!(error.starts_with("Lisp has died: on purpose"), "{error}");
@@ -181,15 +171,9 @@ fn a_crash_loop_stops_and_the_index_goes_on() {
             comes_back(client);
         }
     }
-    let patience = Instant::now();
-    loop {
-        let status = client.text("status", json!({}));
-        if status.contains("3 times within a minute") {
-            break;
-        }
-        assert!(patience.elapsed() < Duration::from_secs(30), "{status}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("it is started again", || {
+        client.text("status", json!({})).contains("3 times within a minute")
+    });
     let error = client.error("describe-symbol", json!({ "name": "cl:car" }));
     assert!(error.contains("call restart-lisp"), "{error}");
     let answer = client.call("who-calls", json!({ "name": "cl:mapcar" }));
@@ -359,7 +343,7 @@ fn a_running_load_is_told_that_lisp_was_started_again() {
     let client = &mut server.client;
     let call = |tool: &str, arguments: Value| json!({ "name": tool, "arguments": arguments });
     let slow = client.begin("tools/call", call("load-file", json!({ "path": "slow.lisp" })));
-    wait_while(|| !client.call("status", json!({}))["structuredContent"]["loading"].as_bool().unwrap());
+    wait_while(|| !client.status()["loading"].as_bool().unwrap());
     client.text("restart-lisp", json!({}));
     let waiting = client.begin("tools/call", call("describe-symbol", json!({ "name": "cl:car" })));
     let response = client.response(slow);
@@ -380,7 +364,7 @@ fn a_running_load_is_told_that_lisp_was_started_again() {
 fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
     let mut server = start("deadly", &[]);
     let client = &mut server.client;
-    let path = server.folder.0.join("moody.lisp");
+    let path = server.folder.join("moody.lisp");
     let load = |client: &mut Client| {
         let call = json!({ "name": "load-file", "arguments": { "path": "moody.lisp" } });
         client.request("tools/call", call)
@@ -392,7 +376,7 @@ fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
     load(client);
     comes_back(client);
     let told = loop {
-        let restarts = client.call("status", json!({}))["structuredContent"]["restarts"].clone();
+        let restarts = client.status()["restarts"].clone();
         if restarts.as_array().is_some_and(|restarts| restarts.len() == 2) {
             break restarts;
         }
@@ -420,7 +404,7 @@ fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
 #[test]
 fn a_test_that_lisp_dies_of_is_told_by_name() {
     let folder = Folder::new("again-tests");
-    let write = |name: &str, text: &str| std::fs::write(folder.0.join(name), text).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
     write("suite.asd", "(defsystem \"suite\" :depends-on (\"fiveam\") :components ((:file \"suite\")))");
     write(
         "suite.lisp",

@@ -5,18 +5,17 @@ use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steelbank::Control;
 use steelbank::tools::{Call, Permissions, Session};
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{Control, LoadRequest, ProjectSettings, Steelbank};
 
+use crate::asks::Asks;
 use crate::program::{Folder, STEELBANK};
-use steelbank::{EvaluateRequest, LoadRequest};
 
 #[test]
 fn a_test_that_kills_lisp_is_told() {
     own_process!();
     let folder = Folder::new("run-tests-die");
-    let root = folder.0.join("project");
+    let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
     let system = "(defsystem \"die\" :depends-on (\"sb-rt\") :components ((:file \"t\")))\n";
     fs::write(root.join("die.asd"), system).unwrap();
@@ -24,7 +23,7 @@ fn a_test_that_kills_lisp_is_told() {
             (sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"lost\") 1)\n\
             (sb-rt:deftest after 1 1)\n";
     fs::write(root.join("t.lisp"), tests).unwrap();
-    let settings = ProjectSettings::in_folder(root).cache(folder.0.join("cache"));
+    let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
     let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
     let loaded = bank.run(&LoadRequest::system("die"), &Control::new(Duration::from_secs(300))).unwrap();
     assert!(loaded.failure.is_none(), "{loaded:?}");
@@ -46,11 +45,6 @@ fn a_test_that_kills_lisp_is_told() {
     };
     told(&run(true));
     // Here nothing has happened.
-    assert_eq!(
-        bank.run(&EvaluateRequest::new("(+ 1 2)").values(), &Control::new(Duration::from_secs(60)))
-            .unwrap()
-            .values,
-        ["3"]
-    );
+    assert_eq!(bank.values("(+ 1 2)"), ["3"]);
     told(&run(false));
 }

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::fixtures::{library_registry, lisp_libraries};
 use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
 use crate::renames::copy;
+use crate::texts::write_project;
 
 /// What is asked about.
 struct Asked {
@@ -66,7 +67,7 @@ fn settled(value: &Value) -> Value {
 fn session(mut command: Command) -> (Child, Client) {
     command.stderr(Stdio::null());
     let (child, mut client) = initialized(command, Streams::Pipes);
-    wait_while(|| client.call("status", json!({}))["structuredContent"]["loading"] == true);
+    wait_while(|| client.status()["loading"] == true);
     (child, client)
 }
 
@@ -131,41 +132,23 @@ fn compare(home: &Path, system: &str, about: &dyn Fn(&mut Client) -> Vec<Asked>)
 #[test]
 fn names_that_no_fasl_refers_to_are_known_whatever_the_cache() {
     let home = Folder::new("same-names");
-    let project = home.0.join("project");
+    let project = home.join("project");
     fs::create_dir_all(&project).unwrap();
-    fs::write(project.join("cold.asd"), "(defsystem \"cold\" :components ((:file \"a\")))").unwrap();
-    fs::write(
-        project.join("a.lisp"),
-        "(defpackage :cold (:use :cl) (:nicknames :icy) (:export #:user)) (in-package :cold)
-(defvar *matchers* nil)
-(defmacro define-matcher (name form) `(push (cons ,(string name) (lambda (c) ,form)) *matchers*))
-(define-matcher space-p (eql c #\\Space))
-(defmacro quiet (&rest forms) (declare (ignore forms)) nil)
-(quiet (lonely-function 1 2))
-(defun user (x) (quiet (only-here x)) (list :cold x 'quoted))
-",
-    )
-    .unwrap();
+    write_project(&project, include_str!("../projects/same_names.txt"));
     let names = [
-        "cold::space-p",
-        "cold::lonely-function",
-        "cold::only-here",
-        "cold:user",
-        "cold::quoted",
-        "cold::no-such",
-        "lonely-function",
-        "cold::*matchers*",
+        "cold::space-p", "cold::lonely-function", "cold::only-here", "cold:user", "cold::quoted",
+        "cold::no-such", "lonely-function", "cold::*matchers*",
     ];
     let about =
         |_: &mut Client| names.iter().map(|name| Asked::new(name, "COLD", "a.lisp")).collect::<Vec<_>>();
-    compare(&home.0, "cold", &about);
+    compare(&home, "cold", &about);
 }
 
 #[test]
 fn libraries_answer_the_same_whatever_the_cache() {
     const LIBRARIES: [&str; 3] = ["alexandria", "cl-ppcre", "yason"];
     let home = Folder::new("same-libraries");
-    let project = home.0.join("project");
+    let project = home.join("project");
     for library in LIBRARIES {
         copy(&lisp_libraries().join(library), &project.join(library));
     }
@@ -175,12 +158,8 @@ fn libraries_answer_the_same_whatever_the_cache() {
     )
     .unwrap();
     let files = [
-        "alexandria/alexandria-1/lists.lisp",
-        "alexandria/alexandria-1/macros.lisp",
-        "cl-ppcre/api.lisp",
-        "cl-ppcre/util.lisp",
-        "yason/encode.lisp",
-        "yason/parse.lisp",
+        "alexandria/alexandria-1/lists.lisp", "alexandria/alexandria-1/macros.lisp", "cl-ppcre/api.lisp",
+        "cl-ppcre/util.lisp", "yason/encode.lisp", "yason/parse.lisp",
     ];
     let about = |client: &mut Client| {
         let mut asked = Vec::new();
@@ -197,7 +176,7 @@ fn libraries_answer_the_same_whatever_the_cache() {
         assert!(asked.len() > 9, "{}", asked.len());
         asked
     };
-    compare(&home.0, "all", &about);
+    compare(&home, "all", &about);
 }
 
 /// A state of a project with a history: other functions, in other files, that call each other.
@@ -236,12 +215,12 @@ fn write_state(project: &Path, state: usize) -> Vec<Asked> {
 #[test]
 fn a_server_that_reloads_each_state_of_a_history_answers_as_a_new_one() {
     let home = Folder::new("same-history");
-    let project = home.0.join("project");
+    let project = home.join("project");
     fs::create_dir_all(&project).unwrap();
     fs::write(project.join("package.lisp"), "(defpackage :history (:use :cl))\n").unwrap();
     write_state(&project, 0);
     let server = || {
-        let mut command = program(&home.0, "history");
+        let mut command = program(&home, "history");
         command.args(["--no-snapshot", "serve", "--tools", "all"]);
         session(command)
     };

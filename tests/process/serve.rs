@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::child::wait_while;
-use crate::program::{Folder, STEELBANK, Streams, ends, ends_well, initialized, serve, server};
+use crate::program::{Folder, STEELBANK, Streams, ends, ends_well, initialized, on, serve, server};
+use crate::texts::write_project;
 
 #[test]
 fn pipes_and_socket_pairs_are_served_until_the_client_leaves() {
@@ -103,16 +104,12 @@ fn signals_end_the_server() {
 /// Makes the command of a server over a project that defines the system `name`, of one file.
 fn server_over(folder: &Folder, name: &str, code: &str) -> Command {
     let definition = format!("(defsystem {name:?} :components ((:file \"code\")))\n");
-    let project = folder.0.join("project");
+    let project = folder.join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(project.join(format!("{name}.asd")), definition).unwrap();
     std::fs::write(project.join("code.lisp"), code).unwrap();
     let mut command = server();
-    command
-        .arg("--project")
-        .arg(&project)
-        .arg("--no-userinit")
-        .env("STEELBANK_CACHE", folder.0.join("cache"));
+    command.arg("--project").arg(&project).arg("--no-userinit").env("STEELBANK_CACHE", folder.join("cache"));
     command
 }
 
@@ -160,11 +157,11 @@ fn a_cancelled_load_stops_and_lisp_goes_on() {
     let (child, mut client) = initialized(command, Streams::SocketPairs);
     let call = json!({ "name": "load-system", "arguments": { "system": "steelbank-endless" } });
     let id = client.begin("tools/call", call);
-    wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "busy");
+    wait_while(|| client.status()["lisp"] != "busy");
     client.send(&json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id },
     }));
-    wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "ready");
+    wait_while(|| client.status()["lisp"] != "ready");
     assert!(!client.has_response(id));
     assert!(
         client
@@ -181,7 +178,7 @@ fn while_a_system_loads_every_answer_about_the_image_says_so() {
     command.args(["--no-snapshot", "--system", "steelbank-moving"]);
     let (mut child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
-    wait_while(|| client.call("status", json!({}))["structuredContent"]["loading"] != true);
+    wait_while(|| client.status()["loading"] != true);
     let asked = [
         ("describe-symbol", json!({ "name": "cl:car" })),
         ("describe-symbol", json!({ "name": "not-yet-there" })),
@@ -214,7 +211,7 @@ fn a_system_that_did_not_load_in_the_background_is_in_the_status() {
     command.args(["--no-snapshot", "--system", "steelbank-background", "--system", "no-such-system"]);
     let (child, mut client) = initialized(command, Streams::Pipes);
     let loads = loop {
-        let status = client.call("status", json!({}))["structuredContent"].clone();
+        let status = client.status();
         if status["loads"].as_array().is_some_and(|loads| loads.len() == 2) {
             break status["loads"].clone();
         }
@@ -231,7 +228,7 @@ fn two_servers_fill_one_fresh_cache() {
     let folder = Folder::new("shared-cache");
     let files = 12;
     let components: String = (0..files).map(|number| format!("(:file \"file-{number}\")")).collect();
-    let project = folder.0.join("project");
+    let project = folder.join("project");
     std::fs::create_dir(&project).unwrap();
     std::fs::write(
         project.join("steelbank-shared.asd"),
@@ -246,10 +243,9 @@ fn two_servers_fill_one_fresh_cache() {
         .unwrap();
     }
     for round in 0..4 {
-        let cache = folder.0.join(format!("cache-{round}"));
+        let cache = folder.join(format!("cache-{round}"));
         let load = || {
-            let mut command = Command::new(STEELBANK);
-            command.args(["--no-userinit", "--project"]).arg(&project).env("STEELBANK_CACHE", &cache);
+            let mut command = on(&project, &cache);
             command.args(["load-system", "steelbank-shared"]).stdout(Stdio::piped()).spawn().unwrap()
         };
         for child in [load(), load(), load()] {
@@ -262,21 +258,16 @@ fn two_servers_fill_one_fresh_cache() {
 #[test]
 fn without_a_project_fasls_go_into_our_cache_all_the_same() {
     let folder = Folder::new("no-project");
-    let (empty, away) = (folder.0.join("empty"), folder.0.join("away"));
+    let (empty, away) = (folder.join("empty"), folder.join("away"));
     for folder in [&empty, &away] {
         std::fs::create_dir(folder).unwrap();
     }
-    std::fs::write(
-        away.join("steelbank-away.asd"),
-        "(defsystem \"steelbank-away\" :components ((:file \"code\")))",
-    )
-    .unwrap();
-    std::fs::write(away.join("code.lisp"), "(list cl-user::*steelbank-init*)").unwrap();
-    std::fs::write(folder.0.join(".sbclrc"), "(defvar cl-user::*steelbank-init* 1)").unwrap();
+    write_project(&away, include_str!("../projects/no_project.txt"));
+    std::fs::write(folder.join(".sbclrc"), "(defvar cl-user::*steelbank-init* 1)").unwrap();
     let output = Command::new(STEELBANK)
         .args(["load-system", "steelbank-away"])
         .current_dir(&empty)
-        .env("HOME", &folder.0)
+        .env("HOME", &folder)
         .env_remove("XDG_CACHE_HOME")
         .env("CL_SOURCE_REGISTRY", format!("{}//:", away.display()))
         // Name the cache relative to the current folder.
@@ -284,8 +275,8 @@ fn without_a_project_fasls_go_into_our_cache_all_the_same() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
-    assert!(folder.0.join("cache/projects/fasls").is_dir() && folder.0.join("cache/projects/taps").is_dir());
-    assert!(!folder.0.join(".cache/common-lisp").exists());
+    assert!(folder.join("cache/projects/fasls").is_dir() && folder.join("cache/projects/taps").is_dir());
+    assert!(!folder.join(".cache/common-lisp").exists());
 }
 
 #[test]
@@ -330,14 +321,14 @@ fn answers_that_nobody_reads_wait_with_their_producer() {
 #[test]
 fn without_a_project_the_server_says_so_and_roots_name_one() {
     let folder = Folder::new("roots");
-    let (empty, project) = (folder.0.join("empty"), folder.0.join("a project"));
+    let (empty, project) = (folder.join("empty"), folder.join("a project"));
     for folder in [&empty, &project] {
         std::fs::create_dir(folder).unwrap();
     }
     std::fs::write(project.join("steelbank-roots.asd"), "(defsystem \"steelbank-roots\")").unwrap();
     let start = || {
         let mut command = server();
-        command.current_dir(&empty).env("HOME", &folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+        command.current_dir(&empty).env("HOME", &folder).env("STEELBANK_CACHE", folder.join("cache"));
         serve(command, Streams::Pipes)
     };
     let (child, mut client) = start();
@@ -376,7 +367,7 @@ fn a_server_whose_client_leaves_during_a_load_ends() {
             "tools/call",
             json!({ "name": "load-system", "arguments": { "system": "steelbank-left" } }),
         );
-        wait_while(|| client.call("status", json!({}))["structuredContent"]["lisp"] != "busy");
+        wait_while(|| client.status()["lisp"] != "busy");
         ends_well(child, client);
     }
 }

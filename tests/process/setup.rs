@@ -2,15 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use steelbank::Error;
 use steelbank::engine::{Core, RuntimeLibrary, StartError};
-use steelbank::{IndexData, Installation, Steelbank};
+use steelbank::{Error, IndexData, Installation, Steelbank, WhoRequest};
 
-use crate::program::{Folder, STEELBANK, said};
-use steelbank::WhoRequest;
-use steelbank::{Control, EvaluateRequest};
+use crate::asks::Asks;
+use crate::program::{Folder, ask, on, said};
 
 fn start(installation: Installation) -> String {
     match Steelbank::builder().installation(installation).start() {
@@ -150,52 +148,23 @@ fn a_second_start() {
     own_process!();
     let first = Steelbank::builder().start().unwrap();
     assert!(start(Installation::built()).contains("started in this process already"));
-    assert!(first.clone().ask(&WhoRequest::calls("cl:mapcar"), &Control::default()).unwrap().count > 300);
+    assert!(first.clone().answer(&WhoRequest::calls("cl:mapcar")).count > 300);
 }
 
 #[test]
 fn contribs_are_required_from_the_folder() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
-    let allowed = std::time::Duration::from_secs(60);
-    assert_eq!(
-        bank.run(&EvaluateRequest::new("(find-package :sb-aclrepl)").values(), &Control::new(allowed))
-            .unwrap()
-            .values,
-        ["NIL"]
-    );
-    bank.run(&EvaluateRequest::new("(require :sb-aclrepl)").values(), &Control::new(allowed)).unwrap();
-    assert_eq!(
-        bank.run(
-            &EvaluateRequest::new("(package-name (find-package :sb-aclrepl))").values(),
-            &Control::new(allowed)
-        )
-        .unwrap()
-        .values,
-        ["\"SB-ACLREPL\""]
-    );
+    assert_eq!(bank.values("(find-package :sb-aclrepl)"), ["NIL"]);
+    bank.values("(require :sb-aclrepl)");
+    assert_eq!(bank.values("(package-name (find-package :sb-aclrepl))"), ["\"SB-ACLREPL\""]);
     // Preloaded ones are known to ASDF and to REQUIRE, and are not loaded again.
     for name in [
-        "asdf",
-        "uiop",
-        "sb-introspect",
-        "sb-posix",
-        "sb-bsd-sockets",
-        "sb-cltl2",
-        "sb-md5",
-        "sb-rotate-byte",
-        "sb-concurrency",
-        "sb-sprof",
-        "sb-rt",
-        "sb-grovel",
+        "asdf", "uiop", "sb-introspect", "sb-posix", "sb-bsd-sockets", "sb-cltl2", "sb-md5",
+        "sb-rotate-byte", "sb-concurrency", "sb-sprof", "sb-rt", "sb-grovel",
     ] {
-        bank.run(
-            &EvaluateRequest::new(format!("(asdf:load-system {name:?})")).values(),
-            &Control::new(allowed),
-        )
-        .unwrap();
-        bank.run(&EvaluateRequest::new(format!("(require {name:?})")).values(), &Control::new(allowed))
-            .unwrap();
+        bank.values(format!("(asdf:load-system {name:?})"));
+        bank.values(format!("(require {name:?})"));
     }
 }
 
@@ -240,13 +209,7 @@ fn contribs_are_systems_as_in_a_plain_sbcl() {
         .unwrap();
     let plain = String::from_utf8(plain.stdout).unwrap();
     let bank = Steelbank::builder().start().unwrap();
-    let ours = bank
-        .run(
-            &EvaluateRequest::new(form.as_str()).values(),
-            &Control::new(std::time::Duration::from_secs(300)),
-        )
-        .unwrap()
-        .values;
+    let ours = bank.values(form.as_str());
     assert_eq!(ours, [plain.trim()]);
     for name in ["sb-simd", "sb-queue", "sb-cover", "sb-posix"] {
         assert!(plain.contains(&format!("{name}:LOADED ")), "{plain}");
@@ -257,7 +220,7 @@ fn contribs_are_systems_as_in_a_plain_sbcl() {
 #[test]
 fn a_project_depends_on_contribs_and_its_own_win() {
     let (folder, cache) = (Folder::new("contrib-project"), Folder::new("contrib-project-cache"));
-    let write = |name: &str, text: &str| fs::write(folder.0.join(name), text).unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
     write("p.asd", "(defsystem \"p\" :depends-on (\"sb-queue\" \"sb-perf\") :components ((:file \"a\")))");
     write("a.lisp", "(defun one () (sb-queue:make-queue))\n(defun two () (one))\n");
     write("sb-perf.asd", "(defsystem \"sb-perf\" :components ((:file \"own\")))");
@@ -265,11 +228,7 @@ fn a_project_depends_on_contribs_and_its_own_win() {
         "own.lisp",
         "(defpackage :own-perf (:use :cl) (:export #:mine))\n(in-package :own-perf)\n(defun mine () 1)\n",
     );
-    let ask = |arguments: &[&str]| {
-        let mut command = Command::new(STEELBANK);
-        command.args(arguments).current_dir(&folder.0).stdin(Stdio::null());
-        said(&command.env("STEELBANK_CACHE", &cache.0).output().unwrap())
-    };
+    let ask = |arguments: &[&str]| ask(&folder, &cache, arguments);
     for again in ["compiled", "from the cache", "from the snapshot"] {
         if again == "from the snapshot" {
             let (text, errors, code) = ask(&["--system", "p", "snapshot"]);
@@ -294,27 +253,23 @@ fn a_project_depends_on_contribs_and_its_own_win() {
 #[test]
 fn a_damaged_file_of_the_source_registry_is_named_and_left_out() {
     let folder = Folder::new("registry");
-    let registry = folder.0.join("home/.config/common-lisp/source-registry.conf.d");
+    let registry = folder.join("home/.config/common-lisp/source-registry.conf.d");
     for (path, text) in [
         (
-            folder.0.join("p/p.asd"),
+            folder.join("p/p.asd"),
             "(defsystem \"p\" :depends-on (\"other\") :components ((:file \"a\")))".to_owned(),
         ),
-        (folder.0.join("p/a.lisp"), "(defun one () 1)\n(defun two () (one))\n".to_owned()),
-        (folder.0.join("other/other.asd"), "(defsystem \"other\")".to_owned()),
+        (folder.join("p/a.lisp"), "(defun one () 1)\n(defun two () (one))\n".to_owned()),
+        (folder.join("other/other.asd"), "(defsystem \"other\")".to_owned()),
         (registry.join("40-damaged.conf"), "garbage (".to_owned()),
-        (registry.join("60-good.conf"), format!("(:tree {:?})", folder.0.join("other"))),
+        (registry.join("60-good.conf"), format!("(:tree {:?})", folder.join("other"))),
     ] {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
     let load = || {
-        let mut command = Command::new(STEELBANK);
-        command
-            .args(["--no-snapshot", "load-system", "p"])
-            .current_dir(folder.0.join("p"))
-            .stdin(Stdio::null());
-        command.env("HOME", folder.0.join("home")).env("STEELBANK_CACHE", folder.0.join("cache"));
+        let mut command = on(&folder.join("p"), &folder.join("cache"));
+        command.args(["--no-snapshot", "load-system", "p"]).env("HOME", folder.join("home"));
         said(&command.env_remove("XDG_CONFIG_HOME").env_remove("CL_SOURCE_REGISTRY").output().unwrap())
     };
     let (text, errors, code) = load();

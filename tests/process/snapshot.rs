@@ -3,17 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use steelbank::Control;
 use steelbank::tools::{Call, Session};
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{Control, LoadRequest, ProjectSettings, StartedFrom, Steelbank};
 
+use crate::child::wait_until;
 use crate::fixtures::library_registry;
-use crate::program::{Folder, STEELBANK};
-use steelbank::LoadRequest;
-use steelbank::StartedFrom;
+use crate::program::{Folder, STEELBANK, ask};
 use steelbank::actions::change::reload::ReloadRequest;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -183,16 +181,8 @@ fn assert_same(plain: &Value, snapshot: &Value, when: &str) {
 }
 
 const NAMES: [&str; 10] = [
-    "app:price",
-    "app::*rate*",
-    "app:with-rate",
-    "app::item",
-    "app::total",
-    "app::extra",
-    "alexandria:with-gensyms",
-    "alexandria:when-let",
-    "cl-ppcre:scan",
-    "cl:mapcar",
+    "app:price", "app::*rate*", "app:with-rate", "app::item", "app::total", "app::extra",
+    "alexandria:with-gensyms", "alexandria:when-let", "cl-ppcre:scan", "cl:mapcar",
 ];
 
 fn write(root: &Path, name: &str, text: &str) {
@@ -245,8 +235,8 @@ fn write_project(root: &Path) {
 #[test]
 fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_edit() {
     let folder = Folder::new("snapshots");
-    let root = folder.0.canonicalize().unwrap().join("project");
-    let caches = [folder.0.join("plain"), folder.0.join("snapshot")];
+    let root = folder.canonicalize().unwrap().join("project");
+    let caches = [folder.join("plain"), folder.join("snapshot")];
     write_project(&root);
     let plain = || told(&root, &caches[0], &["app"], &NAMES, false);
     let with = || told(&root, &caches[1], &["app"], &NAMES, true);
@@ -299,16 +289,12 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
         }),
         ("a component moved", &|| {
             edit(
-                "app.asd",
-                "(:file \"package\") (:file \"macros\")",
-                "(:file \"macros\") (:file \"package\")",
+                "app.asd", "(:file \"package\") (:file \"macros\")", "(:file \"macros\") (:file \"package\")",
             );
         }),
         ("moved back", &|| {
             edit(
-                "app.asd",
-                "(:file \"macros\") (:file \"package\")",
-                "(:file \"package\") (:file \"macros\")",
+                "app.asd", "(:file \"macros\") (:file \"package\")", "(:file \"package\") (:file \"macros\")",
             );
         }),
         ("another dependency", &|| edit("app.asd", "\"lib\"", "\"lib\" \"cl-who\"")),
@@ -345,7 +331,7 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
 fn every_load_loads_what_was_written_after_the_start_from_a_snapshot() {
     for by in ["reload", "load-system", "load-project"] {
         let folder = Folder::new("snapshot-written");
-        let (root, cache) = (folder.0.join("project"), folder.0.join("cache"));
+        let (root, cache) = (folder.join("project"), folder.join("cache"));
         write_project(&root);
         assert!(make(&root, &cache, &["app"]).0);
         let file = root.join("main.lisp");
@@ -364,21 +350,12 @@ fn every_load_loads_what_was_written_after_the_start_from_a_snapshot() {
 #[test]
 fn libraries_answer_from_a_snapshot_as_they_do_without() {
     let folder = Folder::new("snapshot-libraries");
-    let root = folder.0.canonicalize().unwrap();
+    let root = folder.canonicalize().unwrap();
     let systems = ["local-time", "cl-interpol", "fiveam", "yason", "cffi", "iterate", "cl-who"];
     let names = [
-        "local-time:now",
-        "local-time::timestamp",
-        "fiveam:is",
-        "fiveam::*suite*",
-        "yason:encode",
-        "flexi-streams:make-flexi-stream",
-        "cffi:defcfun",
-        "iterate:iter",
-        "cl-who:with-html-output",
-        "cl-unicode:general-category",
-        "cl:print-object",
-        "cl:mapcar",
+        "local-time:now", "local-time::timestamp", "fiveam:is", "fiveam::*suite*", "yason:encode",
+        "flexi-streams:make-flexi-stream", "cffi:defcfun", "iterate:iter", "cl-who:with-html-output",
+        "cl-unicode:general-category", "cl:print-object", "cl:mapcar",
     ];
     let cache = root.join("cache");
     told(&root, &cache, &systems, &[], false);
@@ -393,7 +370,7 @@ fn libraries_answer_from_a_snapshot_as_they_do_without() {
 #[test]
 fn what_forbids_saving_is_told_by_name() {
     let folder = Folder::new("snapshot-unfit");
-    let root = folder.0.canonicalize().unwrap();
+    let root = folder.canonicalize().unwrap();
     let cases = [
         ("thread", "(sb-thread:make-thread (lambda () (sleep 1000)) :name \"the poller\")", "the poller"),
         (
@@ -466,24 +443,8 @@ fn what_forbids_saving_is_told_by_name() {
 #[test]
 fn foreign_memory_that_is_given_back_is_no_obstacle() {
     let folder = Folder::new("snapshot-memory");
-    let root = folder.0.canonicalize().unwrap();
-    write(&root, "giver.asd", "(defsystem \"giver\" :components ((:file \"giver\")))");
-    write(
-        &root,
-        "giver.lisp",
-        "(defun cl-user::give (size)
-           (let ((memory (sb-alien:make-alien sb-alien:int size)))
-             (setf memory (sb-alien:sap-alien
-                           (sb-alien:alien-funcall
-                            (sb-alien:extern-alien \"realloc\" (function sb-sys:system-area-pointer
-                                                                       sb-sys:system-area-pointer sb-alien:size-t))
-                            (sb-alien:alien-sap memory) (* 8 size))
-                           (* sb-alien:int)))
-             (setf (sb-alien:deref memory (1- size)) 7)
-             (prog1 (sb-alien:deref memory (1- size))
-               (sb-alien:free-alien memory))))
-         (defvar cl-user::*given* (cl-user::give 1000))",
-    );
+    let root = folder.canonicalize().unwrap();
+    crate::texts::write_project(&root, include_str!("../projects/snapshot_memory.txt"));
     let (cache, systems) = (root.join("cache"), ["giver"]);
     told(&root, &cache, &systems, &[], false);
     let (made, said) = make(&root, &cache, &systems);
@@ -496,16 +457,9 @@ fn foreign_memory_that_is_given_back_is_no_obstacle() {
 
 /// Runs a command about the project at `root`, and returns what it prints.
 fn run(root: &Path, cache: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(STEELBANK)
-        .args(["--no-userinit", "--project"])
-        .arg(root)
-        .args(arguments)
-        .env("STEELBANK_CACHE", cache)
-        .current_dir(root)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    let (text, errors, code) = ask(root, cache, arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    text
 }
 
 /// Lists what is in the folder of snapshots, but for locks and what is in the making: snapshots, and refusals.
@@ -516,15 +470,6 @@ fn kept(cache: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_none_or(|end| end == "refused"))
         .collect()
-}
-
-/// Waits until `is_so`. Waits long: a snapshot is made at the lowest priority, and other tests run.
-fn soon(what: &str, is_so: &dyn Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(600);
-    while !is_so() {
-        assert!(Instant::now() < patience, "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Counts the copies of the program that work for `cache`: all, and those in which Lisp runs.
@@ -549,17 +494,11 @@ fn copies(cache: &Path) -> (usize, usize) {
 #[test]
 fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() {
     let folder = Folder::new("snapshot-auto");
-    let home = folder.0.canonicalize().unwrap();
+    let home = folder.canonicalize().unwrap();
     let (root, other, cache) = (home.join("project"), home.join("other"), home.join("cache"));
     fs::create_dir_all(&root).unwrap();
     fs::create_dir_all(&other).unwrap();
-    write(&root, "before.asd", "(defsystem \"before\" :components ((:file \"before\")))");
-    write(&root, "before.lisp", "(defun cl-user::before () 1)\n");
-    write(
-        &root,
-        "keeper.asd",
-        "(defsystem \"keeper\" :depends-on (\"before\") :components ((:file \"keeper\")))",
-    );
+    crate::texts::write_project(&root, include_str!("../projects/snapshot_auto.txt"));
     let text = "(defun cl-user::keeper () (cl-user::before))\n";
     let keeps = "(defvar cl-user::*kept* (sb-alien:make-alien sb-alien:int 10))\n";
     write(&root, "keeper.lisp", &format!("{text}{keeps}"));
@@ -569,7 +508,7 @@ fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() 
     let ask = || run(&root, &cache, &["--system", "auto", "who-calls", "cl-user::before"]);
     let answer = ask();
     run(&other, &cache, &["--system", "auto", "describe-symbol", "cl-user::other"]);
-    soon("the part before, the refusal, and the other project's", &|| {
+    wait_until("the part before, the refusal, and the other project's", || {
         let (all, lisp) = copies(&cache);
         assert!(lisp <= 1, "one makes a snapshot at a time");
         // Ask again: on a busy machine makers, which have the lowest priority, end before they are done.
@@ -579,7 +518,7 @@ fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() 
         }
         kept(&cache).len() == 3
     });
-    soon("makers end", &|| copies(&cache).0 == 0);
+    wait_until("makers end", || copies(&cache).0 == 0);
     let listed = run(&root, &cache, &["cache"]);
     assert!(
         listed.contains("what comes before the project's systems of")
@@ -598,13 +537,13 @@ fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() 
     std::thread::sleep(Duration::from_millis(1100));
     write(&root, "keeper.lisp", text);
     assert_eq!(ask(), answer);
-    soon("the whole", &|| {
+    wait_until("the whole", || {
         if copies(&cache).0 == 0 {
             ask();
         }
         kept(&cache).iter().all(|path| path.extension().is_none())
     });
-    soon("makers end", &|| copies(&cache).0 == 0);
+    wait_until("makers end", || copies(&cache).0 == 0);
     assert!(!run(&root, &cache, &["--system", "auto", "status"]).contains(why));
     let listed = run(&root, &cache, &["cache"]);
     assert_eq!(listed.matches("\n  the project's systems of").count(), 2, "{listed}");
@@ -615,11 +554,11 @@ fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() 
 #[test]
 fn damage_is_noticed_and_the_command_line_makes_another() {
     let folder = Folder::new("snapshot-damage");
-    let root = folder.0.canonicalize().unwrap().join("project");
+    let root = folder.canonicalize().unwrap().join("project");
     fs::create_dir_all(&root).unwrap();
     write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
     write(&root, "small.lisp", "(defun cl-user::small () 1)\n(defun cl-user::user () (cl-user::small))\n");
-    let cache = folder.0.join("cache");
+    let cache = folder.join("cache");
     let run = |arguments: &[&str]| run(&root, &cache, &[&["--system", "small"], arguments].concat());
     let ask = || run(&["who-calls", "cl-user::small"]);
     let snapshots = || kept(&cache);
@@ -627,7 +566,7 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
     assert!(answer.contains("USER") && snapshots().is_empty());
     // Wait for the snapshot that is made in the background once the tree is quiet.
     assert_eq!(ask(), answer);
-    soon("none was made", &|| snapshots().len() == 1);
+    wait_until("none was made", || snapshots().len() == 1);
     assert_eq!(ask(), answer);
     let listed = run(&["cache"]);
     assert!(listed.contains("fresh") && listed.contains("small"), "{listed}");
@@ -640,7 +579,9 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
         fs::write(&path, &bytes).unwrap();
         assert_eq!(ask(), answer, "{part}");
         // Wait: the process that made the last snapshot may still hold the right.
-        soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
+        wait_until("it was not made again", || {
+            ask() == answer && snapshots() != before && snapshots().len() == 1
+        });
         if part != "core" {
             continue;
         }
@@ -650,7 +591,9 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
         fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
         assert_eq!(ask(), answer, "{part}, cut");
         // Wait: the process that made the last snapshot may still hold the right.
-        soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
+        wait_until("it was not made again", || {
+            ask() == answer && snapshots() != before && snapshots().len() == 1
+        });
     }
     let cleared = run(&["cache", "--clear", "snapshots"]);
     assert!(cleared.contains("Cleared snapshots") && snapshots().is_empty(), "{cleared}");

@@ -122,34 +122,30 @@ const SHOP: &str = "(defpackage :shop (:use :cl))
 fn project(name: &str) -> Folder {
     let folder = Folder::new(name);
     for inner in ["project", "home"] {
-        std::fs::create_dir(folder.0.join(inner)).unwrap();
+        std::fs::create_dir(folder.join(inner)).unwrap();
     }
-    std::fs::write(folder.0.join("project/shop.asd"), "(defsystem \"shop\" :components ((:file \"shop\")))")
+    std::fs::write(folder.join("project/shop.asd"), "(defsystem \"shop\" :components ((:file \"shop\")))")
         .unwrap();
-    std::fs::write(folder.0.join("project/shop.lisp"), SHOP).unwrap();
+    std::fs::write(folder.join("project/shop.lisp"), SHOP).unwrap();
     folder
 }
 
 fn serving(folder: &Folder, options: &[&str]) -> Command {
     let mut command = server();
     command.args(["--no-userinit", "--system", "shop"]).args(options);
-    command.current_dir(folder.0.join("project")).env("STEELBANK_CACHE", folder.0.join("cache"));
-    command.env("HOME", folder.0.join("home")).env_remove("CL_SOURCE_REGISTRY");
+    command.current_dir(folder.join("project")).env("STEELBANK_CACHE", folder.join("cache"));
+    command.env("HOME", folder.join("home")).env_remove("CL_SOURCE_REGISTRY");
     command
-}
-
-fn status(client: &mut Client) -> Value {
-    client.call("status", json!({}))["structuredContent"].clone()
 }
 
 /// Waits until Swank listens and the project is loaded, and returns the port.
 fn port(client: &mut Client) -> u16 {
     wait_while(|| {
-        let status = status(client);
+        let status = client.status();
         assert!(status["no_swank"].is_null(), "{status}");
         status["swank"].is_null() || status["loads"].is_null() || status["loading"] == true
     });
-    u16::try_from(status(client)["swank"]["port"].as_u64().unwrap()).unwrap()
+    u16::try_from(client.status()["swank"]["port"].as_u64().unwrap()).unwrap()
 }
 
 #[test]
@@ -164,7 +160,7 @@ fn what_a_person_defines_is_in_the_next_answer() {
     let mut editor = Editor::connected(port);
     assert!(editor.evaluate("(shop::total (list \"a\" \"bc\"))").contains("\"3\""));
     // From a buffer that is saved: the place is exact.
-    let path = folder.0.join("project/shop.lisp");
+    let path = folder.join("project/shop.lisp");
     let new = "(defun discount (items)\n  \"\\\"Less\\\".\"\n  (* 9/10 (total items)))";
     std::fs::write(&path, format!("{SHOP}\n;; ä\n{new}\n")).unwrap();
     editor.compile(new, &path, SHOP.chars().count() + 7);
@@ -219,7 +215,7 @@ fn a_person_comes_back_after_lisps_death_and_outlives_strangers() {
     let port = port(&mut client);
     let mut editor = Editor::connected(port);
     assert!(only_loopback(port));
-    let swank = status(&mut client)["swank"].clone();
+    let swank = client.status()["swank"].clone();
     assert_eq!(swank, json!({ "system": "swank", "port": port, "connections": 1 }));
     let told = client.text("status", json!({}));
     assert!(told.contains("slime-connect; 1 editor is connected"), "{told}");
@@ -238,14 +234,14 @@ fn a_person_comes_back_after_lisps_death_and_outlives_strangers() {
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
     println!("seen: Swank answers {:?} after Lisp's death", begun.elapsed());
-    let restarts = status(&mut client)["restarts"].clone();
+    let restarts = client.status()["restarts"].clone();
     assert_eq!(restarts.as_array().map(Vec::len), Some(1), "{restarts}");
     // The port is the same after a restart that somebody asks for.
     client.text("restart-lisp", json!({ "force": true }));
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
     // With a secret, those who do not know it are sent away, and hold up nobody.
-    let secret = folder.0.join("home/.slime-secret");
+    let secret = folder.join("home/.slime-secret");
     std::fs::write(&secret, "sesame\n").unwrap();
     for _ in 0..3 {
         let mut stranger = Editor::connect(port).unwrap();
@@ -260,7 +256,7 @@ fn a_person_comes_back_after_lisps_death_and_outlives_strangers() {
             friend.is_err()
         });
     }
-    let reports = status(&mut client)["reports"].to_string();
+    let reports = client.status()["reports"].to_string();
     assert!(reports.contains("doesn't know the password"), "{reports}");
     assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
     ends_well(child, client);
@@ -289,13 +285,13 @@ fn those_who_share_a_lisp_share_its_port() {
     let folder = project("swank-shared");
     let sharing = |options: &[&str]| serving(&folder, &[&["--share", "--linger", "1"], options].concat());
     let mut first = initialized(sharing(&["--allow-eval"]), Streams::Pipes);
-    assert!(status(&mut first.1)["swank"].is_null());
+    assert!(first.1.status()["swank"].is_null());
     let mut second = initialized(sharing(&["--allow-eval", "--swank", "0"]), Streams::Pipes);
     let port = port(&mut second.1);
-    let host = status(&mut first.1)["host"]["process"].clone();
-    assert_eq!(host, status(&mut second.1)["host"]["process"]);
+    let host = first.1.status()["host"]["process"].clone();
+    assert_eq!(host, second.1.status()["host"]["process"]);
     let mut third = initialized(sharing(&["--allow-eval", "--swank", &port.to_string()]), Streams::Pipes);
-    assert_eq!(status(&mut third.1)["swank"]["port"], port);
+    assert_eq!(third.1.status()["swank"]["port"], port);
     // Another port is refused, with the open one's number.
     let other = if port == 4005 { 4006 } else { 4005 };
     let mut refused = sharing(&["--allow-eval", "--swank", &other.to_string()]);
@@ -316,7 +312,7 @@ fn those_who_share_a_lisp_share_its_port() {
     assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
     // What answered may still have been the image that was about to end.
     assert_eq!(self::port(&mut first.1), port);
-    assert_eq!(status(&mut first.1)["host"]["process"], host);
+    assert_eq!(first.1.status()["host"]["process"], host);
     ends_well(first.0, first.1);
     wait_while(|| Path::new(&format!("/proc/{host}")).exists());
 }
@@ -333,13 +329,13 @@ fn a_port_wants_a_permission_and_a_swank() {
     let mut command = serving(&folder, &["--allow-eval", "--swank", "0"]);
     command.env(NOTHING_INSTALLED.0, NOTHING_INSTALLED.1);
     let (child, mut client) = initialized(command, Streams::Pipes);
-    wait_while(|| status(&mut client)["no_swank"].is_null());
-    let why = status(&mut client)["no_swank"].as_str().unwrap().to_owned();
+    wait_while(|| client.status()["no_swank"].is_null());
+    let why = client.status()["no_swank"].as_str().unwrap().to_owned();
     assert!(
         why.contains("apt install cl-swank") && why.contains("quicklisp") | why.contains("Quicklisp"),
         "{why}"
     );
-    wait_while(|| status(&mut client)["loading"] == true);
+    wait_while(|| client.status()["loading"] == true);
     assert!(
         client.text("describe-symbol", json!({ "name": "total", "package": "shop" })).contains("[FUNCTION]")
     );
@@ -350,8 +346,8 @@ fn a_port_wants_a_permission_and_a_swank() {
     if is_installed() {
         let command = serving(&folder, &["--allow-eval", "--swank", &port]);
         let (child, mut client) = initialized(command, Streams::Pipes);
-        wait_while(|| status(&mut client)["no_swank"].is_null());
-        let why = status(&mut client)["no_swank"].as_str().unwrap().to_owned();
+        wait_while(|| client.status()["no_swank"].is_null());
+        let why = client.status()["no_swank"].as_str().unwrap().to_owned();
         assert!(why.contains(&port), "{why}");
         ends_well(child, client);
     }

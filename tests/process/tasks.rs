@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::fixtures::{library_registry, lisp_libraries};
-use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
+use crate::program::{Folder, Streams, ends_well, initialized, on};
 use crate::renames::copy;
 
 /// The tasks, with the most calls that each may take.
@@ -22,15 +21,11 @@ const CALLS: [(&str, usize); 5] = [
 #[test]
 fn tasks_take_few_calls_and_tokens() {
     let folder = Folder::new("tasks");
-    let project = folder.0.join("cl-ppcre");
+    let project = folder.join("cl-ppcre");
     copy(&lisp_libraries().join("cl-ppcre"), &project);
-    let mut command = Command::new(STEELBANK);
-    command
-        .args(["--no-userinit", "--no-snapshot", "--project"])
-        .arg(&project)
-        .args(["serve", "--allow-edits"])
-        .env("STEELBANK_CACHE", folder.0.join("cache"))
-        .env("CL_SOURCE_REGISTRY", library_registry());
+    let mut command = on(&project, &folder.join("cache"));
+    command.args(["--no-snapshot", "serve", "--allow-edits"]);
+    command.env("CL_SOURCE_REGISTRY", library_registry());
     let (child, mut client) = initialized(command, Streams::Pipes);
     client.text("load-system", json!({ "system": "cl-ppcre" }));
     for (name, most_calls) in CALLS {

@@ -47,7 +47,7 @@ fn limited(watches: u32, project: &Path, arguments: &[&str], cache: &Path) -> Op
 #[test]
 fn a_limit_of_watches_that_is_reached_is_told_with_what_to_do() {
     let folder = Folder::new("watches");
-    let (project, cache) = (folder.0.join("project"), folder.0.join("cache"));
+    let (project, cache) = (folder.join("project"), folder.join("cache"));
     for name in 0..8 {
         std::fs::create_dir_all(project.join(format!("folder-{name}"))).unwrap();
     }
@@ -76,7 +76,7 @@ fn a_file_system_that_the_kernel_does_not_tell_of_is_told() {
     let command = |argument: &str| {
         let mut command = Command::new(STEELBANK);
         command.args(["--no-userinit", "--project", "/proc/sys/fs/inotify", argument]);
-        command.env("STEELBANK_CACHE", folder.0.join("cache"));
+        command.env("STEELBANK_CACHE", folder.join("cache"));
         command
     };
     let (text, sentence) = after_a_question(command("serve"), |_| ());

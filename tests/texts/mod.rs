@@ -1,8 +1,9 @@
-//! Projects of tests, each in one text, and texts that are expected, in files beside the tests.
+//! Projects of tests, each in one text, also as a repository; and texts that are expected, in files beside the tests.
 #![allow(dead_code)]
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// Holds that `text` is what the file `path` of tests/ has. With `STEELBANK_BLESS=1` writes it there: read what changed
 /// before you accept it.
@@ -34,4 +35,15 @@ pub(crate) fn write_project(root: &Path, text: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{}\n", text.trim_end_matches('\n'))).unwrap();
     }
+}
+
+/// Has Git do something in `folder`, whatever its user has configured.
+#[track_caller]
+pub(crate) fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(folder).args(["-c", "user.name=t", "-c", "user.email=t@t"]);
+    command.args(["-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"]).args(arguments);
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {output:?}");
 }

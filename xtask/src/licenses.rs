@@ -99,12 +99,7 @@ fn read(path: &Path) -> Result<String, String> {
 fn linked() -> Result<BTreeSet<Package>, String> {
     let mut command = cargo();
     command.args([
-        "metadata",
-        "--format-version",
-        "1",
-        "--locked",
-        "--filter-platform",
-        "x86_64-unknown-linux-gnu",
+        "metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu",
     ]);
     let output = command.output().map_err(|error| format!("cargo metadata: {error}"))?;
     if !output.status.success() {

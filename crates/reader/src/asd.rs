@@ -350,15 +350,9 @@ mod tests {
     #[test]
     fn what_defines_nothing_is_no_definition() {
         for text in [
-            "",
-            "(defsystem)",
-            "'(defsystem \"a\")",
-            "`(defsystem ,x)",
-            "(defmacro m (x) `(defsystem \"a\"))",
-            "#+ccl (defsystem \"a\")",
-            "; (defsystem \"a\")",
-            "(defsystem #.(error \"never\"))",
-            "(list #.(defsystem \"a\"))",
+            "", "(defsystem)", "'(defsystem \"a\")", "`(defsystem ,x)",
+            "(defmacro m (x) `(defsystem \"a\"))", "#+ccl (defsystem \"a\")", "; (defsystem \"a\")",
+            "(defsystem #.(error \"never\"))", "(list #.(defsystem \"a\"))",
         ] {
             assert_eq!(read(text), [], "{text}");
         }

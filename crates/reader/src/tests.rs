@@ -76,12 +76,8 @@ fn function_and_quasiquote_are_conses_and_commas_are_looked_through() {
     check_numbers(
         "`(a ``(b ,,(c) ,(d)))",
         &[&[
-            "`(a ``(b ,,(c) ,(d)))",
-            "(a ``(b ,,(c) ,(d)))",
-            "``(b ,,(c) ,(d))",
-            "`(b ,,(c) ,(d))",
-            "(b ,,(c) ,(d))",
-            "(d)",
+            "`(a ``(b ,,(c) ,(d)))", "(a ``(b ,,(c) ,(d)))", "``(b ,,(c) ,(d))", "`(b ,,(c) ,(d))",
+            "(b ,,(c) ,(d))", "(d)",
         ]],
     );
     check_numbers("`(a . ,(b))", &[&["`(a . ,(b))", "(a . ,(b))", "(b)"]]);
@@ -302,21 +298,7 @@ fn check_invariants(text: &[u8], dialect: Dialect) {
 #[test]
 fn any_depth_is_read() {
     for open in [
-        "(",
-        "'",
-        "#'",
-        "`(,",
-        "#+",
-        "#+nil ",
-        "#(",
-        "#|",
-        "#.",
-        "(a . ",
-        "#1=",
-        "#S",
-        "[",
-        "^",
-        "#_",
+        "(", "'", "#'", "`(,", "#+", "#+nil ", "#(", "#|", "#.", "(a . ", "#1=", "#S", "[", "^", "#_",
         "(progn(in-package",
     ] {
         for dialect in DIALECTS {

@@ -246,10 +246,8 @@ fn an_ignore_file_that_is_no_plain_file_says_nothing_and_is_told() {
     fs::File::create(root.join("b/.gitignore")).unwrap().set_len(3 << 30).unwrap();
     fs::create_dir_all(root.join("c/.gitignore")).unwrap();
     let expected = [
-        ".git/info/exclude: it is a link",
-        ".gitignore: it is a link",
-        "b/.gitignore: it is longer than 1 MiB",
-        "c/.gitignore: it is no plain file",
+        ".git/info/exclude: it is a link", ".gitignore: it is a link",
+        "b/.gitignore: it is longer than 1 MiB", "c/.gitignore: it is no plain file",
     ];
     assert_eq!(told(&root), (vec!["x.lisp".to_owned()], expected.map(str::to_owned).to_vec()));
 }

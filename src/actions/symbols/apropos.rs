@@ -79,20 +79,8 @@ const PREFIX: &str = "the prefix";
 
 /// The kinds of things that a symbol can name.
 pub const KINDS: [&str; 14] = [
-    "function",
-    "generic-function",
-    "macro",
-    "special-operator",
-    "setf",
-    "variable",
-    "constant",
-    "symbol-macro",
-    "class",
-    "structure",
-    "condition",
-    "type",
-    "method-combination",
-    "alien-type",
+    "function", "generic-function", "macro", "special-operator", "setf", "variable", "constant",
+    "symbol-macro", "class", "structure", "condition", "type", "method-combination", "alien-type",
 ];
 
 /// The reason why there is no answer.

@@ -22,20 +22,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What of the environment makes another image: where code, the user's files and the runtime are found.
 const VARIABLES: [&str; 14] = [
-    "ASDF_OUTPUT_TRANSLATIONS",
-    "CL_SOURCE_REGISTRY",
-    "HOME",
-    "LD_LIBRARY_PATH",
-    "PATH",
-    "SBCL_HOME",
-    "STEELBANK_CACHE",
-    "STEELBANK_HOME",
-    "TZ",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_DIRS",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_DIRS",
-    "XDG_DATA_HOME",
+    "ASDF_OUTPUT_TRANSLATIONS", "CL_SOURCE_REGISTRY", "HOME", "LD_LIBRARY_PATH", "PATH", "SBCL_HOME",
+    "STEELBANK_CACHE", "STEELBANK_HOME", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME",
+    "XDG_DATA_DIRS", "XDG_DATA_HOME",
 ];
 
 impl ClientSettings {

@@ -123,15 +123,7 @@ pub(super) fn range(range: Range, text: &str, lines: &LineIndex, encoding: Posit
 
 /// The types of semantic tokens, in the order of their numbers.
 pub(super) const TOKEN_TYPES: [&str; 10] = [
-    "function",
-    "macro",
-    "keyword",
-    "variable",
-    "parameter",
-    "class",
-    "type",
-    "property",
-    "enumMember",
+    "function", "macro", "keyword", "variable", "parameter", "class", "type", "property", "enumMember",
     "label",
 ];
 

@@ -23,14 +23,8 @@ use crate::tools::Permission;
 
 /// The commands that the server carries out.
 pub(super) const COMMANDS: [&str; 8] = [
-    "steelbank.check",
-    "steelbank.load",
-    "steelbank.loadFile",
-    "steelbank.reload",
-    "steelbank.runTests",
-    "steelbank.verifyRename",
-    "steelbank.macroexpand",
-    "steelbank.evaluate",
+    "steelbank.check", "steelbank.load", "steelbank.loadFile", "steelbank.reload", "steelbank.runTests",
+    "steelbank.verifyRename", "steelbank.macroexpand", "steelbank.evaluate",
 ];
 
 impl Server {

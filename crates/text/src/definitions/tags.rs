@@ -256,28 +256,15 @@ mod tests {
             "c",
             "int f(void);\nint *g(int a) { return 0; }\nstruct s { int x; };\nstruct s v;\nenum e { A };\nenum e w;\ntypedef struct s t;\n#define M 1\n#define F(x) x\nint z = 1;\n",
             &[
-                "function f declared",
-                "function g",
-                "struct s",
-                "field x",
-                "enum e",
-                "variant A",
-                "type t",
-                "macro M",
-                "macro F",
-                "variable z",
+                "function f declared", "function g", "struct s", "field x", "enum e", "variant A", "type t",
+                "macro M", "macro F", "variable z",
             ],
         );
         check(
             "cpp",
             "namespace n { class C; class D { void m(); int k() { return 1; } }; }\nvoid n::D::m() {}\nusing T = int;\n",
             &[
-                "namespace n",
-                "class C declared",
-                "class D",
-                "method m declared",
-                "method k",
-                "method m",
+                "namespace n", "class C declared", "class D", "method m declared", "method k", "method m",
                 "type T",
             ],
         );
@@ -299,16 +286,8 @@ mod tests {
             "typescript",
             "interface I { p: string; m(): void }\ntype T = I;\nenum E { A }\nclass C { x = 1; m() {} }\nexport function f(): void {}\nnamespace N {}\n",
             &[
-                "interface I",
-                "property p",
-                "method m declared",
-                "type T",
-                "enum E",
-                "class C",
-                "field x",
-                "method m",
-                "function f",
-                "namespace N",
+                "interface I", "property p", "method m declared", "type T", "enum E", "class C", "field x",
+                "method m", "function f", "namespace N",
             ],
         );
         check(
@@ -320,13 +299,7 @@ mod tests {
             "php",
             "<?php namespace N; const K = 1; interface I {} trait T {} class C { public $p; function m() {} } function f() {}",
             &[
-                "namespace N",
-                "constant K",
-                "interface I",
-                "trait T",
-                "class C",
-                "field p",
-                "method m",
+                "namespace N", "constant K", "interface I", "trait T", "class C", "field p", "method m",
                 "function f",
             ],
         );
@@ -338,13 +311,7 @@ mod tests {
             "go",
             "package p\nconst K = 1\nvar (\n\tv int\n)\ntype S struct { f int }\ntype I interface {}\ntype T int\nfunc f() {}\nfunc (s S) m() {}\n",
             &[
-                "constant K",
-                "variable v",
-                "struct S",
-                "field f",
-                "interface I",
-                "type T",
-                "function f",
+                "constant K", "variable v", "struct S", "field f", "interface I", "type T", "function f",
                 "method m",
             ],
         );
@@ -352,31 +319,16 @@ mod tests {
             "java",
             "class C { int f; C() {} void m() {} enum E { A } } interface I { void n(); } record R(int x) {}",
             &[
-                "class C",
-                "field f",
-                "constructor C",
-                "method m",
-                "enum E",
-                "variant A",
-                "interface I",
-                "method n declared",
-                "struct R",
+                "class C", "field f", "constructor C", "method m", "enum E", "variant A", "interface I",
+                "method n declared", "struct R",
             ],
         );
         check(
             "csharp",
             "namespace N { class C { int f; int P { get; } C() {} void M() {} } struct S {} enum E { A } interface I {} }",
             &[
-                "namespace N",
-                "class C",
-                "field f",
-                "property P",
-                "constructor C",
-                "method M",
-                "struct S",
-                "enum E",
-                "variant A",
-                "interface I",
+                "namespace N", "class C", "field f", "property P", "constructor C", "method M", "struct S",
+                "enum E", "variant A", "interface I",
             ],
         );
         check(
@@ -388,15 +340,8 @@ mod tests {
             "kotlin",
             "class C { val p = 1\n fun m() {} }\ninterface I\nenum class E { A }\nobject O\nfun f() { val l = 1 }\ntypealias T = Int\n",
             &[
-                "class C",
-                "property p",
-                "method m",
-                "interface I",
-                "enum E",
-                "variant A",
-                "object O",
-                "function f",
-                "type T",
+                "class C", "property p", "method m", "interface I", "enum E", "variant A", "object O",
+                "function f", "type T",
             ],
         );
         check(

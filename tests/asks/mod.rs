@@ -1,0 +1,72 @@
+//! What tests ask an image and have it do, in few words: what must be answered, and how it fails.
+#![allow(dead_code)]
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use steelbank::actions::run::evaluate::EvaluateAnswer;
+use steelbank::engine::Lane;
+use steelbank::{Action, Control, Error, EvaluateRequest, Question, Steelbank};
+
+/// As long as code of a test may run.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+pub(crate) trait Asks {
+    /// Returns the answer to `question`.
+    fn answer<Q: Question>(&self, question: &Q) -> Q::Answer;
+
+    /// Returns the error that is the answer to `question`.
+    fn refusal<Q: Question<Answer: Debug>>(&self, question: &Q) -> Error;
+
+    /// Carries out `action`.
+    fn done<A: Action>(&self, action: &A) -> A::Answer;
+
+    /// Evaluates `source`, and returns the printed values of its last form.
+    fn values(&self, source: impl Into<String>) -> Vec<String>;
+
+    /// Evaluates `source` on one lane, as long as is allowed.
+    fn tried(
+        &self,
+        lane: Lane,
+        source: impl Into<String>,
+        allowed: Duration,
+    ) -> Result<EvaluateAnswer, Error>;
+
+    /// Evaluates `source`, and returns the printed values of its last form with blanks between.
+    fn value(&self, source: impl Into<String>) -> String {
+        self.values(source).join(" ")
+    }
+}
+
+impl Asks for Steelbank {
+    #[track_caller]
+    fn answer<Q: Question>(&self, question: &Q) -> Q::Answer {
+        self.ask(question, &Control::default()).unwrap()
+    }
+
+    #[track_caller]
+    fn refusal<Q: Question<Answer: Debug>>(&self, question: &Q) -> Error {
+        self.ask(question, &Control::default()).unwrap_err()
+    }
+
+    #[track_caller]
+    fn done<A: Action>(&self, action: &A) -> A::Answer {
+        self.run(action, &Control::new(PATIENCE)).unwrap()
+    }
+
+    fn tried(
+        &self,
+        lane: Lane,
+        source: impl Into<String>,
+        allowed: Duration,
+    ) -> Result<EvaluateAnswer, Error> {
+        EvaluateRequest::new(source).values().on(self.lisp(), lane, &Control::new(allowed))
+    }
+
+    #[track_caller]
+    fn values(&self, source: impl Into<String>) -> Vec<String> {
+        let source = source.into();
+        let done = self.run(&EvaluateRequest::new(source.as_str()).values(), &Control::new(PATIENCE));
+        done.unwrap_or_else(|error| panic!("{source}: {error}")).values
+    }
+}
