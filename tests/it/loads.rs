@@ -511,18 +511,17 @@ fn what_the_compiler_tells_at_the_end_of_a_unit_is_told_after_a_load_that_did_no
     let root = folder("pending");
     let bank = project(&root, &root.join("cache"));
     let first = ("pending-first", "(defun pending-caller () (pending-nowhere) (pending-later))");
-    let files = |second| [first, ("pending-second", second), ("pending-third", "(defun pending-later () 1)")];
-    define(&root, "pending", &files("(error \"not yet\")"));
+    let third = ("pending-third", "(defun pending-later () 1)");
+    define(&root, "pending", &[first, ("pending-second", "(error \"not yet\")"), third]);
     failed(&bank, "pending");
     let told = |answer: &LoadAnswer| -> Vec<String> {
         answer.diagnostics.iter().map(|said| said.message.to_lowercase()).collect()
     };
-    define(&root, "pending", &files("(list 1)"));
+    write(root.join("pending-second.lisp"), "(list 1)");
     for compiled in [3, 0] {
         let answer = load(&bank, "pending");
         assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, compiled), "{answer:?}");
         assert_eq!(told(&answer), ["undefined function: common-lisp-user::pending-nowhere"]);
-        evaluate(&bank, "(asdf:clear-system \"pending\")");
+        bank.value("(asdf:clear-system \"pending\")");
     }
-    delete(&root);
 }
