@@ -72,11 +72,18 @@ impl<'a> Meta<'a> {
         Self::read(params.and_then(|params| params._meta))
     }
 
-    fn version(&self) -> Option<ProtocolVersion> {
+    /// Returns the version that the request names.
+    pub(super) fn version(&self) -> Option<ProtocolVersion> {
         serde_json::from_str(self.version?.get()).ok()
     }
 
-    fn missing(&self) -> Vec<&'static str> {
+    /// Whether the request names a version that has no sessions.
+    pub(super) fn is_inline(&self) -> bool {
+        self.version().is_some_and(|version| VERSIONS.contains(&version) && !version.has_initialize())
+    }
+
+    /// Lists what a request without a session must say, and this one does not.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
         let capabilities = self.capabilities.is_some_and(|json| json.get().starts_with('{'));
         let given = [(VERSION_KEY, self.version().is_some()), (CAPABILITIES_KEY, capabilities)];
         given.into_iter().filter(|(_, given)| !given).map(|(key, _)| key).collect()
