@@ -30,7 +30,8 @@ pub(super) fn run(
 ) -> Result<Exit, CommandError> {
     let folder = shell.options.project.root()?.folder().ok_or_else(|| CommandError {
         exit: Exit::Usage,
-        message: "--http serves the Lisp of a project, and there is none here: name one with --project.".to_owned(),
+        message: "--http serves the Lisp of a project, and there is none here: name one with --project."
+            .to_owned(),
     })?;
     let joiner = Joiner::new(shell, &folder, settings, command.linger)?;
     let listener = address.listen().map_err(|error| CommandError {
@@ -65,7 +66,8 @@ fn token_file(address: &str) -> Result<PathBuf, CommandError> {
         exit: Exit::Engine,
         message: "There is no cache folder for the token. Set STEELBANK_CACHE.".to_owned(),
     })?;
-    let name: String = address.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let name: String =
+        address.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
     Ok(cache.join("http").join(format!("{name}.token")))
 }
 

@@ -116,7 +116,9 @@ impl Joiner {
         linger: u64,
     ) -> Result<Self, CommandError> {
         let cache = installation::cache().ok_or_else(|| {
-            failed("There is no cache folder in which a shared Lisp is found. Set STEELBANK_CACHE.".to_owned())
+            failed(
+                "There is no cache folder in which a shared Lisp is found. Set STEELBANK_CACHE.".to_owned(),
+            )
         })?;
         let image = image(shell, folder).map_err(|error| trouble(&error))?;
         let mut hasher = DefaultHasher::new();
@@ -159,7 +161,6 @@ impl Joiner {
             self.address.log().display()
         )))
     }
-
 
     /// Connects to the host, which is started if there is none.
     fn connect(&self) -> io::Result<UnixStream> {

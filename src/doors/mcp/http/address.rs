@@ -81,7 +81,8 @@ impl HttpAddress {
 
 /// Removes the socket of a process that has ended.
 fn remove_dead(path: &Path) -> io::Result<()> {
-    let taken = |why: &str| Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{} {why}", path.display())));
+    let taken =
+        |why: &str| Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{} {why}", path.display())));
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
@@ -172,7 +173,9 @@ mod tests {
 
     #[test]
     fn only_this_machine_reaches_the_server() {
-        for (text, told) in [("127.0.0.1:80", "127.0.0.1:80"), ("[::1]:0", "[::1]:0"), ("localhost:7", "127.0.0.1:7")] {
+        for (text, told) in
+            [("127.0.0.1:80", "127.0.0.1:80"), ("[::1]:0", "[::1]:0"), ("localhost:7", "127.0.0.1:7")]
+        {
             assert_eq!(text.parse(), Ok(HttpAddress::Port(told.parse().unwrap())));
         }
         assert_eq!("unix:a/b".parse(), Ok(HttpAddress::Socket("a/b".into())));

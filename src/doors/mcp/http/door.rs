@@ -15,11 +15,11 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use super::{Join, told};
 use super::address::{PATH, secret};
 use super::exchange::Exchange;
 use super::gate::{EVENTS, Gate, JSON, text};
 use super::session::{GENERAL, HttpSeat, NotAsked, Session, error_code};
+use super::{Join, told};
 use crate::doors::mcp::calls::cancelled;
 use crate::doors::mcp::message::{self, Id, Message};
 use crate::doors::mcp::protocol::{Meta, VERSIONS};
@@ -96,7 +96,14 @@ impl Drop for Waiting {
 impl Door {
     pub(super) fn new(gate: Gate, join: Arc<Join>, first: HttpSeat, ending: watch::Receiver<bool>) -> Self {
         let spare = Mutex::new(Some(first));
-        Self { gate, join, sessions: Mutex::default(), stateless: tokio::sync::Mutex::default(), spare, ending }
+        Self {
+            gate,
+            join,
+            sessions: Mutex::default(),
+            stateless: tokio::sync::Mutex::default(),
+            spare,
+            ending,
+        }
     }
 
     /// Answers a request.
@@ -143,7 +150,10 @@ impl Door {
         let stateless = meta.version().is_some_and(|version| !in_session(version.as_str()))
             || version.is_some_and(|version| !in_session(version)) && !headers.contains_key(SESSION);
         if stateless {
-            return self.post_stateless(headers, read, &meta).await.map_err(|(status, error)| refused(status, error));
+            return self
+                .post_stateless(headers, read, &meta)
+                .await
+                .map_err(|(status, error)| refused(status, error));
         }
         if let Some(version) = version
             && !in_session(version)
@@ -154,7 +164,8 @@ impl Door {
         let (name, session) = match text(headers, SESSION) {
             None if begins => self.new_session().await.map_err(|(status, error)| refused(status, error))?,
             _ if begins => {
-                let error = ErrorData::invalid_request("The session has begun: initialize begins another.", None);
+                let error =
+                    ErrorData::invalid_request("The session has begun: initialize begins another.", None);
                 return Err(refused(StatusCode::BAD_REQUEST, error));
             }
             _ => self.find(headers).map_err(|(status, _, error)| refused(status, error))?,
@@ -266,7 +277,9 @@ impl Door {
             None => (GENERAL, 0),
             Some(place) => place
                 .and_then(|(number, after)| Some((number.parse().ok()?, after.parse().ok()?)))
-                .ok_or_else(|| plainly(StatusCode::BAD_REQUEST, "The Last-Event-ID is none of this server's."))?,
+                .ok_or_else(|| {
+                    plainly(StatusCode::BAD_REQUEST, "The Last-Event-ID is none of this server's.")
+                })?,
         };
         let exchange = session.exchange(number).ok_or_else(|| {
             plainly(StatusCode::BAD_REQUEST, "The stream of this Last-Event-ID is not kept any more.")
@@ -330,12 +343,18 @@ impl Door {
                 return Err((StatusCode::BAD_REQUEST, None, unsupported(version)));
             }
             Some(version) if !in_session(version) => {
-                return Err(plainly(StatusCode::METHOD_NOT_ALLOWED, "This version has no sessions, and POST alone."));
+                return Err(plainly(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "This version has no sessions, and POST alone.",
+                ));
             }
             _ => (),
         }
         let Some(name) = text(headers, SESSION) else {
-            return Err(plainly(StatusCode::BAD_REQUEST, "The Mcp-Session-Id header is missing: initialize first."));
+            return Err(plainly(
+                StatusCode::BAD_REQUEST,
+                "The Mcp-Session-Id header is missing: initialize first.",
+            ));
         };
         let session = self.sessions.lock().get(name).cloned();
         match session {
@@ -377,9 +396,10 @@ impl Door {
         let spare = self.spare.lock().take().filter(HttpSeat::is_open);
         let seat = match spare {
             Some(seat) => seat,
-            None => self.joined().await.map_err(|why| {
-                (StatusCode::SERVICE_UNAVAILABLE, ErrorData::internal_error(why, None))
-            })?,
+            None => self
+                .joined()
+                .await
+                .map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, ErrorData::internal_error(why, None)))?,
         };
         Session::begin(seat).map_err(|error| trouble(&error))
     }

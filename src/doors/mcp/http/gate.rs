@@ -61,9 +61,8 @@ impl Gate {
 
     fn is_own_host(&self, host: Option<&str>) -> bool {
         let Url::Port(address) = &self.url else { return true };
-        host.and_then(split_port).is_some_and(|(name, port)| {
-            is_own_name(name) && port.unwrap_or(80) == address.port()
-        })
+        host.and_then(split_port)
+            .is_some_and(|(name, port)| is_own_name(name) && port.unwrap_or(80) == address.port())
     }
 }
 
@@ -103,9 +102,9 @@ fn is_type(value: &str, kind: &str) -> bool {
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let group = kind.split('/').next().unwrap_or_default();
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|value| {
-        is_type(value, kind) || is_type(value, "*/*") || is_type(value, &format!("{group}/*"))
-    })
+    values
+        .flat_map(|value| value.split(','))
+        .any(|value| is_type(value, kind) || is_type(value, "*/*") || is_type(value, &format!("{group}/*")))
 }
 
 #[cfg(test)]
@@ -124,22 +123,50 @@ mod tests {
     fn heads_are_checked_in_order() {
         let gate = Gate::new(Url::Port("127.0.0.1:8123".parse().unwrap()), Some("secret".to_owned()));
         let (host, token) = (("host", "localhost:8123"), ("authorization", "Bearer secret"));
-        let (json, both) = (("content-type", "application/json; charset=utf-8"), ("accept", "application/json, text/event-stream;q=1"));
+        let (json, both) = (
+            ("content-type", "application/json; charset=utf-8"),
+            ("accept", "application/json, text/event-stream;q=1"),
+        );
         let own = [host, token, json, both];
         assert_eq!(status(&gate, Method::POST, &own), 200);
         for good in ["127.0.0.1:8123", "[::1]:8123", "LOCALHOST:8123"] {
             assert_eq!(status(&gate, Method::POST, &[("host", good), token, json, both]), 200, "{good}");
         }
-        for bad in ["localhost", "localhost:80", "evil.example:8123", "evil.example", "localhost.evil.example:8123", "127.0.0.1.evil:8123", "[::2]:8123", ""] {
+        for bad in [
+            "localhost",
+            "localhost:80",
+            "evil.example:8123",
+            "evil.example",
+            "localhost.evil.example:8123",
+            "127.0.0.1.evil:8123",
+            "[::2]:8123",
+            "",
+        ] {
             assert_eq!(status(&gate, Method::POST, &[("host", bad), token, json, both]), 403, "{bad}");
         }
         assert_eq!(status(&gate, Method::POST, &own[1..]), 403);
         assert_eq!(status(&gate, Method::POST, &[host, host, token, json, both]), 403);
-        for (origin, expected) in [("http://localhost:3000", 200), ("https://[::1]", 200), ("null", 403), ("http://evil.example", 403), ("http://localhost.evil", 403), ("file://localhost", 403)] {
-            assert_eq!(status(&gate, Method::POST, &[host, ("origin", origin), token, json, both]), expected, "{origin}");
+        for (origin, expected) in [
+            ("http://localhost:3000", 200),
+            ("https://[::1]", 200),
+            ("null", 403),
+            ("http://evil.example", 403),
+            ("http://localhost.evil", 403),
+            ("file://localhost", 403),
+        ] {
+            assert_eq!(
+                status(&gate, Method::POST, &[host, ("origin", origin), token, json, both]),
+                expected,
+                "{origin}"
+            );
         }
-        for token in ["Bearer secre", "Bearer secret1", "Bearer secrex", "Basic secret", "secret", "Bearer "] {
-            assert_eq!(status(&gate, Method::POST, &[host, ("authorization", token), json, both]), 401, "{token}");
+        for token in ["Bearer secre", "Bearer secret1", "Bearer secrex", "Basic secret", "secret", "Bearer "]
+        {
+            assert_eq!(
+                status(&gate, Method::POST, &[host, ("authorization", token), json, both]),
+                401,
+                "{token}"
+            );
         }
         assert_eq!(status(&gate, Method::POST, &[host, token, ("content-type", "text/plain"), both]), 415);
         assert_eq!(status(&gate, Method::POST, &[host, token, json, ("accept", "application/json")]), 406);

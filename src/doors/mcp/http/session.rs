@@ -252,7 +252,9 @@ impl Session {
 
     /// Takes a line of the image's to its exchange.
     fn receive(&self, line: &[u8]) {
-        let Ok(Line { id, method, params, result, error }) = serde_json::from_slice::<Line<'_>>(line) else { return };
+        let Ok(Line { id, method, params, result, error }) = serde_json::from_slice::<Line<'_>>(line) else {
+            return;
+        };
         let number = id.and_then(|id| id.get().parse::<u64>().ok());
         let answer = result.map(|result| (&b",\"result\":"[..], result));
         let answer = answer.or_else(|| error.map(|error| (&b",\"error\":"[..], error)));
@@ -326,7 +328,8 @@ fn with_token(params: Option<&RawValue>, number: u64) -> (Option<Box<RawValue>>,
 
 /// Makes one line of a message: ends of lines in JSON are between its words alone.
 fn in_one_line(message: &[u8]) -> Vec<u8> {
-    let line = message.trim_ascii_end().iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte });
+    let line =
+        message.trim_ascii_end().iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte });
     line.chain([b'\n']).collect()
 }
 
@@ -434,7 +437,10 @@ mod tests {
         assert_eq!((&error["id"], &error["error"]["data"]["passing"]), (&json!(8), &json!(true)));
         assert!(session.is_closed());
         assert_eq!(session.ask(Id::number(9), "c", None).await.err(), Some(NotAsked::Closed));
-        assert_eq!(error_code(b"{\"error\":{\"code\":-32601,\"message\":\"\"}}"), Some(ErrorCode::METHOD_NOT_FOUND));
+        assert_eq!(
+            error_code(b"{\"error\":{\"code\":-32601,\"message\":\"\"}}"),
+            Some(ErrorCode::METHOD_NOT_FOUND)
+        );
         assert_eq!(error_code(b"{\"result\":{}}"), None);
     }
 }
