@@ -62,7 +62,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         seated().map_err(|error| error.to_string())
     };
-    let listener = "127.0.0.1:0".parse::<HttpAddress>()?.listen()?;
-    serve(listener, None, Arc::new(join), |url| println!("{url}"))?;
+    serve(&"127.0.0.1:0".parse::<HttpAddress>()?, None, Arc::new(join), |url| println!("{url}"))?;
     Ok(())
 }

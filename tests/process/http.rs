@@ -162,6 +162,11 @@ impl Server {
 
     /// Sends a request with these headers beside those that it must have, or in their place; one without a value is left out.
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        read_reply(self.begin(method, headers, body))
+    }
+
+    /// Sends a request in the same way, and does not wait for its answer.
+    fn begin(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Box<dyn Duplex> {
         let host = match self.address {
             Address::Port(port) => format!("localhost:{port}"),
             Address::Socket(_) => "localhost".to_owned(),
@@ -186,7 +191,7 @@ impl Server {
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
         // Ignore the error: a refusal may come before the body is read.
         let _ = stream.write_all(body);
-        read_reply(stream)
+        stream
     }
 
     fn post(&self, headers: &[(&str, &str)], message: &Value) -> Reply {
@@ -194,13 +199,9 @@ impl Server {
     }
 
     /// Asks without a session, as 2026-07-28 does.
-    fn ask(&self, method: &str, mut params: Value) -> Reply {
-        params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
-        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
-        let headers =
-            [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name.as_str())];
-        self.post(&headers, &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
+    fn ask(&self, method: &str, params: Value) -> Reply {
+        let (headers, message) = stateless(method, params);
+        self.post(&headers.each_ref().map(|(name, value)| (*name, value.as_str())), &message)
     }
 
     fn initialize(&self) -> Session<'_> {
@@ -235,6 +236,16 @@ impl Drop for Server {
             let _ = child.kill().and_then(|()| child.wait());
         }
     }
+}
+
+/// Makes a request of 2026-07-28, and the headers that belong to it.
+fn stateless(method: &str, mut params: Value) -> ([(&'static str, String); 3], Value) {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let version = ("MCP-Protocol-Version", "2026-07-28".to_owned());
+    let headers = [version, ("Mcp-Method", method.to_owned()), ("Mcp-Name", name)];
+    (headers, json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
 }
 
 fn read_reply(stream: Box<dyn Duplex>) -> Reply {
@@ -341,7 +352,7 @@ fn both_lifecycles_are_served_at_a_port_and_at_a_socket() {
         if let Address::Socket(path) = &server.address {
             let address = format!("unix:{}", path.display());
             let output = Server::command(&server.folder, &address).output().unwrap();
-            assert_eq!(output.status.code(), Some(2));
+            assert_eq!(output.status.code(), Some(3));
             assert!(String::from_utf8_lossy(&output.stderr).contains("process that listens"));
             // Each user's processes alone connect; the token is for those who reach a port.
             use std::os::unix::fs::PermissionsExt;
@@ -554,7 +565,12 @@ fn a_call_is_called_off_by_its_client_alone() {
     assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
     // Without a session, who goes away calls off.
     let params = json!({ "name": "evaluate", "arguments": endless });
-    drop(server.ask("tools/call", params));
+    drop(server.ask("tools/call", params.clone()));
+    assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
+    // Also before there is a stream.
+    let (headers, message) = stateless("tools/call", params);
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    drop(server.begin("POST", &headers, message.to_string().as_bytes()));
     assert!(session.text("evaluate", &json!({ "code": "(+ 1 2)" })).starts_with('3'));
     server.end();
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::share::Joiner;
 use super::{CommandError, Exit, Serve, Shell, installation};
-use crate::doors::mcp::http::{HttpAddress, HttpError, HttpSeat, Url, serve, token};
+use crate::doors::mcp::http::{HttpAddress, HttpError, HttpSeat, serve, token};
 use crate::doors::share::ClientSettings;
 
 /// The socket that a client keeps open: the host hears when it is dropped, whoever has copies of it.
@@ -34,21 +34,17 @@ pub(super) fn run(
             .to_owned(),
     })?;
     let joiner = Joiner::new(shell, &folder, settings, command.linger)?;
-    let listener = address.listen().map_err(|error| CommandError {
-        exit: Exit::Usage,
-        message: format!("Nothing can listen at this address: {error}."),
-    })?;
-    let file = match listener.url()? {
-        Url::Port(address) => Some(token_file(&address.to_string())?),
-        Url::Socket(_) => None,
+    let file = match address {
+        HttpAddress::Port(address) => Some(token_file(&address.to_string())?),
+        HttpAddress::Socket(_) => None,
     };
     let token = file.as_deref().map(token).transpose()?;
-    let announce = |url: &Url| {
+    let announce = |address: &HttpAddress| {
         let shown = file.map(|file| format!(" Clients show the bearer token in {}.", file.display()));
-        shell.output.error(&format!("serving MCP at {url}.{}", shown.unwrap_or_default()));
+        shell.output.error(&format!("serving MCP at {address}.{}", shown.unwrap_or_default()));
     };
     let join = move || joined(&joiner).map_err(|trouble| trouble.message);
-    serve(listener, token, Arc::new(join), announce)?;
+    serve(address, token, Arc::new(join), announce)?;
     Ok(Exit::Answered)
 }
 

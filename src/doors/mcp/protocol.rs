@@ -82,8 +82,16 @@ impl<'a> Meta<'a> {
         self.version().is_some_and(|version| VERSIONS.contains(&version) && !version.has_initialize())
     }
 
-    /// Lists what a request without a session must say, and this one does not.
-    pub(super) fn missing(&self) -> Vec<&'static str> {
+    /// Makes the error for a request without a session that does not say what it must; none if it does.
+    pub(super) fn incomplete(&self, before: &str) -> Option<ErrorData> {
+        let missing = self.missing();
+        (!missing.is_empty()).then(|| {
+            let why = "request _meta is missing or has malformed required fields";
+            ErrorData::invalid_params(format!("{before}{why}: {}", missing.join(", ")), None)
+        })
+    }
+
+    fn missing(&self) -> Vec<&'static str> {
         let capabilities = self.capabilities.is_some_and(|json| json.get().starts_with('{'));
         let given = [(VERSION_KEY, self.version().is_some()), (CAPABILITIES_KEY, capabilities)];
         given.into_iter().filter(|(_, given)| !given).map(|(key, _)| key).collect()
@@ -150,15 +158,9 @@ impl Protocol {
             return Ok(ResultFormat::Session);
         }
         if !in_session || method == "server/discover" || named.as_ref().is_some_and(is_inline) {
-            let missing = meta.missing();
-            if !missing.is_empty() {
-                let before = if begun { "" } else { "The client has not sent initialize, and the " };
-                let what = if begun { "The " } else { "" };
-                let why = format!(
-                    "{before}{what}request _meta is missing or has malformed required fields: {}",
-                    missing.join(", ")
-                );
-                return Err(ErrorData::invalid_params(why, None));
+            let before = if begun { "The " } else { "The client has not sent initialize, and the " };
+            if let Some(error) = meta.incomplete(before) {
+                return Err(error);
             }
         }
         if let (false, Some(version), true) = (begun, &named, method != "server/discover") {

@@ -2,11 +2,14 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 
 /// Where to listen: at a port of this machine alone, or at a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,35 +49,74 @@ pub(super) fn is_own(address: IpAddr) -> bool {
     address.is_loopback()
 }
 
+impl Display for HttpAddress {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(address) => write!(f, "http://{address}{PATH}"),
+            Self::Socket(path) => write!(f, "{PATH} of the Unix socket {}", path.display()),
+        }
+    }
+}
+
 /// A socket at which the server listens.
-#[derive(Debug)]
-pub enum HttpListener {
-    /// At a port.
+pub(super) enum Listener {
     Port(TcpListener),
-    /// At a path, which is removed in the end.
+    /// The socket's file is removed in the end.
     Socket(UnixListener, PathBuf),
 }
 
-impl HttpAddress {
-    /// Listens here. The socket of a process that has ended is replaced.
+/// A connection, at a port or at a socket.
+pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+impl Listener {
+    /// Listens at `address`. The socket of a process that has ended is replaced.
     ///
     /// # Errors
     /// The system's; another process listens there, or something else lies at the path.
-    pub fn listen(&self) -> io::Result<HttpListener> {
-        match self {
-            Self::Port(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Ok(HttpListener::Port(listener))
-            }
-            Self::Socket(path) => {
+    pub(super) async fn bind(address: &HttpAddress) -> io::Result<Self> {
+        match address {
+            HttpAddress::Port(address) => TcpListener::bind(address).await.map(Self::Port),
+            HttpAddress::Socket(path) => {
                 remove_dead(path)?;
-                let listener = UnixListener::bind(path)?;
-                // Other users who connected before this are sent away all the same: each one's user is asked for.
+                let listener = Self::Socket(UnixListener::bind(path)?, path.clone());
+                // Others who connect before this are sent away all the same: each one's user is asked for.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-                listener.set_nonblocking(true)?;
-                Ok(HttpListener::Socket(listener, path.clone()))
+                Ok(listener)
             }
+        }
+    }
+
+    /// Returns the address, with the port that was free if any was asked for.
+    pub(super) fn address(&self) -> io::Result<HttpAddress> {
+        Ok(match self {
+            Self::Port(listener) => HttpAddress::Port(listener.local_addr()?),
+            Self::Socket(_, path) => HttpAddress::Socket(path.clone()),
+        })
+    }
+
+    /// Accepts a connection; none if it is another user's.
+    pub(super) async fn accept(&self) -> io::Result<Option<Box<dyn Connection>>> {
+        match self {
+            Self::Port(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Some(Box::new(stream)))
+            }
+            Self::Socket(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                let own = stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw();
+                Ok(own.then(|| Box::new(stream) as Box<dyn Connection>))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Socket(_, path) = self {
+            // Ignore the error: whoever listens there next finds nobody, and replaces the socket.
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -92,37 +134,6 @@ fn remove_dead(path: &Path) -> io::Result<()> {
             Err(error) => Err(error),
             Ok(_) => taken("is the socket of a process that listens"),
         },
-    }
-}
-
-impl HttpListener {
-    /// Returns the address that clients are told.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn url(&self) -> io::Result<Url> {
-        Ok(match self {
-            Self::Port(listener) => Url::Port(listener.local_addr()?),
-            Self::Socket(_, path) => Url::Socket(path.clone()),
-        })
-    }
-}
-
-/// The address that clients are told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Url {
-    /// That of a port.
-    Port(SocketAddr),
-    /// That of a Unix socket.
-    Socket(PathBuf),
-}
-
-impl Display for Url {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Port(address) => write!(f, "http://{address}{PATH}"),
-            Self::Socket(path) => write!(f, "{PATH} of the Unix socket {}", path.display()),
-        }
     }
 }
 
@@ -197,18 +208,21 @@ mod tests {
         assert_ne!(token(&file).unwrap(), first);
     }
 
-    #[test]
-    fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+    #[tokio::test]
+    async fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("socket");
         let address = HttpAddress::Socket(path.clone());
-        let listener = address.listen().unwrap();
+        let told = |bound: io::Result<Listener>| bound.err().unwrap().to_string();
+        let listener = Listener::bind(&address).await.unwrap();
+        assert_eq!(listener.address().unwrap(), address);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(address.listen().unwrap_err().to_string().contains("listens"));
+        assert!(told(Listener::bind(&address).await).contains("listens"));
         drop(listener);
-        drop(address.listen().unwrap());
-        std::fs::remove_file(&path).unwrap();
+        assert!(!path.exists());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        drop(Listener::bind(&address).await.unwrap());
         std::fs::write(&path, "text").unwrap();
-        assert!(address.listen().unwrap_err().to_string().contains("no socket"));
+        assert!(told(Listener::bind(&address).await).contains("no socket"));
     }
 }

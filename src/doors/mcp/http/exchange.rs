@@ -82,11 +82,10 @@ impl Exchange {
         }
     }
 
-    /// Returns the message of an exchange that has ended with one alone: an answer without news before it.
-    pub(super) fn only(&self) -> Option<Bytes> {
+    /// Whether the exchange has ended with one message: an answer without news before it.
+    pub(super) fn is_answer_alone(&self) -> bool {
         let state = self.state.lock();
-        let alone = state.ended && state.messages.len() == 1 && state.dropped == 0;
-        state.messages.front().filter(|_| alone).cloned()
+        state.ended && state.messages.len() == 1 && state.dropped == 0
     }
 }
 
@@ -99,7 +98,7 @@ mod tests {
         let exchange = Exchange::default();
         let first = exchange.claim();
         exchange.push("a");
-        assert_eq!(exchange.only(), None);
+        assert!(!exchange.is_answer_alone());
         exchange.push("b");
         assert_eq!(exchange.next(first, 0).await, Some((1, "a".into())));
         let second = exchange.claim();
@@ -113,6 +112,6 @@ mod tests {
         let short = Exchange::default();
         short.push("a");
         short.end();
-        assert_eq!(short.only(), Some("a".into()));
+        assert!(short.is_answer_alone());
     }
 }

@@ -4,66 +4,80 @@ use std::hint::black_box;
 use std::net::IpAddr;
 
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
+use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
+use rmcp::model::ErrorData;
 
-use super::address::{Url, is_own};
+use super::address::{HttpAddress, PATH, is_own};
 
 /// The type of one message.
 pub(super) const JSON: &str = "application/json";
 /// The type of a stream of them.
 pub(super) const EVENTS: &str = "text/event-stream";
 
+/// The status of a refusal, and the error in its body.
+pub(super) type Refusal = (StatusCode, ErrorData);
+
+/// Makes a refusal.
+pub(super) fn refused(status: StatusCode, why: &'static str) -> Refusal {
+    (status, ErrorData::invalid_request(why, None))
+}
+
 /// What the server asks of everyone.
 pub(super) struct Gate {
-    url: Url,
+    address: HttpAddress,
     token: Option<String>,
 }
 
-/// The status of a refusal, and why.
-pub(super) type Refusal = (StatusCode, &'static str);
-
 impl Gate {
-    pub(super) fn new(url: Url, token: Option<String>) -> Self {
-        Self { url, token }
+    pub(super) fn new(address: HttpAddress, token: Option<String>) -> Self {
+        Self { address, token }
     }
 
     /// Checks a request's head.
-    pub(super) fn check(&self, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-        // A page of a browser that a foreign name has led here names that name.
-        if !self.is_own_host(text(headers, HOST)) {
-            return Err((StatusCode::FORBIDDEN, "The Host header names another host."));
-        }
-        if headers.contains_key(ORIGIN) && !text(headers, ORIGIN).is_some_and(is_own_origin) {
-            return Err((StatusCode::FORBIDDEN, "The Origin header names another host."));
-        }
-        if let Some(token) = &self.token {
-            let shown = text(headers, AUTHORIZATION).and_then(|value| value.split_once(' '));
-            let shown = shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            if !shown.is_some_and(|(_, shown)| are_equal(shown.trim(), token)) {
-                return Err((StatusCode::UNAUTHORIZED, "The bearer token is missing or wrong."));
+    pub(super) fn check(&self, Parts { method, uri, headers, .. }: &Parts) -> Result<(), Refusal> {
+        let given = |name| text(headers, name);
+        let is_own_origin = || given(ORIGIN).is_some_and(is_own_origin);
+        let wrong = match *method {
+            // A page of a browser that a foreign name has led here names that name.
+            _ if !self.is_own_host(given(HOST)) => {
+                (StatusCode::FORBIDDEN, "The Host header names another host.")
             }
-        }
-        match *method {
-            Method::POST if !text(headers, CONTENT_TYPE).is_some_and(|kind| is_type(kind, JSON)) => {
-                Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Type must be application/json."))
+            _ if headers.contains_key(ORIGIN) && !is_own_origin() => {
+                (StatusCode::FORBIDDEN, "The Origin header names another host.")
             }
-            Method::POST if !(accepts(headers, JSON) && accepts(headers, EVENTS)) => Err((
-                StatusCode::NOT_ACCEPTABLE,
-                "The client must accept both application/json and text/event-stream.",
-            )),
+            _ if !self.token.as_ref().is_none_or(|token| shows(given(AUTHORIZATION), token)) => {
+                (StatusCode::UNAUTHORIZED, "The bearer token is missing or wrong.")
+            }
+            _ if uri.path() != PATH => (StatusCode::NOT_FOUND, "The endpoint is /mcp."),
+            Method::POST if !given(CONTENT_TYPE).is_some_and(|kind| is_type(kind, JSON)) => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Type must be application/json.")
+            }
+            Method::POST if !(accepts(headers, JSON) && accepts(headers, EVENTS)) => {
+                (StatusCode::NOT_ACCEPTABLE, "The client must accept application/json and text/event-stream.")
+            }
             Method::GET if !accepts(headers, EVENTS) => {
-                Err((StatusCode::NOT_ACCEPTABLE, "The client must accept text/event-stream."))
+                (StatusCode::NOT_ACCEPTABLE, "The client must accept text/event-stream.")
             }
-            Method::POST | Method::GET | Method::DELETE => Ok(()),
-            _ => Err((StatusCode::METHOD_NOT_ALLOWED, "Only POST, GET and DELETE are answered.")),
-        }
+            Method::POST | Method::GET | Method::DELETE => return Ok(()),
+            _ => (StatusCode::METHOD_NOT_ALLOWED, "Only POST, GET and DELETE are answered."),
+        };
+        Err(refused(wrong.0, wrong.1))
     }
 
     fn is_own_host(&self, host: Option<&str>) -> bool {
-        let Url::Port(address) = &self.url else { return true };
+        let HttpAddress::Port(address) = &self.address else { return true };
         host.and_then(split_port)
             .is_some_and(|(name, port)| is_own_name(name) && port.unwrap_or(80) == address.port())
     }
+}
+
+/// Whether an Authorization header shows the token.
+fn shows(header: Option<&str>, token: &str) -> bool {
+    let shown = header.and_then(|value| value.split_once(' '));
+    shown.is_some_and(|(scheme, shown)| {
+        scheme.eq_ignore_ascii_case("bearer") && are_equal(shown.trim(), token)
+    })
 }
 
 /// Returns a header's value, if it stands there once and is text.
@@ -116,12 +130,14 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        gate.check(&method, &map).map_or_else(|(status, _)| status.as_u16(), |()| 200)
+        let (mut head, ()) = hyper::Request::new(()).into_parts();
+        (head.method, head.uri, head.headers) = (method, PATH.parse().unwrap(), map);
+        gate.check(&head).map_or_else(|(status, _)| status.as_u16(), |()| 200)
     }
 
     #[test]
     fn heads_are_checked_in_order() {
-        let gate = Gate::new(Url::Port("127.0.0.1:8123".parse().unwrap()), Some("secret".to_owned()));
+        let gate = Gate::new(HttpAddress::Port("127.0.0.1:8123".parse().unwrap()), Some("secret".to_owned()));
         let (host, token) = (("host", "localhost:8123"), ("authorization", "Bearer secret"));
         let (json, both) = (
             ("content-type", "application/json; charset=utf-8"),
@@ -175,7 +191,7 @@ mod tests {
         assert_eq!(status(&gate, Method::GET, &[host, token, ("accept", "application/json")]), 406);
         assert_eq!(status(&gate, Method::DELETE, &[host, token]), 200);
         assert_eq!(status(&gate, Method::OPTIONS, &[host, token]), 405);
-        let socket = Gate::new(Url::Socket("s".into()), None);
+        let socket = Gate::new(HttpAddress::Socket("s".into()), None);
         assert_eq!(status(&socket, Method::POST, &[json, both]), 200);
         assert_eq!(status(&socket, Method::POST, &[json, both, ("origin", "http://evil.example")]), 403);
     }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
 use parking_lot::Mutex;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde::Deserialize;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
 use super::exchange::Exchange;
+use super::gate::{Refusal, refused};
 use crate::doors::mcp::message::{self, Id};
 
 /// The most calls of a session that are under way at once.
@@ -75,13 +77,22 @@ struct PendingCall {
     token: Option<Box<RawValue>>,
 }
 
-/// The reason why a request is not carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotAsked {
-    /// The session has ended.
-    Closed,
-    /// Too many calls are under way.
-    Busy,
+/// The messages of one exchange, and whose they are.
+pub(super) struct Source {
+    pub(super) session: Arc<Session>,
+    pub(super) number: u64,
+    pub(super) exchange: Arc<Exchange>,
+    /// Whether a reader that loses its connection may come again; else it has called the call off.
+    pub(super) resumable: bool,
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if !self.resumable {
+            self.session.call_off(self.number);
+            self.session.forget(self.number);
+        }
+    }
 }
 
 /// A line of the image's.
@@ -144,21 +155,23 @@ impl Session {
         Ok(session)
     }
 
-    /// Sends a request. Its answer, and the news of it before, come in the exchange with the number that is returned.
+    /// Sends a request. Its answer, and the news of it before, come in the exchange that is returned.
     pub(super) async fn ask(
-        &self,
+        self: &Arc<Self>,
         id: Id,
         method: &str,
         params: Option<&RawValue>,
-    ) -> Result<(u64, Arc<Exchange>), NotAsked> {
+        resumable: bool,
+    ) -> Result<Source, Refusal> {
         // Note the call when there is room for its line: this may be dropped while it waits.
-        let room = self.lines.reserve().await.map_err(|_| NotAsked::Closed)?;
+        let room = self.lines.reserve().await.map_err(|_| no_session())?;
         let mut state = self.state.lock();
         if state.closed {
-            return Err(NotAsked::Closed);
+            return Err(no_session());
         }
         if state.calls.len() >= MOST_CALLS {
-            return Err(NotAsked::Busy);
+            let why = "Too many calls are under way: wait for one.";
+            return Err((StatusCode::TOO_MANY_REQUESTS, ErrorData::internal_error(why, None)));
         }
         state.last += 1;
         state.used = Instant::now();
@@ -169,13 +182,13 @@ impl Session {
         let mut line = Vec::new();
         message::write_call(&mut line, Some(&Id::number(number)), method, &params);
         room.send(in_one_line(&line));
-        Ok((number, exchange))
+        Ok(Source { session: Arc::clone(self), number, exchange, resumable })
     }
 
     /// Sends a notification or a response.
-    pub(super) async fn tell(&self, body: &[u8]) -> Result<(), NotAsked> {
+    pub(super) async fn tell(&self, body: &[u8]) -> Result<(), Refusal> {
         self.state.lock().used = Instant::now();
-        self.lines.send(in_one_line(body)).await.map_err(|_| NotAsked::Closed)
+        self.lines.send(in_one_line(body)).await.map_err(|_| no_session())
     }
 
     /// Calls off the calls that the client has given the id `id`.
@@ -203,11 +216,12 @@ impl Session {
         self.end_exchange(number);
     }
 
-    /// Returns an exchange, if it is kept.
-    pub(super) fn exchange(&self, number: u64) -> Option<Arc<Exchange>> {
+    /// Returns an exchange for a reader that comes again, if it is kept.
+    pub(super) fn kept(self: &Arc<Self>, number: u64) -> Option<Source> {
         let mut state = self.state.lock();
         state.used = Instant::now();
-        state.exchanges.get(&number).cloned()
+        let exchange = Arc::clone(state.exchanges.get(&number)?);
+        Some(Source { session: Arc::clone(self), number, exchange, resumable: true })
     }
 
     /// Forgets an exchange that nobody comes for again.
@@ -266,18 +280,19 @@ impl Session {
             message.extend_from_slice(key);
             message.extend_from_slice(body.get().as_bytes());
             message.push(b'}');
-            if let Some(exchange) = self.exchange(number) {
-                exchange.push(message);
-            }
+            self.push(number, message);
             return self.end_exchange(number);
         }
-        let (number, message) = match method.as_deref() {
-            Some("notifications/progress") => match self.progress(params) {
-                Some(progress) => progress,
-                None => return,
-            },
-            _ => (GENERAL, line.trim_ascii_end().to_vec()),
-        };
+        match method.as_deref() {
+            Some("notifications/progress") => {
+                let progress = self.progress(params);
+                progress.into_iter().for_each(|(number, message)| self.push(number, message));
+            }
+            _ => self.push(GENERAL, line.trim_ascii_end().to_vec()),
+        }
+    }
+
+    fn push(&self, number: u64, message: Vec<u8>) {
         let exchange = self.state.lock().exchanges.get(&number).cloned();
         if let Some(exchange) = exchange {
             exchange.push(message);
@@ -331,6 +346,11 @@ fn in_one_line(message: &[u8]) -> Vec<u8> {
     let line =
         message.trim_ascii_end().iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte });
     line.chain([b'\n']).collect()
+}
+
+/// Makes the refusal of who asks in a session that has ended.
+pub(super) fn no_session() -> Refusal {
+    refused(StatusCode::NOT_FOUND, "There is no such session any more: initialize again.")
 }
 
 /// Returns the code of a message that is an error.
@@ -391,12 +411,12 @@ mod tests {
         let params = raw(&json!({ "name": "a", "_meta": { "progressToken": "t" } }));
         let mut exchanges = Vec::new();
         for number in 1..=2 {
-            let (own, exchange) = session.ask(Id::string("same"), "tools/call", Some(&params)).await.unwrap();
-            assert_eq!(own, number);
+            let source = session.ask(Id::string("same"), "tools/call", Some(&params), true).await.unwrap();
+            assert_eq!(source.number, number);
             let line = sent(&mut image).await;
             assert_eq!(line["id"], number);
             assert_eq!(line["params"], json!({ "name": "a", "_meta": { "progressToken": number } }));
-            exchanges.push(exchange);
+            exchanges.push(Arc::clone(&source.exchange));
         }
         for number in [2_u64, 1] {
             let params = json!({ "progressToken": number, "progress": number });
@@ -419,8 +439,10 @@ mod tests {
     #[tokio::test]
     async fn what_is_called_off_ends_without_an_answer_and_the_rest_with_an_error() {
         let (session, mut image) = session();
-        let (_, called_off) = session.ask(Id::number(7), "a", None).await.unwrap();
-        let (_, other) = session.ask(Id::number(8), "b", None).await.unwrap();
+        let source = session.ask(Id::number(7), "a", None, true).await.unwrap();
+        let called_off = Arc::clone(&source.exchange);
+        let source = session.ask(Id::number(8), "b", None, true).await.unwrap();
+        let other = Arc::clone(&source.exchange);
         session.tell(b"{\"jsonrpc\":\r\n \"2.0\"}").await.unwrap();
         assert_eq!(sent(&mut image).await["method"], "a");
         session.cancel(&Id::number(7));
@@ -428,7 +450,7 @@ mod tests {
         assert_eq!(called_off.next(reader, 0).await, None);
         // What comes for nobody is for the general stream.
         says(&image, &json!({ "jsonrpc": "2.0", "id": "roots", "method": "roots/list" }));
-        let general = session.exchange(GENERAL).unwrap();
+        let general = Arc::clone(&session.kept(GENERAL).unwrap().exchange);
         let reader = general.claim();
         assert_eq!(heard(&general, reader, 0).await["method"], "roots/list");
         drop(image);
@@ -436,7 +458,8 @@ mod tests {
         let error = heard(&other, reader, 0).await;
         assert_eq!((&error["id"], &error["error"]["data"]["passing"]), (&json!(8), &json!(true)));
         assert!(session.is_closed());
-        assert_eq!(session.ask(Id::number(9), "c", None).await.err(), Some(NotAsked::Closed));
+        let refused = session.ask(Id::number(9), "c", None, true).await.err().unwrap();
+        assert_eq!(refused.0, StatusCode::NOT_FOUND);
         assert_eq!(
             error_code(b"{\"error\":{\"code\":-32601,\"message\":\"\"}}"),
             Some(ErrorCode::METHOD_NOT_FOUND)
