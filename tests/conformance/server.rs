@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank::doors::mcp::McpServer;
 use steelbank::doors::mcp::http::{HttpAddress, HttpSeat, serve};
-use steelbank::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, Tools};
+use steelbank::tools::{About, Call, CallOutcome, Effect, Session, Tool, ToolAnswer, Tools};
 use steelbank::{Progress, Step};
 
 #[derive(Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ fn tool(name: &'static str, text: &'static str, time: Duration, outcome: CallOut
             call.report(Progress { what: Step::Index, path: None, done, total: Some(100) });
             std::thread::sleep(time / 3);
         }
-        ToolAnswer::new(text.to_owned(), &Done { done: true }, outcome).map_err(Failure::from)
+        ToolAnswer::new(text.to_owned(), &Done { done: true }, outcome)
     })
 }
 

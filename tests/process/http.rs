@@ -11,6 +11,8 @@ use std::time::Duration;
 use rmcp::ServiceExt;
 use rmcp::model::CallToolRequestParams;
 use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -663,4 +665,123 @@ async fn rmcps_client_is_served() {
     assert!(answer.content[0].as_text().unwrap().text.starts_with("COMMON-LISP::MAPCAR [FUNCTION]"));
     client.cancel().await.unwrap();
     tokio::task::spawn_blocking(|| server.end()).await.unwrap();
+}
+
+/// A server of rmcp's without tools, as an oracle.
+#[derive(Clone)]
+struct Oracle;
+
+impl rmcp::ServerHandler for Oracle {
+    fn get_info(&self) -> rmcp::model::ServerInfo {
+        rmcp::model::ServerInfo::new(rmcp::model::ServerCapabilities::builder().enable_tools().build())
+    }
+}
+
+/// Serves the oracle at a port, for as long as the test runs.
+fn oracle() -> Server {
+    let (said, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            said.send(listener.local_addr().unwrap().port()).unwrap();
+            let config = StreamableHttpServerConfig::default().enforce_origin_validation();
+            let sessions = std::sync::Arc::new(LocalSessionManager::default());
+            let service = StreamableHttpService::new(|| Ok(Oracle), sessions, config);
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let service = service.clone();
+                let answer = hyper::service::service_fn(move |request| {
+                    let service = service.clone();
+                    async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
+                });
+                let stream = hyper_util::rt::TokioIo::new(stream);
+                tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(stream, answer));
+            }
+        });
+    });
+    let address = Address::Port(heard.recv().unwrap());
+    Server {
+        child: None,
+        folder: Folder::new("http-oracle"),
+        address,
+        token: None,
+        process: rustix::process::getpid(),
+    }
+}
+
+/// Asks one thing after the other, and returns for each what was asked, the status, and the code of the error.
+fn asked_in_order(server: &Server) -> Vec<(String, u16, Value)> {
+    let mut told = Vec::new();
+    let mut note = |what: &str, reply: Reply| {
+        let (status, kind) = (reply.status, reply.kind().to_owned());
+        let answer = match kind.as_str() {
+            "application/json" => reply.json(),
+            "text/event-stream" => reply.answer(),
+            _ => Value::Null,
+        };
+        told.push((what.to_owned(), status, answer["error"]["code"].clone()));
+    };
+    let initialize = |version: &str| {
+        let params = json!({
+            "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "tests", "version": "1" }
+        });
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params })
+    };
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    note("no session", server.post(&[], &ping));
+    note("an unknown session", server.post(&[("Mcp-Session-Id", "unknown")], &ping));
+    for (name, value) in [
+        ("Accept", "application/json"),
+        ("Content-Type", "text/plain"),
+        ("Host", "evil.example"),
+        ("Origin", "http://evil.example"),
+    ] {
+        note(name, server.post(&[(name, value)], &initialize("2025-11-25")));
+    }
+    note("PUT", server.send("PUT", &[], b""));
+    note("GET of JSON", server.send("GET", &[("Accept", "application/json")], b""));
+    note("GET without a session", server.send("GET", &[], b""));
+    note("GET of an unknown session", server.send("GET", &[("Mcp-Session-Id", "unknown")], b""));
+    note("DELETE without a session", server.send("DELETE", &[], b""));
+    note("DELETE of an unknown session", server.send("DELETE", &[("Mcp-Session-Id", "unknown")], b""));
+    let reply = server.post(&[], &initialize("2025-11-25"));
+    let id = reply.headers["mcp-session-id"].clone();
+    note("initialize", reply);
+    let named = ("Mcp-Session-Id", id.as_str());
+    let version = ("MCP-Protocol-Version", "2025-11-25");
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    note("initialized", server.post(&[named, version], &initialized));
+    note("ping", server.post(&[named, version], &ping));
+    note("ping of an unknown version", server.post(&[named, ("MCP-Protocol-Version", "2031-01-01")], &ping));
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    note("tools/list", server.post(&[named, version], &list));
+    let unknown = json!({ "jsonrpc": "2.0", "id": 1, "method": "unknown/method" });
+    note("an unknown method", server.post(&[named, version], &unknown));
+    note("DELETE", server.send("DELETE", &[named, version], b""));
+    note("ping after the end", server.post(&[named, version], &ping));
+    for method in ["server/discover", "tools/list", "unknown/method", "ping"] {
+        note(&format!("stateless {method}"), server.ask(method, json!({})));
+    }
+    let (_, message) = stateless("tools/list", json!({}));
+    let version = ("MCP-Protocol-Version", "2026-07-28");
+    for headers in [
+        &[version][..],
+        &[version, ("Mcp-Method", "prompts/list")],
+        &[("Mcp-Method", "tools/list")],
+        &[("MCP-Protocol-Version", "2025-11-25"), ("Mcp-Method", "tools/list")],
+    ] {
+        note(&format!("stateless with {headers:?}"), server.post(headers, &message));
+    }
+    note("GET without sessions", server.send("GET", &[version], b""));
+    told
+}
+
+#[test]
+fn statuses_are_those_of_rmcps_server() {
+    let server = Server::at_port("http-oracle", &[]);
+    let (own, expected) = (asked_in_order(&server), asked_in_order(&oracle()));
+    let differences: Vec<_> = own.iter().zip(&expected).filter(|(own, expected)| own != expected).collect();
+    assert!(differences.is_empty(), "{differences:#?}");
+    server.end();
 }
