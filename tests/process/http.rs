@@ -672,8 +672,8 @@ async fn rmcps_client_is_served() {
 struct Oracle;
 
 impl rmcp::ServerHandler for Oracle {
-    fn get_info(&self) -> rmcp::model::ServerInfo {
-        rmcp::model::ServerInfo::new(rmcp::model::ServerCapabilities::builder().enable_tools().build())
+    fn get_info(&self) -> rmcp::model::ServerConfig {
+        rmcp::model::ServerConfig::new(rmcp::model::ServerCapabilities::builder().enable_tools().build())
     }
 }
 
@@ -781,7 +781,14 @@ fn asked_in_order(server: &Server) -> Vec<(String, u16, Value)> {
 fn statuses_are_those_of_rmcps_server() {
     let server = Server::at_port("http-oracle", &[]);
     let (own, expected) = (asked_in_order(&server), asked_in_order(&oracle()));
-    let differences: Vec<_> = own.iter().zip(&expected).filter(|(own, expected)| own != expected).collect();
-    assert!(differences.is_empty(), "{differences:#?}");
+    // rmcp has no code where it answers in plain words.
+    let agree = |own: &(String, u16, Value), expected: &(String, u16, Value)| {
+        own.1 == expected.1 && (own.2 == expected.2 || expected.2.is_null() && own.1 >= 400)
+    };
+    let differ = own.iter().zip(&expected).filter(|(own, expected)| !agree(own, expected));
+    let differ: Vec<_> = differ.map(|(own, expected)| (own.0.as_str(), own.1, expected.1)).collect();
+    assert_eq!(own.len(), expected.len());
+    // Its 202 says that a session is yet to end, and does not tell whether there was one.
+    assert_eq!(differ, [("DELETE of an unknown session", 404, 202), ("DELETE", 204, 202)]);
     server.end();
 }
