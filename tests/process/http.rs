@@ -88,7 +88,7 @@ impl Reply {
         for line in (&mut self.body).lines().map_while(Result::ok) {
             match line.split_once(": ") {
                 Some(("id", text)) => text.clone_into(&mut id),
-                Some(("data", text)) if text.is_empty() => data = Some(Value::Null),
+                Some(("data", "")) => data = Some(Value::Null),
                 Some(("data", text)) => data = Some(serde_json::from_str(text).unwrap()),
                 _ if line.is_empty() => match data.take() {
                     Some(data) => return Some((id, data)),
@@ -482,8 +482,8 @@ fn a_call_with_progress_is_a_stream_that_can_be_resumed() {
     let rest = read_on(&last);
     let answer = &rest.last().unwrap().1;
     assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(7), &json!(false)), "{answer}");
-    let places = rest.iter().enumerate().map(|(index, (id, _))| *id == format!("{stream}-{}", index + 2));
-    assert!(rest.len() > 4 && places.fold(true, |all, right| all && right), "{rest:?}");
+    let mut places = rest.iter().enumerate().map(|(index, (id, _))| *id == format!("{stream}-{}", index + 2));
+    assert!(rest.len() > 4 && places.all(|right| right), "{rest:?}");
     // It is kept for a while, and read from any place.
     assert_eq!(read_on(&first).len(), rest.len() + 1);
     assert_eq!(read_on(&rest[rest.len() - 2].0), rest[rest.len() - 1..]);

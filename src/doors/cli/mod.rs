@@ -151,7 +151,7 @@ enum Command {
     Call(call::CallTool),
     /// Check this installation and show what it is made of
     Doctor,
-    /// Serve MCP on standard input and output, until the client leaves
+    /// Serve MCP on standard input and output, until the client leaves, or over HTTP
     Serve(Serve),
     /// Serve an editor by the Language Server Protocol on standard input and output
     Lsp(lsp::LspCommand),

@@ -12,6 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::{CommandError, Exit, GlobalOptions, PROGRAM, Shell, installation};
 use crate::doors::share::{ClientSettings, HostAddress, HostMessage, Joining, hand_over, messages};
 use crate::doors::streams::take as take_streams;
@@ -102,6 +104,8 @@ pub(super) struct Joiner {
     address: HostAddress,
     joining: Joining,
     linger: u64,
+    /// The sentence that the host has said last: it says the same to each client.
+    last: Arc<Mutex<String>>,
 }
 
 impl Joiner {
@@ -125,7 +129,8 @@ impl Joiner {
         image.hash(&mut hasher);
         let address = HostAddress::new(&cache, &format!("{:016x}", hasher.finish()));
         let joining = Joining { image, settings };
-        Ok(Self { shell: Arc::clone(shell), folder: folder.to_owned(), address, joining, linger })
+        let (shell, last) = (Arc::clone(shell), Arc::default());
+        Ok(Self { shell, folder: folder.to_owned(), address, joining, linger, last })
     }
 
     /// Has the host serve a pair of streams. Returns the socket whose end is the client's leaving, and what the host says from now
@@ -141,11 +146,15 @@ impl Joiner {
             let socket = self.connect().map_err(|error| trouble(&error))?;
             // Try again if this fails: the host has ended.
             let _ = hand_over(&socket, &self.joining, streams);
-            let shell = Arc::clone(&self.shell);
+            let (shell, last) = (Arc::clone(&self.shell), Arc::clone(&self.last));
             let own = socket.try_clone().map_err(|error| trouble(&error))?;
             let mut said = messages(own).filter(move |message| match message {
                 HostMessage::Said(sentence) => {
-                    shell.output.error(sentence);
+                    let mut last = last.lock();
+                    if *last != *sentence {
+                        shell.output.error(sentence);
+                        last.clone_from(sentence);
+                    }
                     false
                 }
                 _ => true,

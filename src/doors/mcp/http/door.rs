@@ -19,9 +19,9 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::gate::{EVENTS, Gate, JSON, Refusal, refused, text};
+use super::gate::{EVENTS, Gate, HttpRefusal, JSON, refused, text};
 use super::seats::Seats;
-use super::session::{GENERAL, Session, Source, error_code};
+use super::session::{ExchangeReading, GENERAL, HttpSession, error_code};
 use super::told;
 use crate::doors::mcp::calls::cancelled;
 use crate::doors::mcp::message::{self, Id, Message};
@@ -78,7 +78,7 @@ impl Door {
         headers: &HeaderMap,
         body: Incoming,
         id: &mut Option<Id>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, HttpRefusal> {
         let body = read_body(body).await?;
         let read = message::read(&body).map_err(|(of, error)| {
             id.clone_from(&of);
@@ -107,9 +107,9 @@ impl Door {
         match (read, session) {
             (Message::Request { id, method, params }, None) => self.initialize(id, &method, params).await,
             (Message::Request { id, method, params }, Some(session)) => {
-                let source = session.ask(id, &method, params, true).await?;
+                let reading = session.ask(id, &method, params, true).await?;
                 let polls = version.is_some_and(|version| version >= POLLING_SINCE);
-                Ok(self.reply(source, polls, |_| StatusCode::OK).await)
+                Ok(self.reply(reading, polls, |_| StatusCode::OK).await)
             }
             (Message::Notification { method, params }, Some(session))
                 if method == "notifications/cancelled" =>
@@ -122,10 +122,15 @@ impl Door {
         }
     }
 
-    async fn initialize(&self, id: Id, method: &str, params: Option<&RawValue>) -> Result<Answer, Refusal> {
+    async fn initialize(
+        &self,
+        id: Id,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<Answer, HttpRefusal> {
         let (name, session) = self.seats.begin().await?;
-        let source = session.ask(id, method, params, true).await?;
-        let mut answer = self.reply(source, false, |_| StatusCode::BAD_REQUEST).await;
+        let reading = session.ask(id, method, params, true).await?;
+        let mut answer = self.reply(reading, false, |_| StatusCode::BAD_REQUEST).await;
         match HeaderValue::from_str(&name) {
             Ok(name) if answer.status() == StatusCode::OK => drop(answer.headers_mut().insert(SESSION, name)),
             _ => self.seats.end(&name),
@@ -139,7 +144,7 @@ impl Door {
         headers: &HeaderMap,
         read: Message<'_>,
         meta: &Meta<'_>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, HttpRefusal> {
         let Message::Request { id, method, params } = read else { return Ok(empty(StatusCode::ACCEPTED)) };
         let differs = |header: &'static str, body: &str| text(headers, header) != Some(body);
         if meta.version().is_some_and(|version| differs(VERSION, version.as_str()))
@@ -153,16 +158,16 @@ impl Door {
         if let Some(error) = meta.incomplete("The ") {
             return Err((StatusCode::BAD_REQUEST, error));
         }
-        let source = self.seats.stateless().await?.ask(id, &method, params, false).await?;
+        let reading = self.seats.stateless().await?.ask(id, &method, params, false).await?;
         let status = |code| match code {
             ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
             _ => StatusCode::OK,
         };
-        Ok(self.reply(source, false, status).await)
+        Ok(self.reply(reading, false, status).await)
     }
 
-    fn get(&self, headers: &HeaderMap) -> Result<Answer, Refusal> {
+    fn get(&self, headers: &HeaderMap) -> Result<Answer, HttpRefusal> {
         let session = self.find(headers)?;
         let wrong =
             || refused(StatusCode::BAD_REQUEST, "Nothing is kept of the stream of this Last-Event-ID.");
@@ -176,14 +181,14 @@ impl Door {
         Ok(self.stream(session.kept(number).ok_or_else(wrong)?, after, false))
     }
 
-    fn delete(&self, headers: &HeaderMap) -> Result<Answer, Refusal> {
+    fn delete(&self, headers: &HeaderMap) -> Result<Answer, HttpRefusal> {
         self.find(headers)?;
         text(headers, SESSION).iter().for_each(|name| self.seats.end(name));
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
     /// Finds the session that the headers name.
-    fn find(&self, headers: &HeaderMap) -> Result<Arc<Session>, Refusal> {
+    fn find(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, HttpRefusal> {
         if text(headers, VERSION).is_some_and(|version| !has_sessions(version)) {
             return Err(refused(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -191,32 +196,37 @@ impl Door {
             ));
         }
         let missing =
-            || refused(StatusCode::BAD_REQUEST, "There is no Mcp-Session-Id header: initialize first.");
+            || refused(StatusCode::BAD_REQUEST, "There is no Mcp-HttpSession-Id header: initialize first.");
         self.seats.find(text(headers, SESSION).ok_or_else(missing)?)
     }
 
     /// Waits for a request's answer, and returns it as one message; or a stream, if there are news before it, or it is late.
-    async fn reply(&self, source: Source, polls: bool, status: impl Fn(ErrorCode) -> StatusCode) -> Answer {
-        let reader = source.exchange.claim();
-        match timeout(PATIENCE, source.exchange.next(reader, 0)).await {
-            Ok(Some((_, message))) if source.exchange.is_answer_alone() => {
-                source.session.forget(source.number);
+    async fn reply(
+        &self,
+        reading: ExchangeReading,
+        polls: bool,
+        status: impl Fn(ErrorCode) -> StatusCode,
+    ) -> Answer {
+        let reader = reading.exchange.claim();
+        match timeout(PATIENCE, reading.exchange.next(reader, 0)).await {
+            Ok(Some((_, message))) if reading.exchange.is_answer_alone() => {
+                reading.session.forget(reading.number);
                 let status = error_code(&message).map_or(StatusCode::OK, status);
                 whole(status, message)
             }
             // It was called off.
             Ok(None) => empty(StatusCode::ACCEPTED),
-            _ => self.stream(source, 0, polls),
+            _ => self.stream(reading, 0, polls),
         }
     }
 
     /// Makes a stream of the messages after number `after`.
-    fn stream(&self, source: Source, after: u64, polls: bool) -> Answer {
+    fn stream(&self, reading: ExchangeReading, after: u64, polls: bool) -> Answer {
         let (events, body) = mpsc::channel(MOST_UNREAD);
         let mut ending = self.ending.clone();
         tokio::spawn(async move {
-            // If this returns early, the source hears that its reader is gone.
-            let Source { number, exchange, resumable, .. } = &source;
+            // If this returns early, the reading hears that its reader is gone.
+            let ExchangeReading { number, exchange, resumable, .. } = &reading;
             let (reader, mut after) = (exchange.claim(), after);
             let event = |place: u64, data: &[u8]| {
                 let id = if *resumable { format!("id: {number}-{place}\n") } else { String::new() };
@@ -263,7 +273,7 @@ impl Body for Events {
     }
 }
 
-async fn read_body(body: Incoming) -> Result<Bytes, Refusal> {
+async fn read_body(body: Incoming) -> Result<Bytes, HttpRefusal> {
     let read = timeout(BODY_TIME, Limited::new(body, LONGEST_BODY).collect());
     let read = read.await.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "The body does not come."))?;
     read.map(http_body_util::Collected::to_bytes).map_err(|error| match error.is::<LengthLimitError>() {

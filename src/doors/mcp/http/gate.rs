@@ -16,10 +16,10 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const EVENTS: &str = "text/event-stream";
 
 /// The status of a refusal, and the error in its body.
-pub(super) type Refusal = (StatusCode, ErrorData);
+pub(super) type HttpRefusal = (StatusCode, ErrorData);
 
 /// Makes a refusal.
-pub(super) fn refused(status: StatusCode, why: &'static str) -> Refusal {
+pub(super) fn refused(status: StatusCode, why: &'static str) -> HttpRefusal {
     (status, ErrorData::invalid_request(why, None))
 }
 
@@ -35,7 +35,7 @@ impl Gate {
     }
 
     /// Checks a request's head.
-    pub(super) fn check(&self, Parts { method, uri, headers, .. }: &Parts) -> Result<(), Refusal> {
+    pub(super) fn check(&self, Parts { method, uri, headers, .. }: &Parts) -> Result<(), HttpRefusal> {
         let given = |name| text(headers, name);
         let is_own_origin = || given(ORIGIN).is_some_and(is_own_origin);
         let wrong = match *method {

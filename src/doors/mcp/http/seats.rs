@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::Join;
 use super::address::secret;
-use super::gate::Refusal;
-use super::session::{HttpSeat, Session, no_session};
+use super::gate::HttpRefusal;
+use super::session::{HttpSeat, HttpSession, no_session};
 
 /// The most sessions.
 const MOST_SESSIONS: usize = 32;
@@ -26,8 +26,8 @@ const TENDING: Duration = Duration::from_secs(5);
 /// The sessions.
 pub(super) struct Seats {
     join: Arc<Join>,
-    sessions: Mutex<HashMap<String, Arc<Session>>>,
-    stateless: tokio::sync::Mutex<Option<Arc<Session>>>,
+    sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
+    stateless: tokio::sync::Mutex<Option<Arc<HttpSession>>>,
     /// A seat for whoever needs one next: it keeps the image while nobody is there.
     spare: Mutex<Option<HttpSeat>>,
 }
@@ -43,13 +43,13 @@ impl Seats {
     }
 
     /// Finds a session.
-    pub(super) fn find(&self, name: &str) -> Result<Arc<Session>, Refusal> {
+    pub(super) fn find(&self, name: &str) -> Result<Arc<HttpSession>, HttpRefusal> {
         let session = self.sessions.lock().get(name).cloned();
         session.filter(|session| !session.is_closed()).ok_or_else(no_session)
     }
 
     /// Begins a session. Returns it with its name, which nobody guesses.
-    pub(super) async fn begin(&self) -> Result<(String, Arc<Session>), Refusal> {
+    pub(super) async fn begin(&self) -> Result<(String, Arc<HttpSession>), HttpRefusal> {
         let session = self.seated().await?;
         let name = secret().map_err(|error| unavailable(error.to_string()))?;
         let mut sessions = self.sessions.lock();
@@ -73,7 +73,7 @@ impl Seats {
     }
 
     /// Returns the client that requests without a session are.
-    pub(super) async fn stateless(&self) -> Result<Arc<Session>, Refusal> {
+    pub(super) async fn stateless(&self) -> Result<Arc<HttpSession>, HttpRefusal> {
         let mut stateless = self.stateless.lock().await;
         if let Some(session) = stateless.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(session));
@@ -83,13 +83,13 @@ impl Seats {
         Ok(session)
     }
 
-    async fn seated(&self) -> Result<Arc<Session>, Refusal> {
+    async fn seated(&self) -> Result<Arc<HttpSession>, HttpRefusal> {
         let spare = self.spare.lock().take().filter(HttpSeat::is_open);
         let seat = match spare {
             Some(seat) => seat,
             None => self.joined().await.map_err(unavailable)?,
         };
-        Session::begin(seat).map_err(|error| unavailable(error.to_string()))
+        HttpSession::begin(seat).map_err(|error| unavailable(error.to_string()))
     }
 
     async fn joined(&self) -> Result<HttpSeat, String> {
@@ -131,7 +131,7 @@ impl Seats {
     }
 }
 
-fn unavailable(why: String) -> Refusal {
+fn unavailable(why: String) -> HttpRefusal {
     let why = format!("No further client is served: {}.", why.trim_end_matches('.'));
     (StatusCode::SERVICE_UNAVAILABLE, ErrorData::internal_error(why, None))
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
 use super::exchange::Exchange;
-use super::gate::{Refusal, refused};
+use super::gate::{HttpRefusal, refused};
 use crate::doors::mcp::message::{self, Id};
 
 /// The most calls of a session that are under way at once.
@@ -53,7 +53,7 @@ impl HttpSeat {
 }
 
 /// A session, for as long as its client stays.
-pub(super) struct Session {
+pub(super) struct HttpSession {
     lines: Sender<Vec<u8>>,
     state: Mutex<SessionState>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -78,15 +78,15 @@ struct PendingCall {
 }
 
 /// The messages of one exchange, and whose they are.
-pub(super) struct Source {
-    pub(super) session: Arc<Session>,
+pub(super) struct ExchangeReading {
+    pub(super) session: Arc<HttpSession>,
     pub(super) number: u64,
     pub(super) exchange: Arc<Exchange>,
     /// Whether a reader that loses its connection may come again; else it has called the call off.
     pub(super) resumable: bool,
 }
 
-impl Drop for Source {
+impl Drop for ExchangeReading {
     fn drop(&mut self) {
         if !self.resumable {
             self.session.call_off(self.number);
@@ -112,7 +112,7 @@ struct Line<'a> {
 
 type Fields = BTreeMap<String, Box<RawValue>>;
 
-impl Session {
+impl HttpSession {
     /// Begins a session at `seat`.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Session {
         method: &str,
         params: Option<&RawValue>,
         resumable: bool,
-    ) -> Result<Source, Refusal> {
+    ) -> Result<ExchangeReading, HttpRefusal> {
         // Note the call when there is room for its line: this may be dropped while it waits.
         let room = self.lines.reserve().await.map_err(|_| no_session())?;
         let mut state = self.state.lock();
@@ -182,11 +182,11 @@ impl Session {
         let mut line = Vec::new();
         message::write_call(&mut line, Some(&Id::number(number)), method, &params);
         room.send(in_one_line(&line));
-        Ok(Source { session: Arc::clone(self), number, exchange, resumable })
+        Ok(ExchangeReading { session: Arc::clone(self), number, exchange, resumable })
     }
 
     /// Sends a notification or a response.
-    pub(super) async fn tell(&self, body: &[u8]) -> Result<(), Refusal> {
+    pub(super) async fn tell(&self, body: &[u8]) -> Result<(), HttpRefusal> {
         self.state.lock().used = Instant::now();
         self.lines.send(in_one_line(body)).await.map_err(|_| no_session())
     }
@@ -217,11 +217,11 @@ impl Session {
     }
 
     /// Returns an exchange for a reader that comes again, if it is kept.
-    pub(super) fn kept(self: &Arc<Self>, number: u64) -> Option<Source> {
+    pub(super) fn kept(self: &Arc<Self>, number: u64) -> Option<ExchangeReading> {
         let mut state = self.state.lock();
         state.used = Instant::now();
         let exchange = Arc::clone(state.exchanges.get(&number)?);
-        Some(Source { session: Arc::clone(self), number, exchange, resumable: true })
+        Some(ExchangeReading { session: Arc::clone(self), number, exchange, resumable: true })
     }
 
     /// Forgets an exchange that nobody comes for again.
@@ -349,7 +349,7 @@ fn in_one_line(message: &[u8]) -> Vec<u8> {
 }
 
 /// Makes the refusal of who asks in a session that has ended.
-pub(super) fn no_session() -> Refusal {
+pub(super) fn no_session() -> HttpRefusal {
     refused(StatusCode::NOT_FOUND, "There is no such session any more: initialize again.")
 }
 
@@ -378,9 +378,9 @@ mod tests {
         RawValue::from_string(value.to_string()).unwrap()
     }
 
-    fn session() -> (Arc<Session>, std::io::BufReader<UnixStream>) {
+    fn session() -> (Arc<HttpSession>, std::io::BufReader<UnixStream>) {
         let (own, image) = UnixStream::pair().unwrap();
-        let session = Session::begin(HttpSeat { stream: own, kept: Box::new(()) }).unwrap();
+        let session = HttpSession::begin(HttpSeat { stream: own, kept: Box::new(()) }).unwrap();
         (session, std::io::BufReader::new(image))
     }
 
@@ -411,12 +411,12 @@ mod tests {
         let params = raw(&json!({ "name": "a", "_meta": { "progressToken": "t" } }));
         let mut exchanges = Vec::new();
         for number in 1..=2 {
-            let source = session.ask(Id::string("same"), "tools/call", Some(&params), true).await.unwrap();
-            assert_eq!(source.number, number);
+            let reading = session.ask(Id::string("same"), "tools/call", Some(&params), true).await.unwrap();
+            assert_eq!(reading.number, number);
             let line = sent(&mut image).await;
             assert_eq!(line["id"], number);
             assert_eq!(line["params"], json!({ "name": "a", "_meta": { "progressToken": number } }));
-            exchanges.push(Arc::clone(&source.exchange));
+            exchanges.push(Arc::clone(&reading.exchange));
         }
         for number in [2_u64, 1] {
             let params = json!({ "progressToken": number, "progress": number });
@@ -439,10 +439,10 @@ mod tests {
     #[tokio::test]
     async fn what_is_called_off_ends_without_an_answer_and_the_rest_with_an_error() {
         let (session, mut image) = session();
-        let source = session.ask(Id::number(7), "a", None, true).await.unwrap();
-        let called_off = Arc::clone(&source.exchange);
-        let source = session.ask(Id::number(8), "b", None, true).await.unwrap();
-        let other = Arc::clone(&source.exchange);
+        let reading = session.ask(Id::number(7), "a", None, true).await.unwrap();
+        let called_off = Arc::clone(&reading.exchange);
+        let reading = session.ask(Id::number(8), "b", None, true).await.unwrap();
+        let other = Arc::clone(&reading.exchange);
         session.tell(b"{\"jsonrpc\":\r\n \"2.0\"}").await.unwrap();
         assert_eq!(sent(&mut image).await["method"], "a");
         session.cancel(&Id::number(7));
