@@ -249,7 +249,7 @@ impl HostMessage {
 }
 
 /// Reads the messages of the host, until its end of the socket is closed.
-pub(super) fn messages(socket: &UnixStream) -> impl Iterator<Item = HostMessage> {
+pub(super) fn messages(socket: UnixStream) -> impl Iterator<Item = HostMessage> + Send {
     let lines = BufReader::new(socket).lines();
     lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok())
 }

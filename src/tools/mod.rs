@@ -50,7 +50,7 @@ impl std::fmt::Debug for Tools {
 
 impl Tools {
     /// Makes a selection of all of `tools`.
-    pub(crate) fn of(tools: &'static [Tool]) -> Self {
+    pub fn of(tools: &'static [Tool]) -> Self {
         let mut list: Vec<_> = tools.iter().collect();
         list.sort_by_key(|tool| tool.name());
         Self { list, unlisted: Vec::new() }

@@ -15,7 +15,7 @@ use crate::program::{Folder, Streams, ends_well, initialized, serve, server};
 const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
 
 /// Makes a project with a function for each of the clients, beside the cache.
-fn project(name: &str) -> Folder {
+pub(crate) fn project(name: &str) -> Folder {
     let folder = Folder::new(name);
     std::fs::create_dir(folder.0.join("project")).unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.0.join("project").join(name), text).unwrap();

@@ -97,6 +97,18 @@ fn read(path: &Path) -> Result<String, String> {
 
 /// Lists what is linked into the program, as cargo resolves it for this machine; not our own crates.
 fn linked() -> Result<BTreeSet<Package>, String> {
+    // What cargo's metadata holds linked is also what tests alone have of a crate.
+    let tree =
+        cargo().args(["tree", "--locked", "-p", "steelbank", "-e", "normal", "--prefix", "none"]).output();
+    let tree = tree.map_err(|error| format!("cargo tree: {error}"))?;
+    if !tree.status.success() {
+        return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&tree.stderr)));
+    }
+    let tree = String::from_utf8_lossy(&tree.stdout);
+    let is_linked = |package: &Package| {
+        let start = format!("{} v{}", package.name, package.version);
+        tree.lines().any(|line| line == start || line.starts_with(&format!("{start} ")))
+    };
     let mut command = cargo();
     command.args([
         "metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu",
@@ -138,6 +150,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
             }
         }
     }
+    found.retain(is_linked);
     Ok(found)
 }
 

@@ -56,6 +56,7 @@ const LONG: &[Step] = &[
     ("all tests, in their long form", long_tests),
     ("the release build", || run(cargo().args(["build", "--release", "--bin", "steelbank"]))),
     ("an MCP client that is not ours", || script("tests/inspector.sh")),
+    ("the official conformance suite", conformance),
     ("the official SDK's client", || script("tests/sdk.sh")),
     ("editors and their clients", || script("tests/editors/run.sh")),
     ("the site in a browser", || script("tests/site.sh")),
@@ -192,6 +193,11 @@ fn licences() -> Outcome {
 fn unit_tests() -> Outcome {
     run(cargo().args(["test", "-q", "--workspace", "--lib"]))?;
     run(cargo().args(["test", "-q", "--test", "architecture"]))
+}
+
+fn conformance() -> Outcome {
+    run(cargo().args(["build", "-q", "--example", "conformance"]))?;
+    script("tests/conformance.sh")
 }
 
 fn long_tests() -> Outcome {

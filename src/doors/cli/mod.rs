@@ -11,6 +11,8 @@ mod export;
 mod helper;
 mod here;
 mod host;
+#[cfg(feature = "http")]
+mod http;
 mod index;
 mod installation;
 mod lists;
@@ -149,7 +151,7 @@ enum Command {
     Call(call::CallTool),
     /// Check this installation and show what it is made of
     Doctor,
-    /// Serve MCP on standard input and output, until the client leaves
+    /// Serve MCP on standard input and output, until the client leaves, or over HTTP
     Serve(Serve),
     /// Serve an editor by the Language Server Protocol on standard input and output
     Lsp(lsp::LspCommand),
@@ -197,6 +199,12 @@ struct Serve {
     /// after the last has left
     #[arg(long)]
     share: bool,
+    /// Serve over HTTP in place of the standard streams: at a port of this machine (0 is any that is free), for clients that
+    /// show a token, whose file standard error names; or at a Unix socket, for this user's processes. They share one Lisp,
+    /// also with --share
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "127.0.0.1:PORT|unix:PATH", conflicts_with_all = ["share", "host"])]
+    http: Option<crate::doors::mcp::http::HttpAddress>,
     /// Let a person's editor into the same Lisp (SLIME, Sly): load your own Swank or Slynk, and listen on this port of
     /// 127.0.0.1, or on any that is free if it is 0, which standard error and status tell. Needs --allow-eval
     #[arg(long, value_name = "PORT")]

@@ -51,6 +51,10 @@ impl Serve {
             return super::host::run(self, shell, name);
         }
         let settings = self.settings(shell)?;
+        #[cfg(feature = "http")]
+        if let Some(address) = &self.http {
+            return super::http::run(self, shell, address, settings);
+        }
         if std::io::stdin().is_terminal() {
             shell.output.error(
                 "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \

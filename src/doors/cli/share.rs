@@ -3,13 +3,16 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::{CommandError, Exit, GlobalOptions, PROGRAM, Shell, installation};
 use crate::doors::share::{ClientSettings, HostAddress, HostMessage, Joining, hand_over, messages};
@@ -58,73 +61,129 @@ pub(super) fn image(shell: &Shell, folder: &Path) -> io::Result<String> {
     Ok(format!("{build:?} {arguments:?} {variables:?}"))
 }
 
+fn failed(message: String) -> CommandError {
+    CommandError { exit: Exit::Engine, message }
+}
+
 /// Has the host of the image serve the standard streams, and waits until the client has left.
 pub(super) fn join(
-    shell: &Shell,
+    shell: &Arc<Shell>,
     folder: &Path,
     settings: ClientSettings,
     linger: u64,
 ) -> Result<Exit, CommandError> {
-    let failed = |message: String| CommandError { exit: Exit::Engine, message };
-    let trouble = |error: io::Error| failed(format!("The Lisp of this project cannot be shared: {error}."));
-    let cache = installation::cache().ok_or_else(|| {
-        failed("There is no cache folder in which a shared Lisp is found. Set STEELBANK_CACHE.".to_owned())
-    })?;
-    let image = image(shell, folder).map_err(trouble)?;
-    let mut hasher = DefaultHasher::new();
-    image.hash(&mut hasher);
-    let address = HostAddress::new(&cache, &format!("{:016x}", hasher.finish()));
-    let joining = Joining { image, settings };
+    let joiner = Joiner::new(shell, folder, settings, linger)?;
     let (input, output) = take_streams()?;
-    for _ in 0..ATTEMPTS {
-        let socket = connect(shell, folder, &address, linger).map_err(trouble)?;
-        // Try again if this fails: the host has ended.
-        let _ = hand_over(&socket, &joining, [input.as_fd(), output.as_fd()]);
-        let mut said = messages(&socket).filter(|message| match message {
-            HostMessage::Said(sentence) => {
-                shell.output.error(sentence);
-                false
-            }
-            _ => true,
-        });
-        match said.next() {
-            Some(HostMessage::Welcome) => {
-                drop((input, output));
-                return match said.next() {
-                    Some(HostMessage::Left) => Ok(Exit::Answered),
-                    Some(HostMessage::Refused(why)) => Err(failed(why)),
-                    _ => Err(failed(format!(
-                        "The process that keeps the shared Lisp has ended. Its log is {}.",
-                        address.log().display()
-                    ))),
-                };
-            }
-            Some(HostMessage::Refused(why)) => return Err(failed(why)),
-            _ => std::thread::sleep(PAUSE),
-        }
+    let (_, mut said) = joiner.join([input.as_fd(), output.as_fd()])?;
+    drop((input, output));
+    match said.next() {
+        Some(HostMessage::Left) => Ok(Exit::Answered),
+        Some(HostMessage::Refused(why)) => Err(failed(why)),
+        _ => Err(failed(format!(
+            "The process that keeps the shared Lisp has ended. Its log is {}.",
+            joiner.address.log().display()
+        ))),
     }
-    Err(failed(format!(
-        "The process that keeps the shared Lisp ends before it serves this client. Its log is {}.",
-        address.log().display()
-    )))
 }
 
-/// Connects to the host, which is started if there is none.
-fn connect(shell: &Shell, folder: &Path, address: &HostAddress, linger: u64) -> io::Result<UnixStream> {
-    let lock = address.lock()?;
-    if let Some(socket) = lock.connect()? {
-        return Ok(socket);
+/// What joins clients to the host of an image.
+pub(super) struct Joiner {
+    shell: Arc<Shell>,
+    folder: PathBuf,
+    address: HostAddress,
+    joining: Joining,
+    linger: u64,
+    /// The sentence that the host has said last: it says the same to each client.
+    last: Arc<Mutex<String>>,
+}
+
+impl Joiner {
+    /// Makes the joiner of clients with `settings` to the image of the project in `folder`.
+    ///
+    /// # Errors
+    /// There is no cache, or the folder or the program cannot be looked at.
+    pub(super) fn new(
+        shell: &Arc<Shell>,
+        folder: &Path,
+        settings: ClientSettings,
+        linger: u64,
+    ) -> Result<Self, CommandError> {
+        let cache = installation::cache().ok_or_else(|| {
+            failed(
+                "There is no cache folder in which a shared Lisp is found. Set STEELBANK_CACHE.".to_owned(),
+            )
+        })?;
+        let image = image(shell, folder).map_err(|error| trouble(&error))?;
+        let mut hasher = DefaultHasher::new();
+        image.hash(&mut hasher);
+        let address = HostAddress::new(&cache, &format!("{:016x}", hasher.finish()));
+        let joining = Joining { image, settings };
+        let (shell, last) = (Arc::clone(shell), Arc::default());
+        Ok(Self { shell, folder: folder.to_owned(), address, joining, linger, last })
     }
-    let listener = lock.listen()?;
-    let log = lock.open_log()?;
-    Command::new(PROGRAM)
-        .arg0("steelbank")
-        .args(shell.options.arguments(&folder.canonicalize()?))
-        .args(["serve", "--host", address.name(), "--linger", &linger.to_string()])
-        .current_dir(folder)
-        .stdin(OwnedFd::from(listener))
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn()?;
-    lock.connect()?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+
+    /// Has the host serve a pair of streams. Returns the socket whose end is the client's leaving, and what the host says from now
+    /// on; sentences for standard error go there.
+    ///
+    /// # Errors
+    /// The host does not serve the client.
+    pub(super) fn join(
+        &self,
+        streams: [BorrowedFd<'_>; 2],
+    ) -> Result<(UnixStream, impl Iterator<Item = HostMessage> + Send + use<>), CommandError> {
+        for _ in 0..ATTEMPTS {
+            let socket = self.connect().map_err(|error| trouble(&error))?;
+            // Try again if this fails: the host has ended.
+            let _ = hand_over(&socket, &self.joining, streams);
+            let (shell, last) = (Arc::clone(&self.shell), Arc::clone(&self.last));
+            let own = socket.try_clone().map_err(|error| trouble(&error))?;
+            let mut said = messages(own).filter(move |message| match message {
+                HostMessage::Said(sentence) => {
+                    let mut last = last.lock();
+                    if *last != *sentence {
+                        shell.output.error(sentence);
+                        last.clone_from(sentence);
+                    }
+                    false
+                }
+                _ => true,
+            });
+            match said.next() {
+                Some(HostMessage::Welcome) => return Ok((socket, said)),
+                Some(HostMessage::Refused(why)) => return Err(failed(why)),
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+        Err(failed(format!(
+            "The process that keeps the shared Lisp ends before it serves this client. Its log is {}.",
+            self.address.log().display()
+        )))
+    }
+
+    /// Connects to the host, which is started if there is none.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let Self { shell, folder, address, linger, .. } = self;
+        let lock = address.lock()?;
+        if let Some(socket) = lock.connect()? {
+            return Ok(socket);
+        }
+        let listener = lock.listen()?;
+        let log = lock.open_log()?;
+        let mut host = Command::new(PROGRAM)
+            .arg0("steelbank")
+            .args(shell.options.arguments(&folder.canonicalize()?))
+            .args(["serve", "--host", address.name(), "--linger", &linger.to_string()])
+            .current_dir(folder)
+            .stdin(OwnedFd::from(listener))
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        // Leave no zombie where this process outlives the host. Ignore the error: without a thread there is one.
+        let _ = std::thread::Builder::new().name("share-host".into()).spawn(move || host.wait());
+        lock.connect()?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+    }
+}
+
+fn trouble(error: &io::Error) -> CommandError {
+    failed(format!("The Lisp of this project cannot be shared: {error}."))
 }

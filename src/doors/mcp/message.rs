@@ -22,6 +22,12 @@ impl Id {
         fits.then(|| Self(text.to_owned()))
     }
 
+    /// Makes the id of the number `number`.
+    #[cfg(feature = "http")]
+    pub(super) fn number(number: u64) -> Self {
+        Self(number.to_string())
+    }
+
     /// Makes the id of the string `text`.
     pub(super) fn string(text: &str) -> Self {
         Self(Value::from(text).to_string())
@@ -100,7 +106,7 @@ fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorDat
 }
 
 /// Appends the beginning of a message.
-fn begin(line: &mut Vec<u8>, id: Option<&Id>) {
+pub(super) fn begin(line: &mut Vec<u8>, id: Option<&Id>) {
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
     if let Some(id) = id {
         line.extend_from_slice(b",\"id\":");

@@ -3,7 +3,8 @@
 //! `client` is what is one client's: its streams, the state agreed with it (`protocol`), its calls
 //! (`calls`) and its session. `reader` is the transport; it hands each line to `dispatch`, which has `message` read it and
 //! `call` carry out a tool's call. `server` is the entry, and has the clients: one, or those that share the image;
-//! `restart` executes the program again with the same clients.
+//! `restart` executes the program again with the same clients. `http` makes a client of each session over HTTP: it carries
+//! the client's lines, and dispatches nothing.
 //!
 //! rmcp provides the types of the messages. The loop over the streams is ours: rmcp's service switches tasks
 //! for each message.
@@ -13,6 +14,8 @@ mod call;
 mod calls;
 mod client;
 mod dispatch;
+#[cfg(feature = "http")]
+pub mod http;
 mod instructions;
 mod listing;
 mod message;

@@ -72,8 +72,23 @@ impl<'a> Meta<'a> {
         Self::read(params.and_then(|params| params._meta))
     }
 
-    fn version(&self) -> Option<ProtocolVersion> {
+    /// Returns the version that the request names.
+    pub(super) fn version(&self) -> Option<ProtocolVersion> {
         serde_json::from_str(self.version?.get()).ok()
+    }
+
+    /// Whether the request names a version that has no sessions.
+    pub(super) fn is_inline(&self) -> bool {
+        self.version().is_some_and(|version| VERSIONS.contains(&version) && !version.has_initialize())
+    }
+
+    /// Makes the error for a request without a session that does not say what it must; none if it does.
+    pub(super) fn incomplete(&self, before: &str) -> Option<ErrorData> {
+        let missing = self.missing();
+        (!missing.is_empty()).then(|| {
+            let why = "request _meta is missing or has malformed required fields";
+            ErrorData::invalid_params(format!("{before}{why}: {}", missing.join(", ")), None)
+        })
     }
 
     fn missing(&self) -> Vec<&'static str> {
@@ -143,15 +158,9 @@ impl Protocol {
             return Ok(ResultFormat::Session);
         }
         if !in_session || method == "server/discover" || named.as_ref().is_some_and(is_inline) {
-            let missing = meta.missing();
-            if !missing.is_empty() {
-                let before = if begun { "" } else { "The client has not sent initialize, and the " };
-                let what = if begun { "The " } else { "" };
-                let why = format!(
-                    "{before}{what}request _meta is missing or has malformed required fields: {}",
-                    missing.join(", ")
-                );
-                return Err(ErrorData::invalid_params(why, None));
+            let before = if begun { "The " } else { "The client has not sent initialize, and the " };
+            if let Some(error) = meta.incomplete(before) {
+                return Err(error);
             }
         }
         if let (false, Some(version), true) = (begun, &named, method != "server/discover") {

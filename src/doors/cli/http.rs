@@ -1,0 +1,74 @@
+//! `steelbank serve --http`: serves MCP over HTTP. Each session joins the host of the image, as clients of `--share` do.
+
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::share::Joiner;
+use super::{CommandError, Exit, Serve, Shell, installation};
+use crate::doors::mcp::http::{HttpAddress, HttpError, HttpSeat, serve, token};
+use crate::doors::share::ClientSettings;
+
+/// The socket that a client keeps open: the host hears when it is dropped, whoever has copies of it.
+struct Kept(UnixStream);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Ignore the error: the host has closed its end.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// Serves until the process is to end.
+pub(super) fn run(
+    command: &Serve,
+    shell: &Arc<Shell>,
+    address: &HttpAddress,
+    settings: ClientSettings,
+) -> Result<Exit, CommandError> {
+    let folder = shell.options.project.root()?.folder().ok_or_else(|| CommandError {
+        exit: Exit::Usage,
+        message: "--http serves the Lisp of a project, and there is none here: name one with --project."
+            .to_owned(),
+    })?;
+    let joiner = Joiner::new(shell, &folder, settings, command.linger)?;
+    let file = match address {
+        HttpAddress::Port(address) => Some(token_file(&address.to_string())?),
+        HttpAddress::Socket(_) => None,
+    };
+    let token = file.as_deref().map(token).transpose()?;
+    let announce = |address: &HttpAddress| {
+        let shown = file.map(|file| format!(" Clients show the bearer token in {}.", file.display()));
+        shell.output.error(&format!("serving MCP at {address}.{}", shown.unwrap_or_default()));
+    };
+    let join = move || joined(&joiner).map_err(|trouble| trouble.message);
+    serve(address, token, Arc::new(join), announce)?;
+    Ok(Exit::Answered)
+}
+
+fn joined(joiner: &Joiner) -> Result<HttpSeat, CommandError> {
+    let (stream, image) = UnixStream::pair()?;
+    let (socket, said) = joiner.join([image.as_fd(), image.as_fd()])?;
+    // Hear what the host has to say, until the client has left.
+    std::thread::Builder::new().name("http-said".into()).spawn(move || said.for_each(drop))?;
+    Ok(HttpSeat { stream, kept: Box::new(Kept(socket)) })
+}
+
+/// Returns the file of the token for an address: it stays, so that hosts can have it in their settings.
+fn token_file(address: &str) -> Result<PathBuf, CommandError> {
+    let cache = installation::cache().ok_or_else(|| CommandError {
+        exit: Exit::Engine,
+        message: "There is no cache folder for the token. Set STEELBANK_CACHE.".to_owned(),
+    })?;
+    let name: String =
+        address.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    Ok(cache.join("http").join(format!("{name}.token")))
+}
+
+impl From<HttpError> for CommandError {
+    fn from(error: HttpError) -> Self {
+        Self { exit: Exit::Engine, message: error.to_string() }
+    }
+}
