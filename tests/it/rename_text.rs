@@ -7,7 +7,7 @@ use crate::texts::write_project;
 use crate::tools_beside_sbcl::World;
 
 const PROJECT: &str = r#"//- text.asd
-(defsystem "text" :components ((:file "import") (:file "words") (:file "steps")))
+(defsystem "text" :components ((:file "import") (:file "words") (:file "steps") (:file "loop")))
 (defsystem "text/tests" :depends-on ("text") :components ((:file "t")))
 //- import.lisp
 (defpackage :imp.core (:use :cl) (:export #:yield))
@@ -28,6 +28,13 @@ const PROJECT: &str = r#"//- text.asd
 (defun start (x) (list :start x))
 (define-step start (x) (list :step (start x)))
 (defmacro go-on (x) `(step-functions:start ,x))
+//- loop.lisp
+(defpackage :gen (:use :cl) (:export #:io-loop #:discount))
+(in-package :gen)
+(defclass io-loop () ())
+(defgeneric run (io-loop))
+(defun discount (x) x)
+(defun total (&optional (discount 0)) discount)
 //- t.lisp
 (defpackage :imp/tests (:use :cl) (:import-from :imp #:yield))
 (in-package :imp/tests)
@@ -35,6 +42,10 @@ const PROJECT: &str = r#"//- text.asd
 (defpackage :words/tests (:use :cl :words))
 (in-package :words/tests)
 (defun check () (loop for i from 1 to 3 collect (for i)) (loop for x on '(1 2) when (on) collect on))
+(defpackage :gen/tests (:use :cl :gen))
+(in-package :gen/tests)
+(defgeneric walk (io-loop &key other) (:method ((x io-loop) &key other) other))
+(defun price (&optional (discount 0)) (discount discount))
 "#;
 
 #[test]
@@ -55,6 +66,30 @@ fn text_that_is_not_loaded_is_read_as_it_will_be() {
     assert!(said.contains("1 occurrence is left out: it is a word of LOOP there."), "{said}");
     let found = world.ask("code-find-references", json!({ "symbol": "words:on" }));
     assert_eq!(found["text"][0]["columns"], json!([86, 98]), "{found:#}");
+    // A parameter of a generic function is not the class, loaded or not; one with a default is no call.
+    let found = world.ask("code-find-references", json!({ "symbol": "gen:io-loop" }));
+    assert_eq!(found["text"][0]["columns"], json!([54]), "{found:#}");
+    assert_eq!((&found["text_total"], &found["total"]), (&json!(1), &json!(1)), "{found:#}");
+    assert!(found["cautions"].to_string().contains("1 occurrence is left out: a local"), "{found:#}");
+    let edits = |name: &str, scope: &str| -> Vec<String> {
+        let plan = world.ask("rename", json!({ "name": name, "new_name": "new-name", "scope": scope }));
+        let edits =
+            plan["hunks"].as_array().unwrap().iter().flat_map(|hunk| hunk["edits"].as_array().unwrap());
+        let places = edits.map(|edit| edit["at"].as_str().unwrap().to_owned());
+        places.chain([plan["scope"].as_str().unwrap().to_owned()]).collect()
+    };
+    assert_eq!(edits("gen:io-loop", "auto"), ["loop.lisp:1:46", "loop.lisp:3:11", "t.lisp:9:54", "narrow"]);
+    let all = ["loop.lisp:1:46", "loop.lisp:3:11", "loop.lisp:4:18", "t.lisp:9:18", "t.lisp:9:54", "symbol"];
+    assert_eq!(edits("gen:io-loop", "symbol"), all);
+    assert_eq!(edits("gen:discount", "auto").last().unwrap(), "symbol");
+    let found = world.ask("find_references", json!({ "pattern": "discount" }));
+    let roles: Vec<&str> =
+        found["references"].as_array().unwrap().iter().map(|each| each["role"].as_str().unwrap()).collect();
+    assert_eq!(
+        roles,
+        ["reference", "definition", "reference", "reference", "reference", "call", "reference"],
+        "{found:#}"
+    );
     // A form makes the same name in another package.
     let plan = world.ask("rename", json!({ "name": "steps:start", "new_name": "begin" }));
     assert_eq!(plan["derived"][0]["name"], "STEP-FUNCTIONS::START", "{plan:#}");

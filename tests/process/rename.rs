@@ -70,10 +70,14 @@ fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Plan, tests: bool) -
     bank.run(&RenameVerifyRequest::new(request, plan).tests(tests), &Control::new(LONG)).unwrap()
 }
 
-/// Runs the command with `arguments` in the project at `root`. Returns its output and exit code.
+/// Runs rename with `arguments` in the project at `root`. Returns its output and exit code.
 fn command(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    steelbank(root, cache, &[&["rename"], arguments].concat())
+}
+
+fn steelbank(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let output = Command::new(STEELBANK)
-        .args(["--system", "rn", "--no-snapshot", "rename"])
+        .args(["--system", "rn", "--no-snapshot"])
         .args(arguments)
         .current_dir(root)
         .env("STEELBANK_CACHE", cache)
@@ -104,6 +108,58 @@ fn the_command_renames_verifies_and_takes_back() {
     assert!(said.contains("undefined function: RN::BIG-THING"), "{said}");
     let (said, exit) = run(&["rn::big", "large", "--apply", "--no-verify", "--include", "derived"]);
     assert!(exit == Some(0) && main().contains("(list (large-thing) 'large)"), "{said}");
+}
+
+/// Manuals and scripts are counted, and edited if that is asked for; what is no text of the project is not.
+#[test]
+fn other_text_is_told_and_renamed_if_asked_for() {
+    let folder = Folder::new("rename-other-text");
+    let root = write(&folder.0);
+    let files = [
+        ("README.md", "Call `rn:area`, or AREA. Not areas, area.lisp, other:area or :area.\n"),
+        ("doc/manual.texi.in", "@@@ area\n@defun area w h\n"),
+        ("run.sh", "#!/bin/sh\nsbcl --eval '(print (rn::area 1 2))' # caf\u{e9}\n"),
+        ("ocicl/other-1.0/README.md", "area\n"),
+        ("ocicl/other-1.0/other.asd", "(defsystem \"other\")\n"),
+        ("ignored.txt", "area\n"),
+        (".ignore", "ignored.txt\n"),
+        ("image.bin", "area \0\u{1}\u{2} area\n"),
+    ];
+    for (path, text) in files {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), text).unwrap();
+    }
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
+    let (said, exit) = run(&["rn:area", "surface"]);
+    let told = "Other text: 5 places in 3 files: README.md:1:10, README.md:1:20, doc/manual.texi.in:1:5, \
+                doc/manual.texi.in:2:8, run.sh:2:26. Left as they are; --include text edits them.";
+    assert!(exit == Some(0) && said.contains(told) && !said.contains("+++ README.md"), "{said}");
+    let (said, exit) = run(&["rn:area", "surface", "--apply", "--include", "text"]);
+    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
+    assert!(said.contains("5 edits are of them, by the word alone."), "{said}");
+    assert!(!said.contains("no system loads them"), "{said}");
+    assert_eq!(
+        text("README.md"),
+        "Call `rn:surface`, or SURFACE. Not areas, area.lisp, other:area or :area.\n"
+    );
+    assert_eq!(text("doc/manual.texi.in"), "@@@ surface\n@defun surface w h\n");
+    assert!(text("run.sh").contains("(rn::surface 1 2))' # caf\u{e9}"), "{}", text("run.sh"));
+    let (said, exit) = run(&["--undo", "last"]);
+    assert!(exit == Some(0) && said.contains("run.sh"), "{said}");
+    for (path, before) in files {
+        assert_eq!(text(path), before, "{path}");
+    }
+    // Who reads a variable, and what changes with a function, is told with the scripts that have the name.
+    fs::write(root.join("run.sh"), "sbcl --eval '(setf rn::*depth* 2)'\n").unwrap();
+    let asked = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments).0;
+    let said = asked(&["who-references", "rn::*depth*"]);
+    assert!(
+        said.contains("RN::LOOKED") && said.contains("Other text: 1 place in 1 file: run.sh:1:19."),
+        "{said}"
+    );
+    let said = asked(&["impact", "rn:area"]);
+    assert!(said.contains("Note: Other text: 4 places in 2 files: README.md:1:10, "), "{said}");
 }
 
 /// The tests' system is not loaded, and makes the name while it is compiled: verification loads it.

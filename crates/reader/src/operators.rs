@@ -239,7 +239,7 @@ pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
 }
 
 /// The operators called `name`, in whatever package: for text of which no image tells the packages.
-fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
+pub(crate) fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
     TABLE.by_name.get(name).into_iter().flatten().map(|&index| &TABLE.operators[index])
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use steelbank_reader::lines::decode;
 use steelbank_reader::operators::{ClauseWords, defines_package, takes_symbols};
-use steelbank_reader::{Datum, FormId, FormKind, LispText, Marker, Range, Token, TokenKind, upcase};
+use steelbank_reader::{Datum, FormId, FormKind, LispText, Marker, NoCalls, Range, Token, TokenKind, upcase};
 
 use super::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 use crate::store::segment::{KeyHashing, KeyMap};
@@ -16,6 +16,7 @@ pub(super) fn scan(text: &[u8], lisp: &LispText) -> FileTokens {
         text,
         lisp,
         operators: operators(text, lisp),
+        none: NoCalls::of(lisp, text),
         known: KeyMap::default(),
         classes: HashSet::default(),
         last: None,
@@ -33,6 +34,8 @@ struct Scan<'a> {
     lisp: &'a LispText,
     /// What is to be known of the operator of each form, by the form's index.
     operators: Vec<FormOperator>,
+    /// The lists that are no calls.
+    none: NoCalls,
     /// The names of packages, each shared by its tokens.
     known: KeyMap<Box<str>, Arc<str>>,
     /// The classes of the tokens, each shared by these.
@@ -228,6 +231,9 @@ impl<'a> Scan<'a> {
         let package = self.current(token);
         let context = match token.marker {
             Marker::None if self.is_loop_word(token, &symbol.name) => TextContext::Prose,
+            Marker::None if token.form.is_some_and(|id| self.none.have_generic_parameters(id)) => {
+                TextContext::Parameter
+            }
             Marker::None | Marker::External | Marker::Internal => TextContext::Code,
             Marker::Keyword | Marker::Uninterned => match self.designator(token) {
                 Some(context) => context,
@@ -247,7 +253,7 @@ impl<'a> Scan<'a> {
     }
 
     fn is_operator(&self, token: &Token) -> bool {
-        let form = token.form.and_then(|id| self.lisp.form(id));
+        let form = token.form.filter(|id| !self.none.have(*id)).and_then(|id| self.lisp.form(id));
         form.is_some_and(|form| match form.kind {
             FormKind::Function => true,
             FormKind::List => self.lisp.head(form).is_some_and(|head| head.span == token.span),

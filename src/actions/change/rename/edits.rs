@@ -14,6 +14,7 @@ use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{Project, TextContext, TextToken, UnseenText};
+use steelbank_text::WordMatch;
 
 /// A place of the name in text.
 #[derive(Clone)]
@@ -92,6 +93,8 @@ pub(super) struct Editor<'a> {
     new: String,
     files: BTreeMap<PathBuf, BTreeSet<RenameEdit>>,
     hashes: BTreeMap<PathBuf, u64>,
+    /// Those that hold no Lisp.
+    other: BTreeSet<PathBuf>,
     doubtful: Vec<Doubt>,
 }
 
@@ -103,6 +106,7 @@ impl<'a> Editor<'a> {
             new: new.to_owned(),
             files: BTreeMap::new(),
             hashes: BTreeMap::new(),
+            other: BTreeSet::new(),
             doubtful: Vec::new(),
         }
     }
@@ -243,7 +247,10 @@ impl<'a> Editor<'a> {
             };
             let key =
                 is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
-            let key = key.filter(|_| kind == EditKind::Symbol && place.token.context == TextContext::Code);
+            let key = key.filter(|_| {
+                kind == EditKind::Symbol
+                    && matches!(place.token.context, TextContext::Code | TextContext::Parameter)
+            });
             let edit = self.edit(written, kind, key);
             let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
             match edit {
@@ -265,6 +272,35 @@ impl<'a> Editor<'a> {
                         false => "the new name cannot be written in the file's encoding",
                     };
                     self.doubtful.push(place.doubt(self.project, lines, why));
+                }
+            }
+        }
+    }
+
+    /// Adds words of text that is no Lisp, by file and place.
+    pub(super) fn words(&mut self, root: &Path, words: &[WordMatch]) {
+        for words in words.chunk_by(|left, right| left.path == right.path) {
+            let Some(WordMatch { path: relative, .. }) = words.first() else { continue };
+            let path = root.join(relative);
+            let Ok(bytes) = self.project.read(&path) else { continue };
+            let is_utf8 = std::str::from_utf8(&bytes).is_ok();
+            self.other.insert(path.clone());
+            self.hashes.insert(path.clone(), fnv_1a(&bytes));
+            for word in words {
+                let place = Location::new(self.project.shown(&path)).at(word.at);
+                let written = bytes.get(word.range.indices()).unwrap_or_default();
+                let old = lines::decode(written).into_owned();
+                let new = spelled(&self.new, written);
+                let is_same = old.to_lowercase() == self.name.to_lowercase();
+                if is_same && (is_utf8 || new.is_ascii()) {
+                    let edit = RenameEdit { range: word.range, place, old, new };
+                    self.files.entry(path.clone()).or_default().insert(edit);
+                } else {
+                    let reason = match is_same {
+                        false => "the file has just changed",
+                        true => "the new name cannot be written in the file's encoding",
+                    };
+                    self.doubtful.push(Doubt { place, context: old, reason: reason.to_owned() });
                 }
             }
         }
@@ -314,6 +350,7 @@ impl<'a> Editor<'a> {
             let hash = self.hashes.get(&path).copied().unwrap_or_default();
             files.push(FileEdits {
                 path: self.project.shown(&path),
+                other: self.other.contains(&path),
                 hash: format!("{hash:016x}"),
                 edits: kept,
             });

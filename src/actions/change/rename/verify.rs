@@ -250,7 +250,7 @@ pub(crate) fn compare(
     let mut found = Vec::new();
     let mut add = |kind, message, path| found.push(Difference { kind, message, path });
     failures(&names, before, after, &mut add);
-    for edit in plan.files.iter().flat_map(|file| &file.edits) {
+    for edit in plan.lisp_files().flat_map(|file| &file.edits) {
         if !names.has(&edit.old) && !names.is_part(edit) {
             let message = format!("{}: {} is not {}.", edit.place, edit.old, plan.symbol);
             add(DifferenceKind::Edit, message, Some(edit.place.file.clone()));
@@ -291,7 +291,7 @@ pub(crate) fn compare(
     found.truncate(MOST_DIFFERENCES);
     verified.differences = found;
     let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
-    let edited = plan.files.iter().map(|file| &file.path);
+    let edited = plan.lisp_files().map(|file| &file.path);
     verified.failed = after.failed.iter().map(|found| format!("{}: {}", found.name, found.why)).collect();
     verified.not_loaded =
         edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();

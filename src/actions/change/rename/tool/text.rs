@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::{ListedRename, UndoneRename};
 use crate::actions::change::rename::{Scope, Verified};
-use crate::answer::counted;
 use crate::answer::lookup::written;
+use crate::answer::{Advice, Wording, counted};
 
 /// Renders the plan or the applied edits. Writing to a string cannot fail.
-pub(crate) fn rename(answer: &ListedRename) -> String {
+pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
     let edits = counted(answer.plan.edits, "edit", "edits");
     let files = counted(answer.file_count, "file", "files");
     let mut text = format!("{} ", answer.plan.symbol);
@@ -40,6 +40,13 @@ pub(crate) fn rename(answer: &ListedRename) -> String {
         if !caution.names.is_empty() {
             let _ = write!(text, " {}", caution.names.join(", "));
         }
+    }
+    if !answer.plan.other_text.is_empty() {
+        let _ = write!(text, "\n{} ", answer.plan.other_text.sentence());
+        let _ = match answer.plan.edits_of_words() {
+            0 => write!(text, "{}", Advice::IncludeText.worded(wording)),
+            words => write!(text, "{} of them, by the word alone.", counted(words, "edit is", "edits are")),
+        };
     }
     if let Some(verified) = &answer.verified {
         text.push('\n');
