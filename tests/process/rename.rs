@@ -155,7 +155,7 @@ fn other_text_is_told_and_renamed_if_asked_for() {
     let asked = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments).0;
     let said = asked(&["who-references", "rn::*depth*"]);
     assert!(
-        said.contains("RN::LOOKED") && said.contains("Other text: 1 place in 1 file: run.sh:1:19."),
+        said.contains("RN::LOOKED") && said.contains("Other text: 1 place in 1 file: run.sh:1:24."),
         "{said}"
     );
     let said = asked(&["impact", "rn:area"]);

@@ -579,7 +579,8 @@ fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &
         let left: Vec<&SymbolToken> = tokens.iter().filter(|token| !is_exact(token)).collect();
         let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
         let explained = |token: &SymbolToken| {
-            matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block) || bound.contains(&token.form)
+            matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block | SyntaxRole::Binding)
+                || bound.contains(&token.form)
         };
         count += left.iter().filter(|token| !explained(token)).count();
     }

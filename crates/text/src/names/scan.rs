@@ -54,7 +54,8 @@ struct Scan<'a> {
 struct FormOperator {
     /// Whether it begins with DEF.
     defines: bool,
-    is_defmethod: bool,
+    /// The number of elements in front of a method's qualifiers and lambda list: of `(defmethod name …)` and `(:method …)`.
+    method: Option<usize>,
     is_setf: bool,
     is_symbol_call: bool,
     defines_package: bool,
@@ -67,7 +68,11 @@ impl FormOperator {
     fn new(name: &str) -> FormOperator {
         FormOperator {
             defines: name.starts_with("DEF"),
-            is_defmethod: name == "DEFMETHOD",
+            method: match name {
+                "DEFMETHOD" => Some(2),
+                "METHOD" => Some(1),
+                _ => None,
+            },
             is_setf: name == "SETF",
             is_symbol_call: name == "SYMBOL-CALL",
             defines_package: defines_package(name),
@@ -298,11 +303,13 @@ impl<'a> Scan<'a> {
         let lambda_list = self.lisp.form(id).and_then(|form| form.parent);
         let method = lambda_list.and_then(|list| self.lisp.form(list)?.parent);
         let mut elements = self.lisp.elements(id);
-        method.is_some_and(|id| self.operator(id).is_defmethod)
+        let before = method.and_then(|id| self.operator(id).method);
+        before.is_some()
             && elements.nth(1).is_some_and(|datum| self.lisp.span(datum) == token.span)
             && elements.next().is_none()
             && lambda_list.is_some_and(|list| {
-                let lists = method.into_iter().flat_map(|method| self.lisp.elements(method)).skip(2);
+                let lists = method.into_iter().flat_map(|method| self.lisp.elements(method));
+                let lists = lists.skip(before.unwrap_or_default());
                 lists.into_iter().find(|datum| matches!(datum, Datum::Form(_))) == Some(Datum::Form(list))
             })
     }
