@@ -49,7 +49,7 @@ pub(crate) struct NamedText {
     pub(crate) standing: TextState,
     /// By place: what decides which symbol each is, and its line.
     pub(crate) tokens: Vec<(Arc<TokenClass>, u32)>,
-    stamp: FileStamp,
+    pub(crate) stamp: FileStamp,
 }
 
 /// A file with text that the image does not have.

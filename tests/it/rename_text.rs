@@ -7,7 +7,7 @@ use crate::texts::write_project;
 use crate::tools_beside_sbcl::World;
 
 const PROJECT: &str = r#"//- text.asd
-(defsystem "text" :components ((:file "import") (:file "words") (:file "steps") (:file "loop")))
+(defsystem "text" :components ((:file "import") (:file "words") (:file "steps") (:file "loop") (:file "own")))
 (defsystem "text/tests" :depends-on ("text") :components ((:file "t")))
 //- import.lisp
 (defpackage :imp.core (:use :cl) (:export #:yield))
@@ -35,6 +35,10 @@ const PROJECT: &str = r#"//- text.asd
 (defgeneric run (io-loop))
 (defun discount (x) x)
 (defun total (&optional (discount 0)) discount)
+//- own.lisp
+(defpackage :own (:use :cl) (:export #:own))
+(in-package :own)
+(defun own () (find-symbol "CAR" '#:own))
 //- t.lisp
 (defpackage :imp/tests (:use :cl) (:import-from :imp #:yield))
 (in-package :imp/tests)
@@ -46,6 +50,9 @@ const PROJECT: &str = r#"//- text.asd
 (in-package :gen/tests)
 (defgeneric walk (io-loop &key other) (:method ((x io-loop) &key other) other))
 (defun price (&optional (discount 0)) (discount discount))
+(defpackage :own/tests (:use :cl :own))
+(in-package :own/tests)
+(defun check () (list (find-symbol "OWN" :own) (own)))
 "#;
 
 #[test]
@@ -90,6 +97,10 @@ fn text_that_is_not_loaded_is_read_as_it_will_be() {
         ["reference", "definition", "reference", "reference", "reference", "call", "reference"],
         "{found:#}"
     );
+    // What stands beside the name of a symbol that is looked up names a package.
+    let plan = world.ask("rename", json!({ "name": "own:own", "new_name": "mine" }));
+    assert_eq!((&plan["scope"], &plan["edits"]), (&json!("narrow"), &json!(4)), "{plan:#}");
+    assert_eq!((&plan["doubtful"], &plan["cautions"]), (&Value::Null, &Value::Null), "{plan:#}");
     // A form makes the same name in another package.
     let plan = world.ask("rename", json!({ "name": "steps:start", "new_name": "begin" }));
     assert_eq!(plan["derived"][0]["name"], "STEP-FUNCTIONS::START", "{plan:#}");

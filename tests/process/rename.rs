@@ -179,6 +179,26 @@ fn what_depends_on_an_edited_system_is_verified() {
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), main);
 }
 
+/// A name that code makes when it runs is told: no load shows it.
+#[test]
+fn what_is_made_when_code_runs_is_not_called_verified() {
+    let folder = Folder::new("rename-computed");
+    let root = write(&folder.0);
+    let kinds = "(defpackage :rn.kind.list (:use :cl) (:export #:list-kind))\n(in-package :rn.kind.list)\n\
+        (defclass list-kind () ())\n(in-package :rn)\n(defun find-kind (name)\n  (make-instance (intern \
+        (format nil \"~:@(~A~)-~A\" name '#:kind) (intern (format nil \"RN.KIND.~:@(~A~)\" name) :keyword))))\n";
+    fs::write(root.join("main.lisp"), format!("{MAIN}{kinds}")).unwrap();
+    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
+    let (said, exit) = run(&["rn.kind.list:list-kind", "list-sort", "--apply"]);
+    let line = MAIN.lines().count() + 6;
+    let warned = format!(
+        "Note: Code makes names of this form when it runs, and will go on making the old one: main.lisp:{line}"
+    );
+    assert!(exit == Some(0) && said.contains(&warned), "{said}");
+    let told = format!("Not verified, for it is made when code runs: a name that main.lisp:{line} may make.");
+    assert!(said.contains(&told), "{said}");
+}
+
 #[test]
 fn renames_are_verified() {
     own_process!();

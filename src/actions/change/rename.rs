@@ -15,6 +15,7 @@ pub use run::{RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, UndoRe
 pub(crate) mod tool;
 
 mod cautions;
+mod computed;
 mod conflicts;
 mod derived;
 pub(crate) mod diff;
@@ -245,6 +246,7 @@ impl<'a> Planner<'a> {
         }
         self.initargs(&files);
         self.symbol_names(&files);
+        self.computed_names();
         let mut editor = Editor::new(project, &sought.name, &self.new);
         for file in &files {
             editor.tapped(file.path.as_path(), &file.tokens);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use steelbank_reader::lines::decode;
-use steelbank_reader::operators::{ClauseWords, defines_package, takes_symbols};
+use steelbank_reader::operators::{ClauseWords, defines_package, names_symbol_at, takes_symbols};
 use steelbank_reader::{Datum, FormId, FormKind, LispText, Marker, NoCalls, Range, Token, TokenKind, upcase};
 
 use super::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
@@ -392,7 +392,12 @@ impl<'a> Scan<'a> {
                 return self.in_package_definition(id, clause, token);
             }
             if steps < 3 && !operator.is_keyword && operator.takes_symbols {
-                return Some(TextContext::Lookup(self.package_beside(id, token)));
+                let arguments: Vec<Datum> = lisp.elements(id).skip(1).collect();
+                let at = arguments.iter().position(|&datum| lisp.span(datum).contains(token.span.start))?;
+                // What stands beside the name names a package.
+                let name = self.operator_name(id)?;
+                return names_symbol_at(&name, at)
+                    .then(|| TextContext::Lookup(self.package_beside(id, &arguments, at)));
             }
             clause = Some(id);
             at = form.parent;
@@ -424,11 +429,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the package that an argument beside `token` names: the one before it for SYMBOL-CALL, else the
+    /// Returns the package that the argument beside the one at `at` names: the one before it for SYMBOL-CALL, else the
     /// one after.
-    fn package_beside(&mut self, form: FormId, token: &Token) -> Option<Arc<str>> {
-        let arguments: Vec<Datum> = self.lisp.elements(form).skip(1).collect();
-        let at = arguments.iter().position(|&datum| self.lisp.span(datum).contains(token.span.start))?;
+    fn package_beside(&mut self, form: FormId, arguments: &[Datum], at: usize) -> Option<Arc<str>> {
         let beside = if self.operator(form).is_symbol_call { at.checked_sub(1)? } else { at + 1 };
         let name = self.designated(*arguments.get(beside)?)?;
         Some(self.shared(&name))

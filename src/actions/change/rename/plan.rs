@@ -191,6 +191,9 @@ pub struct RenamePlan {
     /// How many `&key` parameters keep their keyword by being written `((:name new-name))`.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub key_parameters: usize,
+    /// Where code makes names when it runs of which it may be one.
+    #[serde(skip)]
+    pub computed: Vec<String>,
     /// Names that are made from it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub derived: Vec<Derived>,

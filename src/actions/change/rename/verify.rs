@@ -215,6 +215,9 @@ pub struct Verified {
     /// What could not be loaded, before and after alike, and why: of it, nothing was verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
+    /// Code that makes names when it runs, of which the old one may be one: nobody has seen all that it makes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub computed: Vec<String>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
 }
@@ -244,6 +247,7 @@ pub(crate) fn compare(
     let mut verified = Verified {
         references: before.records.len(),
         diagnostics: before.said.len(),
+        computed: plan.computed.clone(),
         tested: before.tests.iter().map(|test| test.system.clone()).collect(),
         ..Verified::default()
     };

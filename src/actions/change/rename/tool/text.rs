@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{ListedRename, UndoneRename};
 use crate::actions::change::rename::{Scope, Verified};
+use crate::actions::uses::unseen::some_of;
 use crate::answer::lookup::written;
 use crate::answer::{Advice, Wording, counted};
 
@@ -97,6 +98,10 @@ fn verification(verified: &Verified) -> String {
     }
     if !verified.made.is_empty() {
         let _ = write!(text, "\nMade by macros: {}.", verified.made.join(", "));
+    }
+    if verified.same && !verified.computed.is_empty() {
+        let shown = some_of(&verified.computed, String::clone);
+        let _ = write!(text, "\nNot verified, for it is made when code runs: a name that {shown} may make.");
     }
     if !verified.not_loaded.is_empty() {
         let _ = write!(text, "\nNot verified, for no system loads them: {}.", verified.not_loaded.join(", "));
