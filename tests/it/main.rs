@@ -58,4 +58,5 @@ mod tools_beside_sbcl;
 mod unusual_names;
 mod users;
 mod uses_complete;
+mod ways;
 mod who;
