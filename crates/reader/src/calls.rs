@@ -17,8 +17,11 @@ impl NoCalls {
     /// Finds the lists in the Common Lisp text `bytes`, which was read as `text`.
     pub fn of(text: &LispText, bytes: &[u8]) -> NoCalls {
         let count = text.forms().len();
-        let mut finder =
-            Finder { text, bytes, found: NoCalls { lists: vec![false; count], generic: vec![false; count] } };
+        let mut finder = NoCallsFinder {
+            text,
+            bytes,
+            found: NoCalls { lists: vec![false; count], generic: vec![false; count] },
+        };
         for index in 0..count {
             finder.form(FormId::new(index));
         }
@@ -36,13 +39,13 @@ impl NoCalls {
     }
 }
 
-struct Finder<'a> {
+struct NoCallsFinder<'a> {
     text: &'a LispText,
     bytes: &'a [u8],
     found: NoCalls,
 }
 
-impl Finder<'_> {
+impl NoCallsFinder<'_> {
     fn form(&mut self, id: FormId) {
         let text = self.text;
         let Some(form) = text.form(id).filter(|form| form.kind == FormKind::List) else { return };

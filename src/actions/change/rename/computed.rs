@@ -23,12 +23,12 @@ const LOOK_UPS: [&str; 7] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ComputedName {
     place: Location,
-    template: Vec<Part>,
+    template: Vec<NamePart>,
 }
 
 /// A part of a computed name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum NamePart {
     /// What it has, in capitals.
     Constant(String),
     /// Anything.
@@ -38,9 +38,9 @@ enum Part {
 impl ComputedName {
     /// Whether nothing is known of the names that it makes.
     fn is_open(&self) -> bool {
-        let has_word = |part: &Part| match part {
-            Part::Constant(text) => text.contains(char::is_alphanumeric),
-            Part::Open => false,
+        let has_word = |part: &NamePart| match part {
+            NamePart::Constant(text) => text.contains(char::is_alphanumeric),
+            NamePart::Open => false,
         };
         !self.template.iter().any(has_word)
     }
@@ -50,21 +50,21 @@ impl ComputedName {
     }
 }
 
-fn fits(template: &[Part], name: &str) -> bool {
+fn fits(template: &[NamePart], name: &str) -> bool {
     match template {
         [] => name.is_empty(),
-        [Part::Constant(text), rest @ ..] => {
+        [NamePart::Constant(text), rest @ ..] => {
             name.strip_prefix(text.as_str()).is_some_and(|name| fits(rest, name))
         }
-        [Part::Open, Part::Open, ..] => fits(&template[1..], name),
-        [Part::Open, rest @ ..] => {
+        [NamePart::Open, NamePart::Open, ..] => fits(&template[1..], name),
+        [NamePart::Open, rest @ ..] => {
             name.char_indices().any(|(at, _)| fits(rest, &name[at..])) || fits(rest, "")
         }
     }
 }
 
 /// The computed names in the project's text, as long as the files are the same.
-struct KnownNames {
+struct KnownComputedNames {
     files: Vec<(PathBuf, FileStamp)>,
     names: Arc<Vec<ComputedName>>,
 }
@@ -99,11 +99,11 @@ impl Planner<'_> {
         files.sort_by(|left, right| left.path.cmp(&right.path));
         files.dedup_by(|left, right| left.path == right.path);
         let key: Vec<_> = files.iter().map(|file| (file.path.clone(), file.stamp)).collect();
-        let known = |known: &KnownNames| (known.files == key).then(|| Arc::clone(&known.names));
+        let known = |known: &KnownComputedNames| (known.files == key).then(|| Arc::clone(&known.names));
         self.context.memo.get(known).unwrap_or_else(|| {
             let texts = files.iter().filter_map(|file| project.read_named(file));
             let names = Arc::new(texts.flat_map(|text| computed_names(project, &text)).collect::<Vec<_>>());
-            self.context.memo.put(KnownNames { files: key, names: Arc::clone(&names) });
+            self.context.memo.put(KnownComputedNames { files: key, names: Arc::clone(&names) });
             names
         })
     }
@@ -115,7 +115,7 @@ fn computed_names(project: &Project, file: &UnseenText) -> Vec<ComputedName> {
     let templates = Templates { text: &read, bytes };
     let shown = project.shown(&file.path);
     let calls = (0..read.forms().len()).map(FormId::new).filter_map(|id| {
-        let template = templates.of_call(id)?;
+        let template = templates.of_call(id).filter(|_| !templates.is_in_macro(id))?;
         let span = read.form(id)?.span;
         Some(ComputedName {
             place: Location::in_text(&shown, &file.lines, bytes, span).whole_line(),
@@ -139,8 +139,15 @@ impl Templates<'_> {
             .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
     }
 
+    /// Whether a form runs when a macro is expanded: then a load shows what it makes.
+    fn is_in_macro(&self, id: FormId) -> bool {
+        const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
+        let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);
+        around.filter_map(|id| self.call(id)).any(|(operator, _)| MACROS.contains(&operator.as_str()))
+    }
+
     /// Returns the template of the name of which a call makes a symbol; none if it makes none, or of a constant.
-    fn of_call(&self, id: FormId) -> Option<Vec<Part>> {
+    fn of_call(&self, id: FormId) -> Option<Vec<NamePart>> {
         let (operator, arguments) = self.call(id)?;
         let template = match MAKERS.contains(&operator.as_str()) {
             true => self.of_form(id),
@@ -149,10 +156,10 @@ impl Templates<'_> {
                 LOOK_UPS.contains(&operator.as_str()).then(|| self.of_datum(arguments[at]))?
             }
         };
-        template.contains(&Part::Open).then_some(template)
+        template.contains(&NamePart::Open).then_some(template)
     }
 
-    fn of_datum(&self, datum: Datum) -> Vec<Part> {
+    fn of_datum(&self, datum: Datum) -> Vec<NamePart> {
         match datum {
             Datum::Form(id) => self.of_form(id),
             Datum::Token(at) => {
@@ -163,23 +170,25 @@ impl Templates<'_> {
                         || token.marker == Marker::Uninterned
                 });
                 vec![
-                    constant.and_then(|token| token.designated(self.bytes)).map_or(Part::Open, constant_part),
+                    constant
+                        .and_then(|token| token.designated(self.bytes))
+                        .map_or(NamePart::Open, constant_part),
                 ]
             }
         }
     }
 
-    fn of_form(&self, id: FormId) -> Vec<Part> {
+    fn of_form(&self, id: FormId) -> Vec<NamePart> {
         if self.text.form(id).is_some_and(|form| form.kind == FormKind::Quote) {
             let quoted = match self.text.elements(id).next() {
                 Some(Datum::Token(at)) => self.text.tokens().get(at),
                 _ => None,
             };
             return vec![
-                quoted.and_then(|token| token.designated(self.bytes)).map_or(Part::Open, constant_part),
+                quoted.and_then(|token| token.designated(self.bytes)).map_or(NamePart::Open, constant_part),
             ];
         }
-        let Some((operator, arguments)) = self.call(id) else { return vec![Part::Open] };
+        let Some((operator, arguments)) = self.call(id) else { return vec![NamePart::Open] };
         let all = |arguments: &[Datum]| arguments.iter().flat_map(|each| self.of_datum(*each)).collect();
         let rest = arguments.get(1..).unwrap_or_default();
         match operator.as_str() {
@@ -187,16 +196,16 @@ impl Templates<'_> {
             "CONCATENATE" => all(rest),
             "FORMAT" | "FORMAT-SYMBOL" => self.of_format(rest),
             "STRING" | "STRING-UPCASE" | "STRING-DOWNCASE" | "SYMBOL-NAME" | "PRINC-TO-STRING" => {
-                arguments.first().map_or_else(|| vec![Part::Open], |first| self.of_datum(*first))
+                arguments.first().map_or_else(|| vec![NamePart::Open], |first| self.of_datum(*first))
             }
-            _ => vec![Part::Open],
+            _ => vec![NamePart::Open],
         }
     }
 
     /// Returns the template of a control string and its arguments.
-    fn of_format(&self, arguments: &[Datum]) -> Vec<Part> {
+    fn of_format(&self, arguments: &[Datum]) -> Vec<NamePart> {
         let control = arguments.first().map(|control| self.of_datum(*control));
-        let Some([Part::Constant(control)]) = control.as_deref() else { return vec![Part::Open] };
+        let Some([NamePart::Constant(control)]) = control.as_deref() else { return vec![NamePart::Open] };
         let mut rest = arguments.iter().skip(1);
         let (mut parts, mut text) = (Vec::new(), String::new());
         let mut characters = control.chars();
@@ -210,20 +219,20 @@ impl Templates<'_> {
                 // Case conversion changes nothing here.
                 Some('(' | ')') => continue,
                 Some('A' | 'S' | 'D') => {
-                    rest.next().map_or_else(|| vec![Part::Open], |each| self.of_datum(*each))
+                    rest.next().map_or_else(|| vec![NamePart::Open], |each| self.of_datum(*each))
                 }
-                _ => vec![Part::Open],
+                _ => vec![NamePart::Open],
             };
-            parts.push(Part::Constant(std::mem::take(&mut text)));
+            parts.push(NamePart::Constant(std::mem::take(&mut text)));
             parts.extend(part);
         }
-        parts.push(Part::Constant(text));
+        parts.push(NamePart::Constant(text));
         parts
     }
 }
 
-fn constant_part(text: String) -> Part {
-    Part::Constant(text.chars().map(upcase).collect())
+fn constant_part(text: String) -> NamePart {
+    NamePart::Constant(text.chars().map(upcase).collect())
 }
 
 #[cfg(test)]
