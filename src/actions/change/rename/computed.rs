@@ -70,7 +70,8 @@ struct KnownComputedNames {
 }
 
 impl Planner<'_> {
-    /// Warns of code that makes names like this one when it runs, and notes the code of which that is not known.
+    /// Notes code that makes names like this one when it runs, and the code of which that is not known. No caution: most
+    /// of it makes others.
     pub(super) fn computed_names(&mut self) {
         let name = self.uses.sought().name.clone();
         let all = self.all_computed_names();
@@ -82,9 +83,8 @@ impl Planner<'_> {
         // A form or a use that is known to be made says it better.
         let is_told = self.plan.cautions.iter().any(|caution| caution.kind == CautionKind::UseMade)
             || self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made);
-        if !like.is_empty() && !is_told {
-            let message = "Code makes names of this form when it runs, and will go on making the old one:";
-            self.caution(CautionKind::UseMade, message.to_owned(), like);
+        if !is_told {
+            self.plan.made_when_run = like;
         }
     }
 

@@ -191,6 +191,9 @@ pub struct RenamePlan {
     /// How many `&key` parameters keep their keyword by being written `((:name new-name))`.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub key_parameters: usize,
+    /// Where code makes names of this form when it runs, and will go on making the old one if it makes that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made_when_run: Vec<String>,
     /// Where code makes names when it runs of which it may be one.
     #[serde(skip)]
     pub computed: Vec<String>,

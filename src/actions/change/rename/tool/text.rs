@@ -42,6 +42,11 @@ pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
             let _ = write!(text, " {}", caution.names.join(", "));
         }
     }
+    if !answer.plan.made_when_run.is_empty() {
+        let places = some_of(&answer.plan.made_when_run, String::clone);
+        let _ =
+            write!(text, "\nNote: Code makes names of this form when it runs, maybe the old one: {places}.");
+    }
     if !answer.plan.other_text.is_empty() {
         let _ = write!(text, "\n{} ", answer.plan.other_text.sentence());
         let _ = match answer.plan.edits_of_words() {
