@@ -117,7 +117,7 @@ impl Question for InterfaceRequest {
                 defined.entry((home, known.definition.name.clone())).or_default().insert(known.path);
             }
         }
-        let (mut uses, mut used) = (Crossing::new(), Crossing::new());
+        let (mut uses, mut used, mut unknown) = (Crossing::new(), Crossing::new(), BTreeSet::new());
         for path in &files {
             control.check()?;
             let asked =
@@ -129,7 +129,11 @@ impl Question for InterfaceRequest {
                 if !defined.contains_key(&name) {
                     // A form makes the name, or another project defines it.
                     let files = made_in(context, &name, control)?;
-                    defined.insert(name.clone(), files);
+                    unknown.extend(files.is_none().then(|| name.clone()));
+                    defined.insert(name.clone(), files.unwrap_or_default());
+                }
+                if unknown.contains(&name) {
+                    continue;
                 }
                 let files = defined.get(&name).cloned().unwrap_or_default();
                 let is_its = match &package {
@@ -174,15 +178,17 @@ fn is_use(occurrence: &FileOccurrence) -> bool {
         && PackageOwner::of(&occurrence.package) == PackageOwner::User
 }
 
-/// Lists the project's files in which forms define a name that does not stand in them as a definition's.
+/// Lists the project's files in which forms define a name that does not stand in them as a definition's; none if nothing
+/// defines it anywhere, so that it is data.
 fn made_in(
     context: &QueryContext<'_>,
     (package, name): &(String, String),
     control: &Control,
-) -> Result<BTreeSet<String>, Error> {
+) -> Result<Option<BTreeSet<String>>, Error> {
     let sought = SearchTarget { package: package.clone(), name: name.clone() };
     let image = ImageDefinitions::ask(context, &sought, control)?;
     let sources = image.definitions.iter().flat_map(|found| &found.sources);
     let own = sources.map(|source| Path::new(&source.file)).filter(|path| context.project.contains(path));
-    Ok(own.map(|path| context.project.shown(path)).collect())
+    let files = own.map(|path| context.project.shown(path)).collect();
+    Ok((!image.definitions.is_empty()).then_some(files))
 }
