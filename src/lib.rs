@@ -40,6 +40,9 @@
 //! | the same as a patch | [`RenameDiffRequest`] | [`RenameDiff`] |
 //! | definitions, dead code | `OutlineRequest` | `OutlineAnswer` |
 //! | who calls whom | `CallGraphRequest` | `CallGraphAnswer` |
+//! | how one gets to another | `PathRequest` | `PathAnswer` |
+//! | what modules use of each other | `InterfaceRequest` | `InterfaceAnswer` |
+//! | who makes instances | `WhoMakesRequest` | `WhoMakesAnswer` |
 //! | what a change reaches | `ImpactRequest` | `ImpactAnswer` |
 //! | a name in any language | `FindReferencesRequest` | `References` |
 //! | how old the text's index is | `IndexStatusRequest` | `IndexStatus` |
@@ -184,7 +187,10 @@ pub use actions::uses::who::{WhoAnswer, WhoRequest};
 pub use actions::uses::{
     call_graph::{CallGraphAnswer, CallGraphRequest},
     impact::{ImpactAnswer, ImpactRequest},
+    interface::{InterfaceAnswer, InterfaceRequest},
     outline::{OutlineAnswer, OutlineRequest},
+    path::{PathAnswer, PathRequest},
+    who_makes::{WhoMakesAnswer, WhoMakesRequest},
 };
 pub use engine::control::{Cancellation, Control};
 pub use engine::{Progress, Step};

@@ -74,6 +74,9 @@ for era in legacy modern; do
             who-sets) call "$tool" '{"name": "cl:*gensym-counter*"}' 'COMMON-LISP::GENSYM' ;;
             who-macroexpands) call "$tool" '{"name": "cl:when"}' 'Code that expands COMMON-LISP::WHEN' ;;
             who-specializes) call "$tool" '{"name": "cl:integer"}' 'COMMON-LISP::PRINT-OBJECT' ;;
+            who-makes) call "$tool" '{"name": "cl:integer"}' 'No code found' ;;
+            path) call "$tool" '{"from": "sample::caller", "to": "sample::callee"}' 'reaches' ;;
+            interface) call "$tool" '{"path": "sample.lisp"}' '"isError": false' ;;
             status) call "$tool" '{}' 'Lisp is ' ;;
             load-system) call "$tool" '{"system": "sample"}' '"isError": false' ;;
             load-file) call "$tool" "{\"path\": \"$scratch/project/sample.lisp\"}" '"isError": false' ;;

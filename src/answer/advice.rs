@@ -40,6 +40,8 @@ pub enum Advice {
     UndoRename(String),
     /// Have the rename written, which is planned only.
     Apply,
+    /// Have words of text that is no Lisp renamed, too.
+    IncludeText,
     /// Have the rename written without verifying it.
     SkipVerifying,
     /// Ask again: Lisp is being started.
@@ -109,6 +111,10 @@ impl Advice {
                     }
                 };
             }
+            Self::IncludeText => (
+                "Left as they are; include=[\"text\"] edits them.",
+                "Left as they are; --include text edits them.",
+            ),
             Self::Apply => ("Plan only. To write it: apply=true.", "Plan only. To write it: --apply."),
             Self::SkipVerifying => (
                 "To rename without verifying, pass verify: false.",

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Advice, Location, Wording, counted};
+use super::{Advice, Location, OtherText, Wording, counted};
 
 /// What must be known beside an answer. In JSON it is the sentence, with advice in terms of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -65,6 +65,8 @@ pub enum Caution {
     IndexBehindLoad(String),
     /// The index of uses still has what a reload removed.
     IndexBehindRemoval(String),
+    /// The name also stands in text that is no Lisp.
+    OtherText(OtherText),
     /// Lisp said it, or an earlier answer that was kept as JSON.
     Said(String),
 }
@@ -172,6 +174,7 @@ impl Display for Caution {
             Self::IndexBehindRemoval(error) => {
                 write!(f, "The index of uses could not be brought up to date ({error}).")
             }
+            Self::OtherText(text) => f.write_str(&text.sentence()),
             Self::Said(sentence) => f.write_str(sentence),
         }
     }

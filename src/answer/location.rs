@@ -99,3 +99,8 @@ pub(crate) fn as_text<'a, S: Serializer>(
         None => serializer.serialize_none(),
     }
 }
+
+/// Writes places as [`as_text`] writes one.
+pub(crate) fn as_texts<S: Serializer>(places: &[Location], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(places.iter().map(Location::to_string))
+}

@@ -11,6 +11,7 @@ pub mod location;
 pub mod lookup;
 pub(crate) mod nearest;
 mod not_found;
+mod other_text;
 pub(crate) mod package_owner;
 pub mod source_place;
 
@@ -19,6 +20,7 @@ pub use caution::Caution;
 pub use lisp_kind::LispKind;
 pub use location::Location;
 pub use not_found::NotFound;
+pub use other_text::OtherText;
 pub use source_place::SourcePlace;
 
 use std::fmt::Display;

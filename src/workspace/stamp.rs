@@ -15,7 +15,7 @@ pub(super) const COARSE: Duration = Duration::from_millis(50);
 /// A file's dates, size and inode. A change of the file changes one of them, unless it follows another one within the clock's
 /// grain and keeps the size: see [`FileStamp::is_reliable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct FileStamp {
+pub(crate) struct FileStamp {
     pub(super) modified: Option<SystemTime>,
     pub(super) size: u64,
     // Compare the change time too: a program may set the modification date back, but not this.

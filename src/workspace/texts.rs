@@ -20,7 +20,7 @@ use crate::workspace::live::WatchedTree;
 use crate::workspace::standings::Standings;
 use crate::workspace::tree::ProjectWalk;
 use crate::workspace::{FileStamp, Project};
-use steelbank_text::{FileTokens, IndexControl, LispNames, PackageText, TextContext, TokenClass};
+use steelbank_text::{FileTokens, IndexControl, LispNames, PackageText, TextContext, TokenClass, WordMatch};
 use steelbank_tree::is_lisp;
 
 /// How the image relates to a file's text.
@@ -49,7 +49,7 @@ pub(crate) struct NamedText {
     pub(crate) standing: TextState,
     /// By place: what decides which symbol each is, and its line.
     pub(crate) tokens: Vec<(Arc<TokenClass>, u32)>,
-    stamp: FileStamp,
+    pub(crate) stamp: FileStamp,
 }
 
 /// A file with text that the image does not have.
@@ -269,7 +269,7 @@ impl Texts {
 /// it stands; else none.
 pub(crate) fn in_seen_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
-        TextContext::Comment | TextContext::Prose => None,
+        TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
         _ if !token.active => Some(TextState::LeftOut),
         TextContext::Lookup(_) | TextContext::Read => Some(TextState::Named),
         TextContext::Code | TextContext::Package { .. } => None,
@@ -413,6 +413,14 @@ impl Project {
         }
         files.sort_unstable_by(|left, right| left.path.cmp(&right.path));
         NamedTexts { files, unreadable, cut: texts.live.walk.cut }
+    }
+
+    /// Finds where `name` stands as a word of the project's text that is no Lisp, as of the look of `now` or a later one.
+    /// None if the text cannot be searched.
+    pub(crate) fn words(&self, now: &Now, name: &str) -> Option<Vec<WordMatch>> {
+        let names = self.texts.lock().names.clone()?;
+        let index = self.text.get()?;
+        names.words(index, name, &|path| now.contains(&index.root().join(path)))
     }
 
     /// Reads the text of a file in which a name was found. None if the file is gone.

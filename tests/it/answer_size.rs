@@ -19,11 +19,12 @@ fn ask(tool: &str, arguments: Value) -> ToolAnswer {
 fn the_list_of_tools_leaves_room_for_work() {
     let tokens = |value: &Value| value.to_string().len() / TOKEN;
     let all = tokens(&listing(steelbank::actions::tools()));
-    assert!(all <= 12_000, "all tools take {all} tokens");
+    assert!(all <= 12_800, "all tools take {all} tokens");
     let daily = tokens(&listing(&steelbank::actions::tools().daily(Permissions::default())));
     assert!(daily <= 7_500, "the default takes {daily} tokens");
     let core = tokens(&listing(&steelbank::actions::tools().chosen("core").unwrap()));
     assert!(core <= 6_000, "the core takes {core} tokens");
+    println!("seen: all {all}, daily {daily}, core {core}");
 }
 
 #[test]

@@ -59,4 +59,5 @@ mod tools_agree;
 mod tools_beside_sbcl;
 mod unusual_names;
 mod uses_complete;
+mod ways;
 mod who;

@@ -115,7 +115,7 @@ fn wrong_arguments_are_told_by_name() {
     );
     assert_eq!(
         client.error("describe-symbol", json!({ "name": "car", "pakage": "CL" })),
-        "describe-symbol has no argument \"pakage\". It takes cursor, name, package. Did you mean package?"
+        "describe-symbol has no argument \"pakage\". It takes cursor, name, package, uses. Did you mean package?"
     );
     assert!(client.error("who-calls", json!({ "name": "" })).starts_with("The name is empty;"));
     assert!(client.error("who-calls", json!({ "name": "|open" })).contains("ends inside |"));

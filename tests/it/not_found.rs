@@ -43,6 +43,7 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
         let named = |name: &str, package: &str| match tool {
             "impact" => json!({ "names": [name], "package": package }),
             "code-find-references" => json!({ "symbol": name, "package": package }),
+            "path" => json!({ "from": name, "to": name, "package": package }),
             "rename" => json!({ "name": name, "package": package, "new_name": "other" }),
             _ => json!({ "name": name, "package": package }),
         };
@@ -59,6 +60,7 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
         ("apropos", json!({ "pattern": "gone", "packages": ["gone-packag"] })),
         ("apropos", json!({ "pattern": "gone-packag:gone" })),
         ("outline", json!({ "package": "gone-packag" })),
+        ("interface", json!({ "package": "gone-packag" })),
         ("package-info", json!({ "package": "gone-packag" })),
         ("evaluate", json!({ "code": "1", "package": "gone-packag" })),
         ("inspect", json!({ "expression": "1", "package": "gone-packag" })),
@@ -66,7 +68,7 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
     ] {
         missing(tool, arguments, "Package GONE-PACKAG not found", "GONE-PACKAGE");
     }
-    for tool in ["outline", "run-tests", "load-system"] {
+    for tool in ["outline", "interface", "run-tests", "load-system"] {
         missing(tool, json!({ "system": "gone-systm" }), "System gone-systm not found", "gone-system");
     }
     let takers = steelbank::actions::tools().list().iter().filter(|tool| {
@@ -91,7 +93,7 @@ fn of_names() -> Vec<&'static str> {
     let all = steelbank::actions::tools().list().iter().map(|tool| tool.name());
     let others = [
         "describe-symbol", "find-definition", "code-find-references", "call-graph", "compiler-notes",
-        "disassemble", "impact", "rename",
+        "disassemble", "impact", "path", "rename",
     ];
     all.filter(|name| name.starts_with("who-") || others.contains(name)).collect()
 }
@@ -117,6 +119,7 @@ fn paths(world: &World) {
         let edit = json!({ "path": path, "definition": "gone-present", "operation": "delete" });
         [
             ("outline", json!({ "path": path })),
+            ("interface", json!({ "path": path })),
             ("impact", json!({ "paths": ["main.lisp", path] })),
             ("check-structure", json!({ "path": path })),
             ("macroexpand", json!({ "path": path, "line": 1 })),

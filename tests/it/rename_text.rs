@@ -7,7 +7,7 @@ use crate::texts::write_project;
 use crate::tools_beside_sbcl::World;
 
 const PROJECT: &str = r#"//- text.asd
-(defsystem "text" :components ((:file "import") (:file "words") (:file "steps")))
+(defsystem "text" :components ((:file "import") (:file "words") (:file "steps") (:file "loop") (:file "own")))
 (defsystem "text/tests" :depends-on ("text") :components ((:file "t")))
 //- import.lisp
 (defpackage :imp.core (:use :cl) (:export #:yield))
@@ -28,6 +28,17 @@ const PROJECT: &str = r#"//- text.asd
 (defun start (x) (list :start x))
 (define-step start (x) (list :step (start x)))
 (defmacro go-on (x) `(step-functions:start ,x))
+//- loop.lisp
+(defpackage :gen (:use :cl) (:export #:io-loop #:discount))
+(in-package :gen)
+(defclass io-loop () ())
+(defgeneric run (io-loop))
+(defun discount (x) x)
+(defun total (&optional (discount 0)) discount)
+//- own.lisp
+(defpackage :own (:use :cl) (:export #:own))
+(in-package :own)
+(defun own () (find-symbol "CAR" '#:own))
 //- t.lisp
 (defpackage :imp/tests (:use :cl) (:import-from :imp #:yield))
 (in-package :imp/tests)
@@ -35,6 +46,13 @@ const PROJECT: &str = r#"//- text.asd
 (defpackage :words/tests (:use :cl :words))
 (in-package :words/tests)
 (defun check () (loop for i from 1 to 3 collect (for i)) (loop for x on '(1 2) when (on) collect on))
+(defpackage :gen/tests (:use :cl :gen))
+(in-package :gen/tests)
+(defgeneric walk (io-loop &key other) (:method ((x io-loop) &key other) other))
+(defun price (&optional (discount 0)) (discount discount))
+(defpackage :own/tests (:use :cl :own))
+(in-package :own/tests)
+(defun check () (list (find-symbol "OWN" :own) (own)))
 "#;
 
 #[test]
@@ -55,6 +73,34 @@ fn text_that_is_not_loaded_is_read_as_it_will_be() {
     assert!(said.contains("1 occurrence is left out: it is a word of LOOP there."), "{said}");
     let found = world.ask("code-find-references", json!({ "symbol": "words:on" }));
     assert_eq!(found["text"][0]["columns"], json!([86, 98]), "{found:#}");
+    // A parameter of a generic function is not the class, loaded or not; one with a default is no call.
+    let found = world.ask("code-find-references", json!({ "symbol": "gen:io-loop" }));
+    assert_eq!(found["text"][0]["columns"], json!([52]), "{found:#}");
+    assert_eq!((&found["text_total"], &found["total"]), (&json!(1), &json!(1)), "{found:#}");
+    assert!(found["cautions"].to_string().contains("1 occurrence is left out: a local"), "{found:#}");
+    let edits = |name: &str, scope: &str| -> Vec<String> {
+        let plan = world.ask("rename", json!({ "name": name, "new_name": "new-name", "scope": scope }));
+        let edits =
+            plan["hunks"].as_array().unwrap().iter().flat_map(|hunk| hunk["edits"].as_array().unwrap());
+        let places = edits.map(|edit| edit["at"].as_str().unwrap().to_owned());
+        places.chain([plan["scope"].as_str().unwrap().to_owned()]).collect()
+    };
+    assert_eq!(edits("gen:io-loop", "auto"), ["loop.lisp:1:38", "loop.lisp:3:11", "t.lisp:9:52", "narrow"]);
+    let all = ["loop.lisp:1:38", "loop.lisp:3:11", "loop.lisp:4:18", "t.lisp:9:19", "t.lisp:9:52", "symbol"];
+    assert_eq!(edits("gen:io-loop", "symbol"), all);
+    assert_eq!(edits("gen:discount", "auto").last().unwrap(), "symbol");
+    let found = world.ask("find_references", json!({ "pattern": "discount" }));
+    let roles: Vec<&str> =
+        found["references"].as_array().unwrap().iter().map(|each| each["role"].as_str().unwrap()).collect();
+    assert_eq!(
+        roles,
+        ["reference", "definition", "reference", "reference", "reference", "call", "reference"],
+        "{found:#}"
+    );
+    // What stands beside the name of a symbol that is looked up names a package.
+    let plan = world.ask("rename", json!({ "name": "own:own", "new_name": "mine" }));
+    assert_eq!((&plan["scope"], &plan["edits"]), (&json!("narrow"), &json!(4)), "{plan:#}");
+    assert_eq!((&plan["doubtful"], &plan["cautions"]), (&Value::Null, &Value::Null), "{plan:#}");
     // A form makes the same name in another package.
     let plan = world.ask("rename", json!({ "name": "steps:start", "new_name": "begin" }));
     assert_eq!(plan["derived"][0]["name"], "STEP-FUNCTIONS::START", "{plan:#}");

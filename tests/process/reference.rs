@@ -15,13 +15,14 @@ use crate::renames::copy;
 
 /// A call of each tool, in an order in which each has its answer. A number is that of the lines that are shown of an answer
 /// which is long, or differs from run to run behind them.
-const CALLS: [(&str, &str, Option<usize>); 33] = [
+const CALLS: [(&str, &str, Option<usize>); 36] = [
     ("load-system", r#"{"system": "shop/tests"}"#, None),
     ("list-systems", "{}", None),
     ("describe-symbol", r#"{"name": "shop:price"}"#, None),
     ("apropos", r#"{"pattern": "cart"}"#, None),
     ("outline", r#"{"system": "shop", "unused": true}"#, None),
     ("package-info", r#"{"package": "shop"}"#, None),
+    ("interface", r#"{"path": "cart.lisp"}"#, None),
     ("find-definition", r#"{"name": "shop:price"}"#, None),
     ("code-find-references", r#"{"symbol": "shop:price"}"#, None),
     ("who-calls", r#"{"name": "shop:total"}"#, None),
@@ -30,6 +31,8 @@ const CALLS: [(&str, &str, Option<usize>); 33] = [
     ("who-sets", r#"{"name": "shop::*discount*"}"#, None),
     ("who-macroexpands", r#"{"name": "shop:with-discount"}"#, None),
     ("who-specializes", r#"{"name": "shop:cart"}"#, None),
+    ("who-makes", r#"{"name": "shop:cart"}"#, None),
+    ("path", r#"{"from": "shop:receipt", "to": "shop:price"}"#, None),
     ("call-graph", r#"{"name": "shop:price", "format": "mermaid"}"#, None),
     ("impact", r#"{"names": ["shop:with-discount"]}"#, None),
     ("macroexpand", r#"{"path": "cart.lisp", "line": 17}"#, None),

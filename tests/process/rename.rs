@@ -70,10 +70,14 @@ fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Plan, tests: bool) -
     bank.run(&RenameVerifyRequest::new(request, plan).tests(tests), &Control::new(LONG)).unwrap()
 }
 
-/// Runs the command with `arguments` in the project at `root`. Returns its output and exit code.
+/// Runs rename with `arguments` in the project at `root`. Returns its output and exit code.
 fn command(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    steelbank(root, cache, &[&["rename"], arguments].concat())
+}
+
+fn steelbank(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let output = Command::new(STEELBANK)
-        .args(["--system", "rn", "--no-snapshot", "rename"])
+        .args(["--system", "rn", "--no-snapshot"])
         .args(arguments)
         .current_dir(root)
         .env("STEELBANK_CACHE", cache)
@@ -106,6 +110,58 @@ fn the_command_renames_verifies_and_takes_back() {
     assert!(exit == Some(0) && main().contains("(list (large-thing) 'large)"), "{said}");
 }
 
+/// Manuals and scripts are counted, and edited if that is asked for; what is no text of the project is not.
+#[test]
+fn other_text_is_told_and_renamed_if_asked_for() {
+    let folder = Folder::new("rename-other-text");
+    let root = write(&folder.0);
+    let files = [
+        ("README.md", "Call `rn:area`, or AREA. Not areas, area.lisp, other:area or :area.\n"),
+        ("doc/manual.texi.in", "@@@ area\n@defun area w h\n"),
+        ("run.sh", "#!/bin/sh\nsbcl --eval '(print (rn::area 1 2))' # caf\u{e9}\n"),
+        ("ocicl/other-1.0/README.md", "area\n"),
+        ("ocicl/other-1.0/other.asd", "(defsystem \"other\")\n"),
+        ("ignored.txt", "area\n"),
+        (".ignore", "ignored.txt\n"),
+        ("image.bin", "area \0\u{1}\u{2} area\n"),
+    ];
+    for (path, text) in files {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), text).unwrap();
+    }
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap();
+    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
+    let (said, exit) = run(&["rn:area", "surface"]);
+    let told = "Other text: 5 places in 3 files: README.md:1:10, README.md:1:20, doc/manual.texi.in:1:5, \
+                doc/manual.texi.in:2:8, run.sh:2:26. Left as they are; --include text edits them.";
+    assert!(exit == Some(0) && said.contains(told) && !said.contains("+++ README.md"), "{said}");
+    let (said, exit) = run(&["rn:area", "surface", "--apply", "--include", "text"]);
+    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
+    assert!(said.contains("5 edits are of them, by the word alone."), "{said}");
+    assert!(!said.contains("no system loads them"), "{said}");
+    assert_eq!(
+        text("README.md"),
+        "Call `rn:surface`, or SURFACE. Not areas, area.lisp, other:area or :area.\n"
+    );
+    assert_eq!(text("doc/manual.texi.in"), "@@@ surface\n@defun surface w h\n");
+    assert!(text("run.sh").contains("(rn::surface 1 2))' # caf\u{e9}"), "{}", text("run.sh"));
+    let (said, exit) = run(&["--undo", "last"]);
+    assert!(exit == Some(0) && said.contains("run.sh"), "{said}");
+    for (path, before) in files {
+        assert_eq!(text(path), before, "{path}");
+    }
+    // Who reads a variable, and what changes with a function, is told with the scripts that have the name.
+    fs::write(root.join("run.sh"), "sbcl --eval '(setf rn::*depth* 2)'\n").unwrap();
+    let asked = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments).0;
+    let said = asked(&["who-references", "rn::*depth*"]);
+    assert!(
+        said.contains("RN::LOOKED") && said.contains("Other text: 1 place in 1 file: run.sh:1:24."),
+        "{said}"
+    );
+    let said = asked(&["impact", "rn:area"]);
+    assert!(said.contains("Note: Other text: 4 places in 2 files: README.md:1:10, "), "{said}");
+}
+
 /// The tests' system is not loaded, and makes the name while it is compiled: verification loads it.
 #[test]
 fn what_depends_on_an_edited_system_is_verified() {
@@ -121,6 +177,25 @@ fn what_depends_on_an_edited_system_is_verified() {
     assert!(exit == Some(3) && said.contains("Nothing was written"), "{said}");
     assert!(said.contains("rn, rn/test were compared"), "{said}");
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), main);
+}
+
+/// A name that code makes when it runs is told: no load shows it.
+#[test]
+fn what_is_made_when_code_runs_is_not_called_verified() {
+    let folder = Folder::new("rename-computed");
+    let root = write(&folder.0);
+    let kinds = "(defpackage :rn.kind.list (:use :cl) (:export #:list-kind))\n(in-package :rn.kind.list)\n\
+        (defclass list-kind () ())\n(in-package :rn)\n(defun find-kind (name)\n  (make-instance (intern \
+        (format nil \"~:@(~A~)-~A\" name '#:kind) (intern (format nil \"RN.KIND.~:@(~A~)\" name) :keyword))))\n";
+    fs::write(root.join("main.lisp"), format!("{MAIN}{kinds}")).unwrap();
+    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
+    let (said, exit) = run(&["rn.kind.list:list-kind", "list-sort", "--apply"]);
+    let line = MAIN.lines().count() + 6;
+    let warned =
+        format!("Note: Code makes names of this form when it runs, maybe the old one: main.lisp:{line}.");
+    assert!(exit == Some(0) && said.contains(&warned), "{said}");
+    let told = format!("Not verified, for it is made when code runs: a name that main.lisp:{line} may make.");
+    assert!(said.contains(&told), "{said}");
 }
 
 #[test]

@@ -25,6 +25,7 @@
 //! ```
 
 pub mod asd;
+mod calls;
 pub mod edit;
 mod features;
 pub mod lines;
@@ -38,6 +39,7 @@ mod tests;
 mod text;
 mod token;
 
+pub use calls::NoCalls;
 pub use features::Features;
 pub use range::Range;
 pub use syntax::Dialect;

@@ -182,6 +182,13 @@ table_words! {
     } or {}
 }
 
+impl FormPart {
+    fn names_symbol(&self) -> bool {
+        use NamedBy::{Exported, Imported, LookedUp};
+        matches!(self, FormPart::Names(LookedUp | Exported | Imported))
+    }
+}
+
 /// The shape of a list: its first elements, and the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -239,7 +246,7 @@ pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
 }
 
 /// The operators called `name`, in whatever package: for text of which no image tells the packages.
-fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
+pub(crate) fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
     TABLE.by_name.get(name).into_iter().flatten().map(|&index| &TABLE.operators[index])
 }
 
@@ -250,14 +257,18 @@ pub fn defines_package(name: &str) -> bool {
 
 /// Whether a constant among the arguments of a function called `name` names a symbol that is looked up, exported or imported.
 pub fn takes_symbols(name: &str) -> bool {
-    use NamedBy::{Exported, Imported, LookedUp};
-    let names = |part: &FormPart| matches!(part, FormPart::Names(LookedUp | Exported | Imported));
-    operators_named(name).any(|found| found.shape.first.iter().any(names))
+    operators_named(name).any(|found| found.shape.first.iter().any(FormPart::names_symbol))
 }
 
 /// Whether the argument at `index`, from 0, of a function called `name` is the name of a symbol that is looked up.
 pub fn looks_up(name: &str, index: usize) -> bool {
     operators_named(name).any(|found| found.shape.part(index) == Some(&FormPart::Names(NamedBy::LookedUp)))
+}
+
+/// Whether the argument at `index`, from 0, of a function called `name` is the name of a symbol that is looked up,
+/// exported or imported.
+pub fn names_symbol_at(name: &str, index: usize) -> bool {
+    operators_named(name).any(|found| found.shape.part(index).is_some_and(FormPart::names_symbol))
 }
 
 /// Lists of words that macros know by their names, whatever their packages.

@@ -31,6 +31,7 @@ mod store;
 mod tree;
 mod update;
 mod watch;
+mod words;
 
 pub use control::{IndexControl, IndexProgress};
 pub use error::TextError;
@@ -46,3 +47,4 @@ pub use scan::TextRole;
 pub use search::{DefinitionMatch, SearchAnswer, TextMatch, TextSearch};
 pub use steelbank_watch::WatchRefusal;
 pub use store::manifest::Skipped;
+pub use words::WordMatch;

@@ -4,7 +4,7 @@ use crate::control::IndexControl;
 use crate::error::TextError;
 use crate::index::TextIndex;
 use crate::names::{PackageText, TokenClass};
-use crate::store::manifest::FilePlace;
+use crate::store::manifest::{FileEntry, FilePlace};
 use crate::store::pages::PageError;
 use crate::store::snapshot::{GONE, TextSnapshot};
 use std::path::Path;
@@ -93,8 +93,16 @@ impl LispNames {
         Some(all)
     }
 
+    pub(crate) fn snapshot(&self) -> &TextSnapshot {
+        &self.0
+    }
+
+    pub(crate) fn files(&self) -> &[FileEntry] {
+        &self.0.manifest().files
+    }
+
     /// The place in the manifest of a segment's file that is still in it.
-    fn place(&self, places: &[u32], file: u32) -> Option<usize> {
+    pub(crate) fn place(&self, places: &[u32], file: u32) -> Option<usize> {
         places.get(file as usize).filter(|&&place| place != GONE).map(|&place| place as usize)
     }
 }

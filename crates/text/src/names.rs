@@ -48,6 +48,8 @@ pub enum TextContext {
     Read,
     /// A word in a comment.
     Comment,
+    /// A parameter in a generic function's definition, which nothing reads.
+    Parameter,
 }
 
 /// All that decides which symbol an occurrence of a name is.
@@ -80,6 +82,7 @@ impl TokenClass {
             TextContext::Prose => (3, None, None),
             TextContext::Read => (4, None, None),
             TextContext::Comment => (5, None, None),
+            TextContext::Parameter => (6, None, None),
         };
         let mut out = vec![marker | u8::from(self.active) << 3 | u8::from(self.defines) << 4, context];
         for text in [self.prefix.as_ref(), self.package.as_ref(), first, second] {
@@ -104,6 +107,7 @@ impl TokenClass {
             2 => TextContext::Lookup(first),
             3 => TextContext::Prose,
             4 => TextContext::Read,
+            6 => TextContext::Parameter,
             _ => TextContext::Comment,
         };
         let marker = *MARKERS.get(usize::from(flags & 7))?;

@@ -315,28 +315,10 @@ impl Searcher<'_> {
         matches: &mut Vec<Matches>,
     ) -> Result<(), SearchInterrupted> {
         let needle = self.search.pattern.text().as_bytes();
-        let mut trigrams: Vec<_> = needle.windows(3).filter_map(trigram).collect();
-        trigrams.sort_unstable();
-        trigrams.dedup();
         let finder = memchr::memmem::Finder::new(needle);
         let snapshot = self.snapshot;
         for (segment, places) in snapshot.segments() {
-            let mut candidates: Option<Vec<u32>> = None;
-            for &trigram in &trigrams {
-                let files = segment.trigram(trigram)?;
-                let both = match candidates {
-                    None => files,
-                    Some(before) => {
-                        before.into_iter().filter(|file| files.binary_search(file).is_ok()).collect()
-                    }
-                };
-                let enough = both.len() <= 4;
-                candidates = Some(both);
-                if enough {
-                    break;
-                }
-            }
-            for local in candidates.unwrap_or_else(|| (0..segment.files()).collect()) {
+            for local in candidates(segment, needle)? {
                 let Some(file) = self.selected(places, local, languages) else { continue };
                 self.control.check()?;
                 let Some(text) = self.text(file)? else { continue };
@@ -440,6 +422,27 @@ impl Searcher<'_> {
             declaration: definition.declaration,
         }))
     }
+}
+
+/// Lists the files of a segment that may have `text`, whatever the case of its ASCII letters.
+pub(crate) fn candidates(segment: &TextSegment, text: &[u8]) -> Result<Vec<u32>, PageError> {
+    let mut trigrams: Vec<_> = text.windows(3).filter_map(trigram).collect();
+    trigrams.sort_unstable();
+    trigrams.dedup();
+    let mut candidates: Option<Vec<u32>> = None;
+    for trigram in trigrams {
+        let files = segment.trigram(trigram)?;
+        let both = match candidates {
+            None => files,
+            Some(before) => before.into_iter().filter(|file| files.binary_search(file).is_ok()).collect(),
+        };
+        let enough = both.len() <= 4;
+        candidates = Some(both);
+        if enough {
+            break;
+        }
+    }
+    Ok(candidates.unwrap_or_else(|| (0..segment.files()).collect()))
 }
 
 fn known(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>)> {

@@ -15,6 +15,7 @@ pub use run::{RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, UndoRe
 pub(crate) mod tool;
 
 mod cautions;
+mod computed;
 mod conflicts;
 mod derived;
 pub(crate) mod diff;
@@ -41,6 +42,7 @@ pub use verify::{Difference, DifferenceKind, Verified};
 
 use crate::answer::Caution;
 use crate::answer::LispKind;
+use crate::answer::OtherText;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,6 +87,8 @@ pub struct RenameRequest {
     pub comments: bool,
     /// Whether to edit words of strings that name it with its package, or that code reads.
     pub strings: bool,
+    /// Whether to edit words of manuals, scripts, configuration and other text that is no Lisp.
+    pub text: bool,
     /// Whether to edit names that macros make from it. Those of structures are always renamed along.
     pub derived: bool,
 }
@@ -99,6 +103,7 @@ impl RenameRequest {
             scope: Scope::Auto,
             comments: false,
             strings: false,
+            text: false,
             derived: false,
         }
     }
@@ -241,16 +246,21 @@ impl<'a> Planner<'a> {
         }
         self.initargs(&files);
         self.symbol_names(&files);
+        self.computed_names();
         let mut editor = Editor::new(project, &sought.name, &self.new);
         for file in &files {
             editor.tapped(file.path.as_path(), &file.tokens);
         }
         editor.text(&text.certain);
+        if self.plan.scope == Scope::Symbol {
+            editor.text(&text.parameters);
+        }
         match &parts {
             Some(parts) => self.edit_parts(parts, &mut editor)?,
             None => self.plan.derived = self.derived(&files, &mut editor)?,
         }
         self.doubts(&text, &mut editor);
+        self.other_text(&mut editor);
         self.plan.places = places;
         let (edited, unreadable) = editor.finish();
         self.plan.edits = edited.iter().map(|file| file.edits.len()).sum();
@@ -307,8 +317,13 @@ impl<'a> Planner<'a> {
                 let seen = file.standing == TextState::LeftOut;
                 match (&token.context, resolver.meaning(token, is_system)) {
                     (TextContext::Comment, _) if self.request.comments => {
-                        if resolver.of_comment(token) {
+                        if resolver.reads_as(token) {
                             tokens.prose.push(entry());
+                        }
+                    }
+                    (TextContext::Parameter, _) => {
+                        if !seen && resolver.reads_as(token) {
+                            tokens.parameters.push(entry());
                         }
                     }
                     (TextContext::Prose, Some(_)) if self.request.strings => tokens.prose.push(entry()),
@@ -503,6 +518,24 @@ impl<'a> Planner<'a> {
         Ok(None)
     }
 
+    /// Counts the words of other text, and edits them if they were asked for.
+    fn other_text(&mut self, editor: &mut Editor<'_>) {
+        let project = self.context.project;
+        let Some(root) = project.root() else { return };
+        match self.uses.words(project, &project.now()) {
+            Some(words) => {
+                self.plan.other_text = OtherText::new(&words);
+                if self.request.text {
+                    editor.words(root, &words);
+                }
+            }
+            None => {
+                let message = "Text that is no Lisp could not be searched.".to_owned();
+                self.caution(CautionKind::Unread, message, Vec::new());
+            }
+        }
+    }
+
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
         let project = self.context.project;
         // Syntax that only the file's own readtable knows is a string or a bar to the structural reader.
@@ -548,7 +581,8 @@ fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &
         let left: Vec<&SymbolToken> = tokens.iter().filter(|token| !is_exact(token)).collect();
         let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
         let explained = |token: &SymbolToken| {
-            matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block) || bound.contains(&token.form)
+            matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block | SyntaxRole::Binding)
+                || bound.contains(&token.form)
         };
         count += left.iter().filter(|token| !explained(token)).count();
     }
@@ -572,6 +606,8 @@ fn is_global_variable(name: &str) -> bool {
 struct TextTokens {
     certain: Vec<edits::TextPlace>,
     possible: Vec<edits::TextPlace>,
+    /// Parameters of generic functions, which are tokens of the symbol and mean nothing.
+    parameters: Vec<edits::TextPlace>,
     /// Strings that are read when the code runs.
     strings: Vec<edits::TextPlace>,
     /// Comments and words of prose, if they were asked for.

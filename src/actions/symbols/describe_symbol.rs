@@ -4,6 +4,7 @@ pub mod text;
 pub(crate) mod tool;
 
 mod kinds;
+mod uses;
 
 use crate::actions::uses::code_find_references::unseen;
 use crate::answer::SourcePlace;
@@ -24,6 +25,7 @@ use crate::source::sbcl::SbclSources;
 use crate::workspace::Project;
 pub use kinds::{ClassKind, Classification, Inlining, OperatorKind, VariableKind};
 use steelbank_xref::{Access, Index, Package, Symbol};
+pub use uses::{VariableUse, VariableUses};
 
 /// How long a value may take to print: print-object methods are the user's code.
 const PRINTING: Duration = Duration::from_secs(2);
@@ -36,9 +38,12 @@ pub struct DescribeSymbolRequest {
     /// The symbol.
     #[serde(flatten)]
     pub symbol: NamedSymbol,
+    /// Of a variable, also its default, who reads, binds and sets it, and other text that has its name.
+    #[serde(default)]
+    pub uses: bool,
 }
 
-about_symbol!(DescribeSymbolRequest {});
+about_symbol!(DescribeSymbolRequest { uses: false });
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -57,6 +62,9 @@ pub struct DescribeSymbolAnswer {
     /// The symbol, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
+    /// Its uses as a variable, if they were asked for.
+    #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
+    pub variable_uses: Option<VariableUses>,
     /// If not, where text that is not loaded defines it and has it, in sentences; empty if none does.
     #[serde(skip)]
     pub unseen: String,
@@ -321,7 +329,15 @@ fn missing(
     status: LookupStatus,
 ) -> DescribeSymbolAnswer {
     let unseen = unseen(&context.index, context.project, &asked, package);
-    DescribeSymbolAnswer { status, asked, looked_up_in: None, operator: None, description: None, unseen }
+    DescribeSymbolAnswer {
+        status,
+        asked,
+        looked_up_in: None,
+        operator: None,
+        description: None,
+        variable_uses: None,
+        unseen,
+    }
 }
 
 impl Question for DescribeSymbolRequest {
@@ -342,6 +358,7 @@ impl Question for DescribeSymbolRequest {
                 looked_up_in: lookup.looked_up_in,
                 operator: lookup.function_name.head().map(str::to_owned),
                 description: Some(Description::bare(index, symbol, accessibility)),
+                variable_uses: None,
                 unseen: String::new(),
             });
         }
@@ -369,6 +386,12 @@ impl Question for DescribeSymbolRequest {
                     value.put(variable)?;
                 }
                 locate(&mut description, context.sbcl, context.project);
+                let variable_uses = description
+                    .variable
+                    .as_ref()
+                    .filter(|_| self.uses)
+                    .and_then(|_| lookup.found.ok())
+                    .map(|(symbol, _)| VariableUses::of(context, symbol));
                 let description = Some(*description);
                 DescribeSymbolAnswer {
                     status: LookupStatus::Found,
@@ -376,6 +399,7 @@ impl Question for DescribeSymbolRequest {
                     looked_up_in,
                     operator,
                     description,
+                    variable_uses,
                     unseen: String::new(),
                 }
             }

@@ -320,10 +320,15 @@ impl<'a> UserFinder<'a> {
         let mut found = Vec::new();
         for class in classes {
             control.check()?;
-            let uses = self.counter.uses(&class.name, &class.package).into_iter();
-            found.extend(uses.filter(|used| self.makes(used)).map(|line| self.user(line)));
+            found.extend(self.made(&class));
         }
         Ok(found)
+    }
+
+    /// Finds the forms that make an instance of the class itself.
+    pub(crate) fn made(&self, class: &Target) -> Vec<UsedBy> {
+        let uses = self.counter.uses(&class.name, &class.package).into_iter();
+        uses.filter(|used| self.makes(used)).map(|line| self.user(line)).collect()
     }
 
     /// Whether the class that is used stands quoted as the first argument of an operator that makes instances.

@@ -3,7 +3,7 @@
 pub(crate) mod tool;
 
 use crate::answer::designator::FunctionName;
-use crate::answer::{Advice, Location};
+use crate::answer::{Advice, Location, OtherText};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -19,6 +19,7 @@ use super::code_find_references::{UseType, found};
 use super::graph::{Node, Subclasses, Target, UserFinder, form_of};
 use super::kept::last_answer;
 use super::outline::{DefinitionInFile, files_at, resolved};
+use super::symbol_uses::SymbolUses;
 use super::unseen::{Unseen, unseen_uses};
 use super::use_counts::is_test_path;
 use super::working_tree::changes;
@@ -106,6 +107,9 @@ pub struct ImpactAnswer {
     /// How often the names stand in text that the image does not have: users that are not known yet.
     #[serde(skip_serializing_if = "Unseen::is_empty")]
     pub unseen: Unseen,
+    /// Where words of text that is no Lisp spell the given names.
+    #[serde(skip_serializing_if = "OtherText::is_empty")]
+    pub other_text: OtherText,
     /// Whether the search for users stopped at a thousand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -342,14 +346,31 @@ impl Question for ImpactRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
         // Never reuse an answer about the diff: the commit that git compares with may change without any file.
-        match self.diff {
+        let mut answer = match self.diff {
             true => self.found(context, control),
             false => last_answer(self, context, || self.found(context, control)),
-        }
+        }?;
+        // What an answer depends on is Lisp: look at other text each time.
+        answer.other_text = self.other_text(context)?;
+        Ok(answer)
     }
 }
 
 impl ImpactRequest {
+    fn other_text(&self, context: &QueryContext<'_>) -> Result<OtherText, Error> {
+        let now = context.project.now();
+        let mut words = Vec::new();
+        for name in &self.names {
+            let context = context.knowing(name, self.package.as_deref());
+            let lookup = Lookup::resolved(&context.index, name, self.package.as_deref())?;
+            let symbol = found(&context.index, context.project, &lookup)?;
+            let uses = SymbolUses::new(&context.index, symbol, lookup.function_name);
+            words.extend(uses.words(context.project, &now).unwrap_or_default());
+        }
+        words.sort_by(|left, right| left.path.cmp(&right.path));
+        Ok(OtherText::new(&words))
+    }
+
     fn found(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
         let users = UserFinder::new(context);
         let subjects = self.subjects(context, &users, control)?;

@@ -187,7 +187,7 @@ impl DefinitionInFile {
 
 impl OutlineRequest {
     /// Lists the files to read.
-    fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, Error> {
+    pub(crate) fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, Error> {
         match &self.of {
             OutlineTarget::Path(path) => files_at(context, path),
             OutlineTarget::Package(_) => {

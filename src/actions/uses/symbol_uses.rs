@@ -9,8 +9,9 @@ use crate::answer::nearest::typed;
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::FileVersion;
-use steelbank_reader::Range;
+use crate::workspace::{FileVersion, Now, Project};
+use steelbank_reader::{Range, upcase};
+use steelbank_text::WordMatch;
 use steelbank_xref::{FunctionKind, Index, Kind, NameRole, Symbol, Use};
 
 /// A symbol whose uses are looked for.
@@ -121,6 +122,15 @@ impl<'a> SymbolUses<'a> {
     /// Whether the symbol is what its name means in a package, which is given by name or nickname.
     pub(crate) fn means(&self, package: &str) -> bool {
         self.index.symbol_named(package, &self.sought.name).is_some_and(|(found, _)| found == self.symbol)
+    }
+
+    /// Finds the words of the project's text that is no Lisp that spell the name, without a prefix or with one that means
+    /// it. None if that cannot be searched.
+    pub(crate) fn words(&self, project: &Project, now: &Now) -> Option<Vec<WordMatch>> {
+        let mut words = project.words(now, &self.sought.name)?;
+        let is_meant = |prefix: &String| self.means(&prefix.chars().map(upcase).collect::<String>());
+        words.retain(|word| word.prefix.as_ref().is_none_or(is_meant));
+        Some(words)
     }
 
     /// Whether there is a package of that name or nickname.

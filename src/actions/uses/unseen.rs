@@ -413,8 +413,8 @@ impl<'a> TokenResolver<'a> {
         uses.lines.extend(last);
     }
 
-    /// Whether a word of a comment may be taken for the symbol.
-    pub(crate) fn of_comment(&self, token: &TokenClass) -> bool {
+    /// Whether a token reads as the symbol that means something else there: a word of a comment, or a parameter.
+    pub(crate) fn reads_as(&self, token: &TokenClass) -> bool {
         let current = token.package.as_deref();
         let found = match (&token.prefix, token.marker) {
             (Some(prefix), _) => self.in_package(prefix, current),
@@ -430,7 +430,7 @@ impl<'a> TokenResolver<'a> {
         let named = |package: &str| self.in_package(package, current);
         let weaker = |meaning: Option<Likelihood>| meaning.map(|_| Likelihood::Possible);
         match &token.context {
-            TextContext::Comment => None,
+            TextContext::Comment | TextContext::Parameter => None,
             TextContext::Prose => weaker(token.prefix.as_deref().and_then(named)),
             TextContext::Read => match (&token.prefix, token.marker) {
                 (Some(prefix), _) if self.is_unknown(prefix, current) => None,

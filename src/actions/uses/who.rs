@@ -8,7 +8,7 @@ use super::symbol_uses::SymbolUses;
 use super::unseen::{SoughtSymbol, Unseen, text_counts};
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol};
-use crate::answer::{Caution, Location};
+use crate::answer::{Caution, Location, OtherText};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -159,6 +159,13 @@ impl WhoRequest {
         let mut text = text_counts(index, project, &now, &SoughtSymbol::of(&uses));
         answer.cautions.append(&mut text.cautions);
         answer.unseen = text.unseen();
+        // A variable is set in scripts and configuration, too.
+        if subject(self.kind) == subject(Kind::References)
+            && !uses.is_standard()
+            && let Some(words) = uses.words(project, &now).filter(|words| !words.is_empty())
+        {
+            answer.cautions.push(Caution::OtherText(OtherText::new(&words)));
+        }
         if answer.count == 0 && answer.toplevel.is_empty() {
             let others = Kind::ALL.into_iter().filter(|&kind| subject(kind) != subject(self.kind));
             answer.elsewhere = others

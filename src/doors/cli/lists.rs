@@ -8,18 +8,20 @@ use serde_json::Value;
 use crate::tools::Tool;
 
 /// The lists of the tools that answer with some, by their names in the structured answer.
-const LISTS: [(&str, &[&str]); 14] = [
+const LISTS: [(&str, &[&str]); 16] = [
     ("apropos", &["symbols"]),
     ("code-find-references", &["refs", "text"]),
     ("compiler-notes", &["notes"]),
     ("find-definition", &["definitions"]),
     ("find_references", &["references"]),
     ("impact", &["users"]),
+    ("interface", &["used", "uses"]),
     ("list-systems", &["systems"]),
     ("outline", &["definitions"]),
     ("who-binds", &["users", "toplevel"]),
     ("who-calls", &["users", "toplevel"]),
     ("who-macroexpands", &["users", "toplevel"]),
+    ("who-makes", &["makers"]),
     ("who-references", &["users", "toplevel"]),
     ("who-sets", &["users", "toplevel"]),
     ("who-specializes", &["users", "toplevel"]),

@@ -16,7 +16,7 @@ rename renames everywhere and verifies that; edit-definition replaces one defini
 image; reload loads what has changed; run-tests tells what broke. Writing files needs a server that was started with \
 --allow-edits, evaluate and inspect one with --allow-eval.
 
-Also answered, though perhaps not listed: package-info, macroexpand, who-sets, who-binds, who-macroexpands, \
+Also answered, though perhaps not listed: path, interface, who-makes, package-info, macroexpand, who-sets, who-binds, who-macroexpands, \
 who-specializes, check-structure, compiler-notes, disassemble, inspect, load-file, status, restart-lisp.
 
 Names are read as Lisp reads them: cl:mapcar, |Mixed Case|, (setf name). Without a prefix a name is looked up in \

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
+use super::super::tap::roles::{
+    SyntaxRole, is_key_parameter, is_looked_up, names_package, package_clause, package_role,
+};
 use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 use super::super::tap::walk::{PlaceAccess, SLOT, Space, SyntacticContext, SyntaxContext};
 use super::by_tap::Tapped;
@@ -259,6 +261,7 @@ impl PositionedFile {
                     // A name in a package definition is the symbol, or surely another package's.
                     Name::Uninterned(_) => {
                         !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
+                            && !names_package(sidecar, form, event)
                     }
                     Name::Symbol { package, .. } => {
                         package == "KEYWORD" && is_looked_up(sidecar, form, event)

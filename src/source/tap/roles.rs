@@ -2,8 +2,8 @@
 //!
 //! [`super::walk`] finds the role of every symbol of a form. The functions here look at the neighbourhood of one token.
 
-use super::operators::{defines_package, looks_up};
-use super::sidecar::{EventKind, Name, Sidecar, TapForm};
+use super::operators::{defines_package, looks_up, names_symbol_at, takes_symbols};
+use super::sidecar::{Abbreviation, EventKind, Name, Sidecar, TapForm};
 
 /// The role of a symbol's occurrence in its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,6 +55,25 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     match walk.place(event).checked_sub(2) {
         Some(argument) => looks_up(operator(parent), argument as usize),
         None => walk.place(event) == 1 && form.ancestors(parent).any(|list| operator(list) == "DEFSYSTEM"),
+    }
+}
+
+/// Whether `event`, a designator, names a package: beside a symbol that is looked up, or in a package's definition.
+pub fn names_package(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
+    let walk = RoleFinder { sidecar, form };
+    let operator = |list: usize| walk.operator(list).map_or("", Name::name);
+    let is_quote = |list: &usize| form.events[*list].operator == Abbreviation::Quote;
+    let argument = walk.parent(event).filter(is_quote).unwrap_or(event);
+    let Some((list, at)) = walk.parent(argument).zip(walk.place(argument).checked_sub(2)) else {
+        return false;
+    };
+    let defines = |list: usize| defines_package(operator(list));
+    match operator(list) {
+        "IN-PACKAGE" | "FIND-PACKAGE" => true,
+        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" => at == 0 && walk.parent(list).is_some_and(defines),
+        "USE" | "NICKNAMES" | "MIX" | "REEXPORT" | "USE-REEXPORT" => walk.parent(list).is_some_and(defines),
+        name if defines_package(name) => at == 0,
+        name => takes_symbols(name) && !names_symbol_at(name, at as usize),
     }
 }
 

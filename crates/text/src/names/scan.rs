@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use steelbank_reader::lines::decode;
-use steelbank_reader::operators::{ClauseWords, defines_package, takes_symbols};
-use steelbank_reader::{Datum, FormId, FormKind, LispText, Marker, Range, Token, TokenKind, upcase};
+use steelbank_reader::operators::{ClauseWords, defines_package, names_symbol_at, takes_symbols};
+use steelbank_reader::{Datum, FormId, FormKind, LispText, Marker, NoCalls, Range, Token, TokenKind, upcase};
 
 use super::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 use crate::store::segment::{KeyHashing, KeyMap};
@@ -16,6 +16,7 @@ pub(super) fn scan(text: &[u8], lisp: &LispText) -> FileTokens {
         text,
         lisp,
         operators: operators(text, lisp),
+        none: NoCalls::of(lisp, text),
         known: KeyMap::default(),
         classes: HashSet::default(),
         last: None,
@@ -33,6 +34,8 @@ struct Scan<'a> {
     lisp: &'a LispText,
     /// What is to be known of the operator of each form, by the form's index.
     operators: Vec<FormOperator>,
+    /// The lists that are no calls.
+    none: NoCalls,
     /// The names of packages, each shared by its tokens.
     known: KeyMap<Box<str>, Arc<str>>,
     /// The classes of the tokens, each shared by these.
@@ -51,7 +54,8 @@ struct Scan<'a> {
 struct FormOperator {
     /// Whether it begins with DEF.
     defines: bool,
-    is_defmethod: bool,
+    /// The number of elements in front of a method's qualifiers and lambda list: of `(defmethod name …)` and `(:method …)`.
+    method: Option<usize>,
     is_setf: bool,
     is_symbol_call: bool,
     defines_package: bool,
@@ -64,7 +68,11 @@ impl FormOperator {
     fn new(name: &str) -> FormOperator {
         FormOperator {
             defines: name.starts_with("DEF"),
-            is_defmethod: name == "DEFMETHOD",
+            method: match name {
+                "DEFMETHOD" => Some(2),
+                "METHOD" => Some(1),
+                _ => None,
+            },
             is_setf: name == "SETF",
             is_symbol_call: name == "SYMBOL-CALL",
             defines_package: defines_package(name),
@@ -228,6 +236,9 @@ impl<'a> Scan<'a> {
         let package = self.current(token);
         let context = match token.marker {
             Marker::None if self.is_loop_word(token, &symbol.name) => TextContext::Prose,
+            Marker::None if token.form.is_some_and(|id| self.none.have_generic_parameters(id)) => {
+                TextContext::Parameter
+            }
             Marker::None | Marker::External | Marker::Internal => TextContext::Code,
             Marker::Keyword | Marker::Uninterned => match self.designator(token) {
                 Some(context) => context,
@@ -247,7 +258,7 @@ impl<'a> Scan<'a> {
     }
 
     fn is_operator(&self, token: &Token) -> bool {
-        let form = token.form.and_then(|id| self.lisp.form(id));
+        let form = token.form.filter(|id| !self.none.have(*id)).and_then(|id| self.lisp.form(id));
         form.is_some_and(|form| match form.kind {
             FormKind::Function => true,
             FormKind::List => self.lisp.head(form).is_some_and(|head| head.span == token.span),
@@ -292,11 +303,13 @@ impl<'a> Scan<'a> {
         let lambda_list = self.lisp.form(id).and_then(|form| form.parent);
         let method = lambda_list.and_then(|list| self.lisp.form(list)?.parent);
         let mut elements = self.lisp.elements(id);
-        method.is_some_and(|id| self.operator(id).is_defmethod)
+        let before = method.and_then(|id| self.operator(id).method);
+        before.is_some()
             && elements.nth(1).is_some_and(|datum| self.lisp.span(datum) == token.span)
             && elements.next().is_none()
             && lambda_list.is_some_and(|list| {
-                let lists = method.into_iter().flat_map(|method| self.lisp.elements(method)).skip(2);
+                let lists = method.into_iter().flat_map(|method| self.lisp.elements(method));
+                let lists = lists.skip(before.unwrap_or_default());
                 lists.into_iter().find(|datum| matches!(datum, Datum::Form(_))) == Some(Datum::Form(list))
             })
     }
@@ -379,7 +392,12 @@ impl<'a> Scan<'a> {
                 return self.in_package_definition(id, clause, token);
             }
             if steps < 3 && !operator.is_keyword && operator.takes_symbols {
-                return Some(TextContext::Lookup(self.package_beside(id, token)));
+                let arguments: Vec<Datum> = lisp.elements(id).skip(1).collect();
+                let at = arguments.iter().position(|&datum| lisp.span(datum).contains(token.span.start))?;
+                // What stands beside the name names a package.
+                let name = self.operator_name(id)?;
+                return names_symbol_at(&name, at)
+                    .then(|| TextContext::Lookup(self.package_beside(id, &arguments, at)));
             }
             clause = Some(id);
             at = form.parent;
@@ -411,11 +429,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the package that an argument beside `token` names: the one before it for SYMBOL-CALL, else the
+    /// Returns the package that the argument beside the one at `at` names: the one before it for SYMBOL-CALL, else the
     /// one after.
-    fn package_beside(&mut self, form: FormId, token: &Token) -> Option<Arc<str>> {
-        let arguments: Vec<Datum> = self.lisp.elements(form).skip(1).collect();
-        let at = arguments.iter().position(|&datum| self.lisp.span(datum).contains(token.span.start))?;
+    fn package_beside(&mut self, form: FormId, arguments: &[Datum], at: usize) -> Option<Arc<str>> {
         let beside = if self.operator(form).is_symbol_call { at.checked_sub(1)? } else { at + 1 };
         let name = self.designated(*arguments.get(beside)?)?;
         Some(self.shared(&name))

@@ -2,7 +2,7 @@
 
 use crate::scan::occurrence::{LONGEST, ScannedName, TextRole, first_character, is_word_character};
 use std::sync::LazyLock;
-use steelbank_reader::{Dialect, Features, FormKind, LispText, Marker, Token, TokenKind, upcase};
+use steelbank_reader::{Dialect, Features, FormKind, LispText, Marker, NoCalls, Token, TokenKind, upcase};
 
 static FEATURES: LazyLock<Features> = LazyLock::new(Features::sbcl);
 
@@ -18,9 +18,10 @@ pub(crate) fn occurrences(text: &[u8], dialect: Dialect, emit: &mut dyn FnMut(Sc
 /// Calls `emit` for every identifier of a text that has been read already.
 pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(ScannedName<'_>)) {
     let dialect = lisp.dialect();
+    let none = if dialect == Dialect::CommonLisp { NoCalls::of(lisp, text) } else { NoCalls::default() };
     for (index, token) in lisp.tokens().iter().enumerate() {
         match token.kind {
-            TokenKind::Symbol => symbol(text, lisp, index, token, emit),
+            TokenKind::Symbol => symbol(text, lisp, &none, index, token, emit),
             TokenKind::Comment => prose(text, dialect, token, TextRole::Comment, emit),
             TokenKind::String => prose(text, dialect, token, TextRole::String, emit),
             TokenKind::Number | TokenKind::Character => {}
@@ -34,22 +35,31 @@ fn send(key: &str, offset: u32, role: TextRole, emit: &mut dyn FnMut(ScannedName
     }
 }
 
-fn symbol(text: &[u8], lisp: &LispText, index: usize, token: &Token, emit: &mut dyn FnMut(ScannedName<'_>)) {
+fn symbol(
+    text: &[u8],
+    lisp: &LispText,
+    none: &NoCalls,
+    index: usize,
+    token: &Token,
+    emit: &mut dyn FnMut(ScannedName<'_>),
+) {
     let symbol = token.symbol(text);
     if let Some(package) = symbol.package {
         send(&package, token.span.start, TextRole::Reference, emit);
     }
     let role = match token.marker {
         Marker::Keyword => TextRole::Keyword,
-        _ if is_operator(lisp, index, token) => TextRole::Call,
+        _ if is_operator(lisp, none, index, token) => TextRole::Call,
         _ => TextRole::Reference,
     };
     send(&symbol.name, token.name_start, role, emit);
 }
 
-/// Whether the token stands first in a list.
-fn is_operator(lisp: &LispText, index: usize, token: &Token) -> bool {
-    let Some(form) = token.form.and_then(|id| lisp.form(id)) else { return false };
+/// Whether the token stands first in a list that is a call.
+fn is_operator(lisp: &LispText, none: &NoCalls, index: usize, token: &Token) -> bool {
+    let Some(form) = token.form.filter(|id| !none.have(*id)).and_then(|id| lisp.form(id)) else {
+        return false;
+    };
     form.kind == FormKind::List
         && lisp.head(form).is_some_and(|head| head.span == token.span)
         && form.tokens().contains(&index)

@@ -507,10 +507,10 @@ fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> 
     }
 }
 
-/// Lists the plan's edits by their places in the new texts.
+/// Lists the plan's edits of Lisp by their places in the new texts.
 fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<AppliedEdit> {
     let mut written = Vec::with_capacity(plan.edits);
-    for (planned, file) in plan.files.iter().zip(files) {
+    for (planned, file) in plan.files.iter().zip(files).filter(|(planned, _)| !planned.other) {
         let mut moved = 0_isize;
         for edit in &planned.edits {
             let length = write::encoded(&edit.new, &file.old).map_or(edit.new.len(), |bytes| bytes.len());

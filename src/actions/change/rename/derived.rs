@@ -195,6 +195,7 @@ impl<'a> Planner<'a> {
             along.tapped(&file.path, &file.tokens);
         }
         along.text(&other.text.certain);
+        along.text(&other.text.parameters);
         self.doubts(&other.text, &mut along);
         editor.absorb(along);
         Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: true }

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use steelbank_reader::lines::{self, LineIndex, Undecodable};
+use steelbank_reader::lines::{self, Undecodable};
 use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 
 use super::parts;
@@ -14,6 +14,7 @@ use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{Project, TextContext, TextToken, UnseenText};
+use steelbank_text::WordMatch;
 
 /// A place of the name in text.
 #[derive(Clone)]
@@ -23,29 +24,23 @@ pub(super) struct TextPlace {
 }
 
 impl TextPlace {
-    fn doubt(&self, project: &Project, lines: &LineIndex, reason: &str) -> Doubt {
+    fn location(&self, project: &Project) -> Location {
         let bytes = self.file.text.as_bytes();
-        let place = Location::in_text(project.shown(&self.file.path), lines, bytes, self.token.span);
+        Location::in_text(project.shown(&self.file.path), &self.file.lines, bytes, self.token.span)
+    }
+
+    fn doubt(&self, project: &Project, reason: &str) -> Doubt {
+        let (bytes, lines) = (self.file.text.as_bytes(), &self.file.lines);
+        let place = self.location(project);
         let context = lines.bytes(bytes, place.line.unwrap_or_default());
         let context = String::from_utf8_lossy(context).trim().to_owned();
         Doubt { place, context, reason: reason.to_owned() }
     }
 }
 
-/// Makes a doubt for `reason` of each of `places`, which are grouped by file.
+/// Makes a doubt for `reason` of each of `places`.
 pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
-    let mut of: Option<(&Path, LineIndex)> = None;
-    let mut found = Vec::with_capacity(places.len());
-    for place in places {
-        let path = place.file.path.as_path();
-        let lines = match of.take() {
-            Some((known, lines)) if known == path => lines,
-            _ => LineIndex::new(place.file.text.as_bytes()),
-        };
-        found.push(place.doubt(project, &lines, reason));
-        of = Some((path, lines));
-    }
-    found
+    places.iter().map(|place| place.doubt(project, reason)).collect()
 }
 
 /// A file as it is on disk, read once for all of its places.
@@ -56,7 +51,6 @@ struct Opened {
     is_same: bool,
     /// Whether the text's byte offsets are the file's, as in UTF-8.
     is_utf8: bool,
-    lines: LineIndex,
     hash: u64,
     read: OnceCell<LispText>,
 }
@@ -67,8 +61,8 @@ impl Opened {
         let bytes = project.read(&path).ok()?;
         let is_same = lines::decode(&bytes) == *place.file.text;
         let is_utf8 = std::str::from_utf8(&bytes).is_ok();
-        let (lines, hash) = (LineIndex::new(&bytes), fnv_1a(&bytes));
-        Some(Self { path, bytes, is_same, is_utf8, lines, hash, read: OnceCell::new() })
+        let hash = fnv_1a(&bytes);
+        Some(Self { path, bytes, is_same, is_utf8, hash, read: OnceCell::new() })
     }
 
     /// Finds the bytes of the file that are at `range` of the text.
@@ -92,6 +86,8 @@ pub(super) struct Editor<'a> {
     new: String,
     files: BTreeMap<PathBuf, BTreeSet<RenameEdit>>,
     hashes: BTreeMap<PathBuf, u64>,
+    /// Those that hold no Lisp.
+    other: BTreeSet<PathBuf>,
     doubtful: Vec<Doubt>,
 }
 
@@ -103,6 +99,7 @@ impl<'a> Editor<'a> {
             new: new.to_owned(),
             files: BTreeMap::new(),
             hashes: BTreeMap::new(),
+            other: BTreeSet::new(),
             doubtful: Vec::new(),
         }
     }
@@ -221,14 +218,10 @@ impl<'a> Editor<'a> {
                 opened = Opened::new(self.project, place);
             }
             let Some(opened) = &opened else { continue };
-            let (bytes, lines) = (opened.bytes.as_slice(), &opened.lines);
+            let bytes = opened.bytes.as_slice();
             if !opened.is_same {
                 let why = "the file has just changed";
-                self.doubtful.push(place.doubt(
-                    self.project,
-                    &LineIndex::new(place.file.text.as_bytes()),
-                    why,
-                ));
+                self.doubtful.push(place.doubt(self.project, why));
                 continue;
             }
             let Some(span) = opened.span(place.token.span.indices()) else { continue };
@@ -241,9 +234,10 @@ impl<'a> Editor<'a> {
                 TextContext::Prose | TextContext::Read | TextContext::Comment => EditKind::Word,
                 _ => EditKind::Symbol,
             };
-            let key =
-                is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
-            let key = key.filter(|_| kind == EditKind::Symbol && place.token.context == TextContext::Code);
+            let is_key = kind == EditKind::Symbol
+                && matches!(place.token.context, TextContext::Code | TextContext::Parameter)
+                && is_key_parameter(bytes, start, || opened.read());
+            let key = is_key.then(|| key_form(&bytes[..span.start]));
             let edit = self.edit(written, kind, key);
             let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
             match edit {
@@ -251,10 +245,7 @@ impl<'a> Editor<'a> {
                     self.hashes.insert(path.clone(), opened.hash);
                     self.files.entry(path.clone()).or_default().insert(RenameEdit {
                         range: Range::of(span.start + from..span.start + to),
-                        place: Location {
-                            range: Some(place.token.span),
-                            ..Location::new(self.project.shown(path)).at(lines.position(bytes, start))
-                        },
+                        place: place.location(self.project),
                         old: lines::decode(&written[from..to]).into_owned(),
                         new,
                     });
@@ -264,7 +255,36 @@ impl<'a> Editor<'a> {
                         true => "the text there does not read as the name",
                         false => "the new name cannot be written in the file's encoding",
                     };
-                    self.doubtful.push(place.doubt(self.project, lines, why));
+                    self.doubtful.push(place.doubt(self.project, why));
+                }
+            }
+        }
+    }
+
+    /// Adds words of text that is no Lisp, by file and place.
+    pub(super) fn words(&mut self, root: &Path, words: &[WordMatch]) {
+        for words in words.chunk_by(|left, right| left.path == right.path) {
+            let Some(WordMatch { path: relative, .. }) = words.first() else { continue };
+            let path = root.join(relative);
+            let Ok(bytes) = self.project.read(&path) else { continue };
+            let is_utf8 = std::str::from_utf8(&bytes).is_ok();
+            self.other.insert(path.clone());
+            self.hashes.insert(path.clone(), fnv_1a(&bytes));
+            for word in words {
+                let place = Location::new(self.project.shown(&path)).at(word.at);
+                let written = bytes.get(word.range.indices()).unwrap_or_default();
+                let old = lines::decode(written).into_owned();
+                let new = spelled(&self.new, written);
+                let is_same = old.to_lowercase() == self.name.to_lowercase();
+                if is_same && (is_utf8 || new.is_ascii()) {
+                    let edit = RenameEdit { range: word.range, place, old, new };
+                    self.files.entry(path.clone()).or_default().insert(edit);
+                } else {
+                    let reason = match is_same {
+                        false => "the file has just changed",
+                        true => "the new name cannot be written in the file's encoding",
+                    };
+                    self.doubtful.push(Doubt { place, context: old, reason: reason.to_owned() });
                 }
             }
         }
@@ -314,6 +334,7 @@ impl<'a> Editor<'a> {
             let hash = self.hashes.get(&path).copied().unwrap_or_default();
             files.push(FileEdits {
                 path: self.project.shown(&path),
+                other: self.other.contains(&path),
                 hash: format!("{hash:016x}"),
                 edits: kept,
             });

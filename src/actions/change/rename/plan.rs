@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::Range;
 
 use super::Verified;
+use crate::answer::OtherText;
 use crate::answer::location::{Location, as_text};
 
 /// Which places a rename takes.
@@ -44,6 +45,9 @@ pub struct RenameEdit {
 pub struct FileEdits {
     /// The file, relative to the project's root.
     pub path: String,
+    /// Whether it holds no Lisp, so that its edits are of words.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub other: bool,
     /// FNV-1a of the bytes that the plan was made for, in hexadecimal.
     #[serde(skip)]
     pub hash: String,
@@ -187,15 +191,34 @@ pub struct RenamePlan {
     /// How many `&key` parameters keep their keyword by being written `((:name new-name))`.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub key_parameters: usize,
+    /// Where code makes names of this form when it runs, and will go on making the old one if it makes that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made_when_run: Vec<String>,
+    /// Where code makes names when it runs of which it may be one.
+    #[serde(skip)]
+    pub computed: Vec<String>,
     /// Names that are made from it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub derived: Vec<Derived>,
     /// Places that are left as they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubtful: Vec<Doubt>,
+    /// Where words of manuals, scripts and configuration spell the name: edited only if they were asked for.
+    #[serde(skip_serializing_if = "OtherText::is_empty")]
+    pub other_text: OtherText,
 }
 
 impl RenamePlan {
+    /// Lists the files of Lisp that are edited.
+    pub(super) fn lisp_files(&self) -> impl Iterator<Item = &FileEdits> {
+        self.files.iter().filter(|file| !file.other)
+    }
+
+    /// Counts the edits of words in text that is no Lisp.
+    pub(super) fn edits_of_words(&self) -> usize {
+        self.files.iter().filter(|file| file.other).map(|file| file.edits.len()).sum()
+    }
+
     /// Whether nothing forbids it.
     pub fn is_possible(&self) -> bool {
         self.conflicts.is_empty()

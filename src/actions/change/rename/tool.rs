@@ -36,7 +36,8 @@ struct Arguments {
     /// narrow: only this definition's uses; refused if one is not exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
     #[serde(default)]
     scope: Scope,
-    /// Also words of comments, strings that code reads, names that macros make from it.
+    /// Also words of comments, strings that code reads, names that macros make from it, words of manuals, scripts and
+    /// other text.
     #[serde(default)]
     include: Vec<Include>,
     /// Write the files. Without it, nothing is written.
@@ -66,6 +67,7 @@ enum Include {
     Comments,
     Strings,
     Derived,
+    Text,
 }
 
 pub(crate) fn tool() -> Tool {
@@ -141,6 +143,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         comments: includes(Include::Comments),
         strings: includes(Include::Strings),
         derived: includes(Include::Derived),
+        text: includes(Include::Text),
         ..RenameRequest::new(name, new_name)
     };
     let plan = match bank.ask(&request, &call.control(ALLOWED)) {
@@ -230,7 +233,8 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
     paging.cut(listed, call.budget(), |listed, range| {
         // Give no cursor for an applied rename: it cannot be planned again.
         listed.cursor = range.cursor().filter(|_| !listed.applied);
-        let answer = ToolAnswer::new(text::rename(listed), &LookupReply::yes(&*listed), outcome)?;
+        let answer =
+            ToolAnswer::new(text::rename(listed, call.wording()), &LookupReply::yes(&*listed), outcome)?;
         Ok(answer.looked_up_in(looked_up_in.clone()))
     })
 }

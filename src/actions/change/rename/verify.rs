@@ -215,6 +215,9 @@ pub struct Verified {
     /// What could not be loaded, before and after alike, and why: of it, nothing was verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
+    /// Code that makes names when it runs, of which the old one may be one: nobody has seen all that it makes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub computed: Vec<String>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
 }
@@ -244,13 +247,14 @@ pub(crate) fn compare(
     let mut verified = Verified {
         references: before.records.len(),
         diagnostics: before.said.len(),
+        computed: plan.computed.clone(),
         tested: before.tests.iter().map(|test| test.system.clone()).collect(),
         ..Verified::default()
     };
     let mut found = Vec::new();
     let mut add = |kind, message, path| found.push(Difference { kind, message, path });
     failures(&names, before, after, &mut add);
-    for edit in plan.files.iter().flat_map(|file| &file.edits) {
+    for edit in plan.lisp_files().flat_map(|file| &file.edits) {
         if !names.has(&edit.old) && !names.is_part(edit) {
             let message = format!("{}: {} is not {}.", edit.place, edit.old, plan.symbol);
             add(DifferenceKind::Edit, message, Some(edit.place.file.clone()));
@@ -291,7 +295,7 @@ pub(crate) fn compare(
     found.truncate(MOST_DIFFERENCES);
     verified.differences = found;
     let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
-    let edited = plan.files.iter().map(|file| &file.path);
+    let edited = plan.lisp_files().map(|file| &file.path);
     verified.failed = after.failed.iter().map(|found| format!("{}: {}", found.name, found.why)).collect();
     verified.not_loaded =
         edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();

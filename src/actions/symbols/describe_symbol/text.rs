@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet};
+use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, VariableUses};
 use crate::answer::SourcePlace;
 use crate::answer::lookup::missing;
 
@@ -18,7 +18,27 @@ pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
     let arglist = description.function.as_ref().and_then(|facet| facet.arglist.as_deref());
     contract_lines(&mut text, arglist, value, description.documentation(), description.source());
     facets(&mut text, description);
+    answer.variable_uses.iter().for_each(|uses| variable_uses(&mut text, uses));
     text
+}
+
+/// Adds a variable's default and uses.
+fn variable_uses(text: &mut String, uses: &VariableUses) {
+    let lists = [
+        ("Default", &uses.defined),
+        ("Read by", &uses.read),
+        ("Bound by", &uses.bound),
+        ("Set by", &uses.set),
+    ];
+    for (heading, list) in lists {
+        let _ = write!(text, "\n  {heading}:{}", if list.is_empty() { " none" } else { "" });
+        for each in list {
+            let _ = write!(text, "\n    {}: {}", each.place, each.by.as_deref().unwrap_or_default());
+        }
+    }
+    if !uses.other_text.is_empty() {
+        let _ = write!(text, "\n  {}", uses.other_text.sentence());
+    }
 }
 
 /// Describes a name that is a list, such as `(setf car)`: the function, not the symbol in the list.

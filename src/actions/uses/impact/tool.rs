@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::impact::{Affected, ImpactAnswer, ImpactRequest};
-use crate::answer::{Location, counted};
+use crate::actions::uses::unseen::Unseen;
+use crate::answer::{Location, OtherText, counted};
 use crate::engine::ALLOWED;
 use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
@@ -54,8 +55,10 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
-    let unseen = Some(&answer.unseen).filter(|unseen| !unseen.is_empty());
-    let note = unseen.map_or_else(String::new, |unseen| format!("\n\nNote: {}", unseen.sentence()));
+    let unseen = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
+    let other = Some(&answer.other_text).filter(|other| !other.is_empty()).map(OtherText::sentence);
+    let notes = unseen.into_iter().chain(other);
+    let note: String = notes.map(|sentence| format!("\n\nNote: {sentence}")).collect();
     let total = answer.users.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();

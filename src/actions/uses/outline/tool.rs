@@ -56,16 +56,20 @@ pub(crate) fn tool() -> Tool {
     Tool::paged::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()
 }
 
-fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
-    let mut targets =
-        [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
-    let of = match &mut targets {
-        [Some(path), None, None] => OutlineTarget::Path(std::mem::take(path)),
-        [None, Some(package), None] => OutlineTarget::Package(std::mem::take(package)),
-        [None, None, Some(system)] => OutlineTarget::System(std::mem::take(system)),
+/// Reads what is asked about, by whichever of its names is not empty; the whole project by none.
+pub(crate) fn target(path: String, package: String, system: String) -> Result<OutlineTarget, Failure> {
+    let targets = [path, package, system].map(|text| Some(text).filter(|text| !text.is_empty()));
+    Ok(match targets {
+        [Some(path), None, None] => OutlineTarget::Path(path),
+        [None, Some(package), None] => OutlineTarget::Package(package),
+        [None, None, Some(system)] => OutlineTarget::System(system),
         [None, None, None] => OutlineTarget::Path(".".to_owned()),
         _ => return Err(Failure::arguments("Give one of path, package and system.")),
-    };
+    })
+}
+
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let of = target(given.path, given.package, given.system)?;
     let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused, only: None };
     let index = session.text().ok();
     let bank = session.bank()?;

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use super::{ListedRename, UndoneRename};
 use crate::actions::change::rename::{Scope, Verified};
-use crate::answer::counted;
+use crate::actions::uses::unseen::some_of;
 use crate::answer::lookup::written;
+use crate::answer::{Advice, Wording, counted};
 
 /// Renders the plan or the applied edits. Writing to a string cannot fail.
-pub(crate) fn rename(answer: &ListedRename) -> String {
+pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
     let edits = counted(answer.plan.edits, "edit", "edits");
     let files = counted(answer.file_count, "file", "files");
     let mut text = format!("{} ", answer.plan.symbol);
@@ -40,6 +41,18 @@ pub(crate) fn rename(answer: &ListedRename) -> String {
         if !caution.names.is_empty() {
             let _ = write!(text, " {}", caution.names.join(", "));
         }
+    }
+    if !answer.plan.made_when_run.is_empty() {
+        let places = some_of(&answer.plan.made_when_run, String::clone);
+        let _ =
+            write!(text, "\nNote: Code makes names of this form when it runs, maybe the old one: {places}.");
+    }
+    if !answer.plan.other_text.is_empty() {
+        let _ = write!(text, "\n{} ", answer.plan.other_text.sentence());
+        let _ = match answer.plan.edits_of_words() {
+            0 => write!(text, "{}", Advice::IncludeText.worded(wording)),
+            words => write!(text, "{} of them, by the word alone.", counted(words, "edit is", "edits are")),
+        };
     }
     if let Some(verified) = &answer.verified {
         text.push('\n');
@@ -90,6 +103,10 @@ fn verification(verified: &Verified) -> String {
     }
     if !verified.made.is_empty() {
         let _ = write!(text, "\nMade by macros: {}.", verified.made.join(", "));
+    }
+    if verified.same && !verified.computed.is_empty() {
+        let shown = some_of(&verified.computed, String::clone);
+        let _ = write!(text, "\nNot verified, for it is made when code runs: a name that {shown} may make.");
     }
     if !verified.not_loaded.is_empty() {
         let _ = write!(text, "\nNot verified, for no system loads them: {}.", verified.not_loaded.join(", "));

@@ -1,0 +1,179 @@
+//! A Lisp name as a word of the tree's other text: manuals, scripts, configuration, code of other languages.
+
+use crate::index::TextIndex;
+use crate::language::Language;
+use crate::lisp_names::LispNames;
+use crate::scan::occurrence::{first_character, is_word_character};
+use crate::search::candidates;
+use crate::store::pages::PageError;
+use std::path::{Path, PathBuf};
+use steelbank_reader::lines::LineColumn;
+use steelbank_reader::{Dialect, Range};
+use steelbank_tree::{is_lisp, may_be_lisp};
+
+/// A name of fewer bytes is looked for with a package prefix only: it is a word of any text.
+const SHORT: usize = 3;
+
+/// A place where a name stands as a word of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WordMatch {
+    /// The file, relative to the root.
+    pub path: PathBuf,
+    /// Line and column, from 1, of the name.
+    pub at: LineColumn,
+    /// The name without its prefix, in bytes of the file.
+    pub range: Range,
+    /// The package prefix as it is written, without colons.
+    pub prefix: Option<String>,
+}
+
+impl LispNames {
+    /// Finds where `name` stands as a whole word, whatever the case of its ASCII letters, in files of `index` that hold
+    /// no Common Lisp and that `wanted` accepts, by path and place. Files that have changed since are passed over. `None`
+    /// if the index is damaged.
+    pub fn words(
+        &self,
+        index: &TextIndex,
+        name: &str,
+        wanted: &dyn Fn(&Path) -> bool,
+    ) -> Option<Vec<WordMatch>> {
+        self.find_words(index, name, wanted).ok()
+    }
+
+    fn find_words(
+        &self,
+        index: &TextIndex,
+        name: &str,
+        wanted: &dyn Fn(&Path) -> bool,
+    ) -> Result<Vec<WordMatch>, PageError> {
+        let mut needle = if name.len() < SHORT { ":".to_owned() } else { String::new() };
+        needle.push_str(&name.to_lowercase());
+        let mut found = Vec::new();
+        if name.is_empty() || needle.len() < SHORT {
+            return Ok(found);
+        }
+        for (segment, places) in self.snapshot().segments() {
+            for local in candidates(segment, needle.as_bytes())? {
+                let Some(entry) = self.place(places, local).and_then(|at| self.files().get(at)) else {
+                    continue;
+                };
+                let is_lisp_text = |bytes: &[u8]| may_be_lisp(&entry.path) && is_lisp(&entry.path, bytes);
+                if is_common_lisp(entry.language) || !wanted(&entry.path) {
+                    continue;
+                }
+                let Some(text) = index.cache().get(index.tree(), entry) else { continue };
+                if is_lisp_text(&text.bytes) {
+                    continue;
+                }
+                found.extend(words_of(&text.bytes, needle.as_bytes(), name.len()).map(|(range, prefix)| {
+                    let at = text.lines.position(&text.bytes, range.start);
+                    WordMatch { path: entry.path.clone(), at, range, prefix }
+                }));
+            }
+        }
+        found.sort_by(|left, right| (&left.path, left.range.start).cmp(&(&right.path, right.range.start)));
+        Ok(found)
+    }
+}
+
+fn is_common_lisp(language: Language) -> bool {
+    language.dialect() == Some(Dialect::CommonLisp)
+}
+
+/// Finds the words of `text` that are the last `length` bytes of `needle`, which is in lower case, each with its prefix.
+fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (Range, Option<String>)> {
+    let lower = text.to_ascii_lowercase();
+    let ends: Vec<usize> = memchr::memmem::find_iter(&lower, needle).map(|at| at + needle.len()).collect();
+    ends.into_iter().filter_map(move |end| {
+        let start = end - length;
+        let prefix = prefix_of(text.get(..start)?)?;
+        ends_word(text.get(..start)?, text.get(end..)?).then(|| (Range::of(start..end), prefix))
+    })
+}
+
+/// Whether a character is part of a name wherever it stands beside one. Markup around a name, and what ends a
+/// sentence, is not.
+fn is_part(character: char) -> bool {
+    is_word_character(character) || "-*+%$^/\\".contains(character)
+}
+
+/// Whether a word ends in front of `after`; `before` is what precedes the word.
+fn ends_word(before: &[u8], after: &[u8]) -> bool {
+    let (Some(next), then) = (first_character(after), after.get(1..).and_then(first_character)) else {
+        // Bytes that do not decode are letters of an older encoding.
+        return after.is_empty();
+    };
+    match next {
+        // A file's ending or an attribute, the prefix of another name.
+        '.' | ':' => !then.is_some_and(is_part) && (next == '.' || then != Some(':')),
+        // An assignment to a shell's variable, or another name, unless it is markup.
+        '=' => before.ends_with(b"="),
+        next => !is_part(next),
+    }
+}
+
+/// Returns the prefix with which `before` ends, none if a word may begin there without; `None` if no name of a package
+/// can begin there.
+fn prefix_of(before: &[u8]) -> Option<Option<String>> {
+    let bare = before.strip_suffix(b":").map(|rest| rest.strip_suffix(b":").unwrap_or(rest));
+    let Some(bare) = bare else {
+        let begins = match last_character(before) {
+            Some('.') => !last_character(&before[..before.len() - 1]).is_some_and(is_part),
+            Some(last) => !is_part(last),
+            None => before.is_empty(),
+        };
+        return begins.then_some(None);
+    };
+    let mut start = bare.len();
+    while let Some(last) = last_character(&bare[..start]).filter(|last| is_part(*last) || *last == '.') {
+        start -= last.len_utf8();
+    }
+    let prefix = std::str::from_utf8(&bare[start..]).ok()?.trim_start_matches('.');
+    (!prefix.is_empty()).then(|| Some(prefix.to_owned()))
+}
+
+fn last_character(bytes: &[u8]) -> Option<char> {
+    (1..=bytes.len().min(4)).find_map(|length| {
+        let text = std::str::from_utf8(&bytes[bytes.len() - length..]).ok()?;
+        text.chars().next()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, text: &str, expected: &[(&str, Option<&str>)]) {
+        let needle = if name.len() < SHORT { format!(":{name}") } else { name.to_owned() };
+        let found: Vec<_> = words_of(text.as_bytes(), needle.as_bytes(), name.len())
+            .map(|(range, prefix)| (&text[range.indices()], prefix))
+            .collect();
+        let found: Vec<_> = found.iter().map(|(word, prefix)| (*word, prefix.as_deref())).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+
+    #[test]
+    fn a_name_is_a_word_of_its_own() {
+        for text in [
+            "area", "(area 1)", "`area`", "@code{area}", "<b>area</b>", "the area.", "~area~", "=area=",
+            "\"area\"", "@@@ area\n", "area: 3", "#area", "caf\u{e9} area",
+        ] {
+            check("area", text, &[("area", None)]);
+        }
+        for text in [
+            "areas", "an-area", "area-2", "*area*", "area.lisp", "x.area", "area=3", "src/area", ":area",
+            "$area", "area_b", "area:x", "\u{e9}area",
+        ] {
+            check("area", text, &[]);
+        }
+        check("*area*", "set *AREA* to (setf geo::*area* 1)", &[("*AREA*", None), ("*area*", Some("geo"))]);
+        check("area", "GEO:Area, see geo.core:area", &[("Area", Some("GEO")), ("area", Some("geo.core"))]);
+        check("on", "on it, lp:on", &[("on", Some("lp"))]);
+    }
+
+    #[test]
+    fn bytes_that_do_not_decode_are_letters() {
+        assert_eq!(words_of(b"\xe4area area\xe4 area", b"area", 4).count(), 1);
+    }
+}

@@ -1,0 +1,266 @@
+//! Names that code makes from strings when it runs: `(intern (format nil "~A-~A" name '#:kind))`. Nothing tells which
+//! they are until it runs; what is constant in them tells which they may be.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use steelbank_reader::operators::names_symbol_at;
+use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, TokenKind, upcase};
+
+use super::Planner;
+use super::plan::{CautionKind, ConflictKind};
+use crate::answer::Location;
+use crate::workspace::{FileStamp, Look, Project, UnseenText};
+
+/// The operators that make a symbol of strings, beside those that the table of operators has.
+const MAKERS: [&str; 3] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL"];
+
+/// Those of the table.
+const LOOK_UPS: [&str; 7] =
+    ["INTERN", "FIND-SYMBOL", "INTERN*", "FIND-SYMBOL*", "ENSURE-SYMBOL", "SYMBOL-CALL", "FIND-OR-INTERN"];
+
+/// A call that makes a symbol of a name that is computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ComputedName {
+    place: Location,
+    template: Vec<NamePart>,
+}
+
+/// A part of a computed name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NamePart {
+    /// What it has, in capitals.
+    Constant(String),
+    /// Anything.
+    Open,
+}
+
+impl ComputedName {
+    /// Whether nothing is known of the names that it makes.
+    fn is_open(&self) -> bool {
+        let has_word = |part: &NamePart| match part {
+            NamePart::Constant(text) => text.contains(char::is_alphanumeric),
+            NamePart::Open => false,
+        };
+        !self.template.iter().any(has_word)
+    }
+
+    fn may_make(&self, name: &str) -> bool {
+        fits(&self.template, &name.chars().map(upcase).collect::<String>())
+    }
+}
+
+fn fits(template: &[NamePart], name: &str) -> bool {
+    match template {
+        [] => name.is_empty(),
+        [NamePart::Constant(text), rest @ ..] => {
+            name.strip_prefix(text.as_str()).is_some_and(|name| fits(rest, name))
+        }
+        [NamePart::Open, NamePart::Open, ..] => fits(&template[1..], name),
+        [NamePart::Open, rest @ ..] => {
+            name.char_indices().any(|(at, _)| fits(rest, &name[at..])) || fits(rest, "")
+        }
+    }
+}
+
+/// The computed names in the project's text, as long as the files are the same.
+struct KnownComputedNames {
+    files: Vec<(PathBuf, FileStamp)>,
+    names: Arc<Vec<ComputedName>>,
+}
+
+impl Planner<'_> {
+    /// Notes code that makes names like this one when it runs, and the code of which that is not known. No caution: most
+    /// of it makes others.
+    pub(super) fn computed_names(&mut self) {
+        let name = self.uses.sought().name.clone();
+        let all = self.all_computed_names();
+        let place = |found: &ComputedName| found.place.to_string();
+        let (open, closed): (Vec<&ComputedName>, Vec<_>) = all.iter().partition(|found| found.is_open());
+        let like: Vec<String> =
+            closed.iter().filter(|found| found.may_make(&name)).map(|found| place(found)).collect();
+        self.plan.computed = open.iter().map(|found| place(found)).chain(like.iter().cloned()).collect();
+        // A form or a use that is known to be made says it better.
+        let is_told = self.plan.cautions.iter().any(|caution| caution.kind == CautionKind::UseMade)
+            || self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made);
+        if !is_told {
+            self.plan.made_when_run = like;
+        }
+    }
+
+    fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
+        let project = self.context.project;
+        let now = project.now();
+        let mut files: Vec<_> = MAKERS
+            .into_iter()
+            .chain(LOOK_UPS)
+            .flat_map(|operator| project.named_at(&now, operator, Look::All, true).files)
+            .collect();
+        files.sort_by(|left, right| left.path.cmp(&right.path));
+        files.dedup_by(|left, right| left.path == right.path);
+        let key: Vec<_> = files.iter().map(|file| (file.path.clone(), file.stamp)).collect();
+        let known = |known: &KnownComputedNames| (known.files == key).then(|| Arc::clone(&known.names));
+        self.context.memo.get(known).unwrap_or_else(|| {
+            let texts = files.iter().filter_map(|file| project.read_named(file));
+            let names = Arc::new(texts.flat_map(|text| computed_names(project, &text)).collect::<Vec<_>>());
+            self.context.memo.put(KnownComputedNames { files: key, names: Arc::clone(&names) });
+            names
+        })
+    }
+}
+
+fn computed_names(project: &Project, file: &UnseenText) -> Vec<ComputedName> {
+    let bytes = file.text.as_bytes();
+    let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+    let templates = Templates { text: &read, bytes };
+    let shown = project.shown(&file.path);
+    let calls = (0..read.forms().len()).map(FormId::new).filter_map(|id| {
+        let template = templates.of_call(id).filter(|_| !templates.is_in_macro(id))?;
+        let span = read.form(id)?.span;
+        Some(ComputedName {
+            place: Location::in_text(&shown, &file.lines, bytes, span).whole_line(),
+            template,
+        })
+    });
+    calls.collect()
+}
+
+struct Templates<'a> {
+    text: &'a LispText,
+    bytes: &'a [u8],
+}
+
+impl Templates<'_> {
+    /// Returns the operator of a list, with its arguments.
+    fn call(&self, id: FormId) -> Option<(String, Vec<Datum>)> {
+        let form = self.text.form(id).filter(|form| form.kind == FormKind::List)?;
+        let head = self.text.head(form).filter(|head| head.kind == TokenKind::Symbol && head.active)?;
+        (head.marker != Marker::Keyword)
+            .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
+    }
+
+    /// Whether a form runs when a macro is expanded: then a load shows what it makes.
+    fn is_in_macro(&self, id: FormId) -> bool {
+        const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
+        let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);
+        around.filter_map(|id| self.call(id)).any(|(operator, _)| MACROS.contains(&operator.as_str()))
+    }
+
+    /// Returns the template of the name of which a call makes a symbol; none if it makes none, or of a constant.
+    fn of_call(&self, id: FormId) -> Option<Vec<NamePart>> {
+        let (operator, arguments) = self.call(id)?;
+        let template = match MAKERS.contains(&operator.as_str()) {
+            true => self.of_form(id),
+            false => {
+                let at = (0..arguments.len()).find(|at| names_symbol_at(&operator, *at))?;
+                LOOK_UPS.contains(&operator.as_str()).then(|| self.of_datum(arguments[at]))?
+            }
+        };
+        template.contains(&NamePart::Open).then_some(template)
+    }
+
+    fn of_datum(&self, datum: Datum) -> Vec<NamePart> {
+        match datum {
+            Datum::Form(id) => self.of_form(id),
+            Datum::Token(at) => {
+                let token = self.text.tokens().get(at);
+                let constant = token.filter(|token| {
+                    token.kind != TokenKind::Symbol
+                        || token.marker == Marker::Keyword
+                        || token.marker == Marker::Uninterned
+                });
+                vec![
+                    constant
+                        .and_then(|token| token.designated(self.bytes))
+                        .map_or(NamePart::Open, constant_part),
+                ]
+            }
+        }
+    }
+
+    fn of_form(&self, id: FormId) -> Vec<NamePart> {
+        if self.text.form(id).is_some_and(|form| form.kind == FormKind::Quote) {
+            let quoted = match self.text.elements(id).next() {
+                Some(Datum::Token(at)) => self.text.tokens().get(at),
+                _ => None,
+            };
+            return vec![
+                quoted.and_then(|token| token.designated(self.bytes)).map_or(NamePart::Open, constant_part),
+            ];
+        }
+        let Some((operator, arguments)) = self.call(id) else { return vec![NamePart::Open] };
+        let all = |arguments: &[Datum]| arguments.iter().flat_map(|each| self.of_datum(*each)).collect();
+        let rest = arguments.get(1..).unwrap_or_default();
+        match operator.as_str() {
+            "SYMBOLICATE" | "CONCAT-SYMBOL" | "STRCAT" | "CAT" => all(&arguments),
+            "CONCATENATE" => all(rest),
+            "FORMAT" | "FORMAT-SYMBOL" => self.of_format(rest),
+            "STRING" | "STRING-UPCASE" | "STRING-DOWNCASE" | "SYMBOL-NAME" | "PRINC-TO-STRING" => {
+                arguments.first().map_or_else(|| vec![NamePart::Open], |first| self.of_datum(*first))
+            }
+            _ => vec![NamePart::Open],
+        }
+    }
+
+    /// Returns the template of a control string and its arguments.
+    fn of_format(&self, arguments: &[Datum]) -> Vec<NamePart> {
+        let control = arguments.first().map(|control| self.of_datum(*control));
+        let Some([NamePart::Constant(control)]) = control.as_deref() else { return vec![NamePart::Open] };
+        let mut rest = arguments.iter().skip(1);
+        let (mut parts, mut text) = (Vec::new(), String::new());
+        let mut characters = control.chars();
+        while let Some(character) = characters.next() {
+            if character != '~' {
+                text.push(character);
+                continue;
+            }
+            let directive = characters.find(|next| !next.is_ascii_digit() && !":@,'#V".contains(*next));
+            let part = match directive {
+                // Case conversion changes nothing here.
+                Some('(' | ')') => continue,
+                Some('A' | 'S' | 'D') => {
+                    rest.next().map_or_else(|| vec![NamePart::Open], |each| self.of_datum(*each))
+                }
+                _ => vec![NamePart::Open],
+            };
+            parts.push(NamePart::Constant(std::mem::take(&mut text)));
+            parts.extend(part);
+        }
+        parts.push(NamePart::Constant(text));
+        parts
+    }
+}
+
+fn constant_part(text: String) -> NamePart {
+    NamePart::Constant(text.chars().map(upcase).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_tells_which_names_it_may_make() {
+        let check = |text: &str, name: &str, expected: Option<bool>| {
+            let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+            let templates = Templates { text: &read, bytes: text.as_bytes() };
+            let found = templates.of_call(read.toplevel()[0].form.unwrap());
+            let found = found.map(|template| ComputedName { place: Location::default(), template });
+            let found = found.map(|found| !found.is_open() && found.may_make(name));
+            assert_eq!(found, expected, "{text}");
+        };
+        let kind = r#"(intern (format nil "~:@(~A~)-~A" name '#:kind) (intern (format nil "fm.~A" name)))"#;
+        check(kind, "LIST-KIND", Some(true));
+        check(kind, "LIST-SORT", Some(false));
+        check(r#"(find-symbol (format nil "READ-~A" l) :fm)"#, "READ-B", Some(true));
+        check(r#"(find-symbol (format nil "READ-~A" l) :fm)"#, "UNREAD-B", Some(false));
+        check(r#"(intern (concatenate 'string "make-" (string name)))"#, "MAKE-IT", Some(true));
+        check(r#"(alexandria:symbolicate 'make- name)"#, "MAKE-IT", Some(true));
+        check(r#"(alexandria:symbolicate name '-p)"#, "MAKE-IT", Some(false));
+        check(r#"(uiop:symbol-call :fm (format nil "~A-P" x) 1)"#, "IT-P", Some(true));
+        check(r#"(alexandria:format-symbol t "%~A" x)"#, "%IT", Some(false));
+        check("(intern name)", "IT", Some(false));
+        check(r#"(find-symbol "IT" :fm)"#, "IT", None);
+        check("(list name)", "IT", None);
+    }
+}

@@ -1,0 +1,81 @@
+//! A variable in one answer: its default, who reads, binds and sets it, and other text.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use steelbank_text::DefinitionKind;
+use steelbank_xref::Symbol;
+
+use crate::actions::uses::code_find_references::UseType;
+use crate::actions::uses::graph::{Target, UserFinder};
+use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::answer::designator::FunctionName;
+use crate::answer::location::as_text;
+use crate::answer::{Location, OtherText};
+use crate::handle::context::QueryContext;
+use crate::source::positions::SearchTarget;
+
+/// A variable's default and uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VariableUses {
+    /// Where its definition stands in loaded files, and the first line of that.
+    pub defined: Vec<VariableUse>,
+    /// Who reads it.
+    pub read: Vec<VariableUse>,
+    /// Who binds it.
+    pub bound: Vec<VariableUse>,
+    /// Who sets it.
+    pub set: Vec<VariableUse>,
+    /// Where words of text that is no Lisp spell its name.
+    #[serde(skip_serializing_if = "OtherText::is_empty")]
+    pub other_text: OtherText,
+}
+
+/// A place at which something is done with a variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct VariableUse {
+    /// The place: `file:line:column`.
+    #[serde(rename = "at", serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
+    /// The definition that it stands in, or a definition's own line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl VariableUses {
+    pub(super) fn of(context: &QueryContext<'_>, symbol: Symbol) -> Self {
+        let (index, project) = (&context.index, context.project);
+        let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+        let SearchTarget { package, name } = uses.sought();
+        let users = UserFinder::new(context);
+        let mut found = Self::default();
+        for path in project.naming(name).into_iter().map(|version| project.shown(&version.path)) {
+            let definitions = users.definitions(&path);
+            let its = definitions.iter().filter(|known| {
+                let definition = &known.definition;
+                definition.name == *name
+                    && known.home.as_deref() == Some(package)
+                    && matches!(definition.kind, DefinitionKind::Variable | DefinitionKind::Constant)
+            });
+            found.defined.extend(
+                its.map(|known| VariableUse {
+                    place: known.place(),
+                    by: Some(known.definition.line.clone()),
+                }),
+            );
+        }
+        for used in users.of(&Target::any(package.as_str(), name.as_str())) {
+            let list = match used.line.use_type {
+                UseType::Reference => &mut found.read,
+                UseType::Bind => &mut found.bound,
+                UseType::Set => &mut found.set,
+                _ => continue,
+            };
+            list.push(VariableUse { place: used.line.place, by: Some(used.user.name) });
+        }
+        found.other_text = OtherText::new(&uses.words(project, &project.now()).unwrap_or_default());
+        found
+    }
+}

@@ -1,0 +1,194 @@
+//! interface: what a file, package or system uses of others, and what others use of it.
+
+pub(crate) mod tool;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use steelbank_reader::lines::LineIndex;
+use steelbank_text::DefinitionKind;
+use steelbank_xref::Access;
+
+use super::code_find_references::UseType;
+use super::occurrences::{FileOccurrence, OccurrencesRequest};
+use super::outline::{OutlineRequest, OutlineTarget, definitions_in};
+use super::use_counts::Counter;
+use crate::actions::symbols::find_definition::ImageDefinitions;
+use crate::answer::NotFound;
+use crate::answer::lookup::find_package;
+use crate::answer::package_owner::PackageOwner;
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext, Question};
+use crate::source::positions::SearchTarget;
+
+/// A request for the interface of a file, folder, package or system with the rest of the project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceRequest {
+    /// What the interface is of.
+    pub of: OutlineTarget,
+}
+
+impl InterfaceRequest {
+    /// Makes the request.
+    pub fn new(of: OutlineTarget) -> Self {
+        Self { of }
+    }
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct InterfaceAnswer {
+    /// What it uses of others, the standard left out.
+    pub uses: Vec<CrossingName>,
+    /// What others use of it.
+    pub used: Vec<CrossingName>,
+    /// How many definitions it has.
+    pub definitions: usize,
+    /// Files that are not loaded as they stand, whose uses are not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_loaded: Vec<String>,
+}
+
+/// A name that is defined on one side, and used on the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CrossingName {
+    /// As it is printed.
+    pub name: String,
+    /// Whether its home package exports it.
+    pub exported: bool,
+    /// How many tokens use it.
+    pub count: usize,
+    /// Where others have it: the files that define what is used, or use what is defined; none of other projects.
+    pub files: Vec<String>,
+}
+
+/// Names by home package and name.
+type Crossing = BTreeMap<(String, String), CrossingName>;
+
+impl Question for InterfaceRequest {
+    type Answer = InterfaceAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<InterfaceAnswer, Error> {
+        let (index, project) = (&context.index, context.project);
+        let package = match &self.of {
+            OutlineTarget::Package(package) => {
+                let unknown = || NotFound::Package(package.to_uppercase());
+                let found = find_package(index, package).ok_or_else(unknown)?;
+                Some(index.package_name(found).into_owned())
+            }
+            _ => None,
+        };
+        let own: BTreeSet<String> = OutlineRequest::new(self.of.clone())
+            .files(context)?
+            .iter()
+            .map(|path| project.shown(path))
+            .collect();
+        let counter = Counter::new(context);
+        let is_inside = |file: &str, line: u32| match &package {
+            None => own.contains(file),
+            Some(package) => {
+                let forms = counter.forms(file);
+                forms.as_ref().as_ref().and_then(|forms| forms.at(line)).and_then(|(_, found)| found)
+                    == Some(package)
+            }
+        };
+        let mut answer = InterfaceAnswer::default();
+        let mut defined: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+        let files = project.own_loaded_files();
+        for path in &files {
+            control.check()?;
+            let (known, loaded) = definitions_in(context, path)?;
+            if !loaded {
+                answer.not_loaded.push(project.shown(path));
+            }
+            for known in known {
+                use DefinitionKind::{Field, Package, System};
+                let is_name = !matches!(known.definition.kind, Package | System | Field);
+                let Some(home) = known.home.clone().filter(|_| is_name) else { continue };
+                let is_its = match &package {
+                    None => own.contains(&known.path),
+                    Some(package) => home == *package,
+                };
+                answer.definitions += usize::from(is_its);
+                defined.entry((home, known.definition.name.clone())).or_default().insert(known.path);
+            }
+        }
+        let (mut uses, mut used, mut unknown) = (Crossing::new(), Crossing::new(), BTreeSet::new());
+        for path in &files {
+            control.check()?;
+            let asked =
+                OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
+            let Ok(found) = context.bank.ask(&asked, control) else { continue };
+            let lines = LineIndex::new(found.text.as_bytes());
+            for occurrence in found.occurrences.iter().filter(|occurrence| is_use(occurrence)) {
+                let name = (occurrence.package.clone(), occurrence.name.clone());
+                if !defined.contains_key(&name) {
+                    // A form makes the name, or another project defines it.
+                    let files = made_in(context, &name, control)?;
+                    unknown.extend(files.is_none().then(|| name.clone()));
+                    defined.insert(name.clone(), files.unwrap_or_default());
+                }
+                if unknown.contains(&name) {
+                    continue;
+                }
+                let files = defined.get(&name).cloned().unwrap_or_default();
+                let is_its = match &package {
+                    None => files.iter().any(|file| own.contains(file)),
+                    Some(package) => name.0 == *package,
+                };
+                let (side, files) = match (is_inside(&found.path, lines.line(occurrence.range.start)), is_its)
+                {
+                    (true, false) => (&mut uses, files),
+                    (false, true) => (&mut used, BTreeSet::from([found.path.clone()])),
+                    _ => continue,
+                };
+                let entry = side.entry(name).or_default();
+                entry.count += 1;
+                entry.files.extend(files);
+            }
+        }
+        let finished = |crossing: Crossing| {
+            let names = crossing.into_iter().filter_map(|((package, name), mut entry)| {
+                let (symbol, _) = index.symbol_named(&package, &name)?;
+                let home = index.symbol_package(symbol);
+                entry.name = index.symbol_text(symbol);
+                entry.exported = home
+                    .and_then(|home| index.find_symbol(&name, home))
+                    .is_some_and(|(_, access)| access == Access::External);
+                entry.files.sort();
+                entry.files.dedup();
+                Some(entry)
+            });
+            names.collect::<Vec<_>>()
+        };
+        (answer.uses, answer.used) = (finished(uses), finished(used));
+        Ok(answer)
+    }
+}
+
+/// Whether code uses a global name of the user's there.
+fn is_use(occurrence: &FileOccurrence) -> bool {
+    use UseType::{Block, Declaration, Export, Import, Slot};
+    occurrence.use_type.is_some_and(|found| !matches!(found, Export | Import | Declaration | Block | Slot))
+        && occurrence.binding.is_none()
+        && PackageOwner::of(&occurrence.package) == PackageOwner::User
+}
+
+/// Lists the project's files in which forms define a name that does not stand in them as a definition's; none if nothing
+/// defines it anywhere, so that it is data.
+fn made_in(
+    context: &QueryContext<'_>,
+    (package, name): &(String, String),
+    control: &Control,
+) -> Result<Option<BTreeSet<String>>, Error> {
+    let sought = SearchTarget { package: package.clone(), name: name.clone() };
+    let image = ImageDefinitions::ask(context, &sought, control)?;
+    let sources = image.definitions.iter().flat_map(|found| &found.sources);
+    let own = sources.map(|source| Path::new(&source.file)).filter(|path| context.project.contains(path));
+    let files = own.map(|path| context.project.shown(path)).collect();
+    Ok((!image.definitions.is_empty()).then_some(files))
+}

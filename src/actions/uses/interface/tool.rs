@@ -1,0 +1,98 @@
+//! The tool interface: what a file, package or system uses of others, and others of it.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::interface::{CrossingName, InterfaceAnswer, InterfaceRequest};
+use crate::actions::uses::outline::tool::target;
+use crate::answer::counted;
+use crate::engine::ALLOWED;
+use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// A file or folder, relative to the project.
+    #[serde(default)]
+    path: String,
+    /// Or a package.
+    #[serde(default)]
+    package: String,
+    /// Or a system of the project that is loaded.
+    #[serde(default)]
+    system: String,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+impl Sequence for InterfaceAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.not_loaded);
+        part.keep(&mut self.used);
+        part.keep(&mut self.uses);
+    }
+}
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "interface",
+        title: "Tell what a module and the others use of each other",
+        description: "Lists what the code of a file, folder, package or system uses of others, with the files that define \
+            it, and what others use of it, with the files that use it; of each name whether it is exported. The standard \
+            is left out. Use it before you move code or split a package: what is internal would have to be exported.",
+        effect: Effect::Reads,
+    };
+    Tool::paged::<Arguments, LookupReply<Paged<InterfaceAnswer>>>(about, interface).of_image()
+}
+
+fn interface(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+    let bank = session.bank()?;
+    let request = InterfaceRequest::new(target(given.path, given.package, given.system)?);
+    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+    };
+    let total = answer.uses.len() + answer.used.len();
+    let heading = format!(
+        "{}: others use {} of it, and it uses {} of others.",
+        counted(answer.definitions, "definition", "definitions"),
+        counted(answer.used.len(), "name", "names"),
+        counted(answer.uses.len(), "name", "names"),
+    );
+    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        ToolAnswer::new(
+            text(&heading, &listed.answer, range),
+            &LookupReply::yes(&*listed),
+            CallOutcome::Answered,
+        )
+    })
+}
+
+fn text(heading: &str, answer: &InterfaceAnswer, range: &PageRange) -> String {
+    let mut text = heading.to_owned();
+    let sides: [(&str, &str, &[CrossingName]); 2] =
+        [("Others use of it", "in", &answer.used), ("It uses of others", "from", &answer.uses)];
+    for (heading, whence, names) in sides {
+        if names.is_empty() {
+            continue;
+        }
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n\n{heading}:");
+        for each in names {
+            let access = if each.exported { "" } else { " (internal)" };
+            let uses = counted(each.count, "use", "uses");
+            let _ = write!(text, "\n  {}{access} {uses}", each.name);
+            if !each.files.is_empty() {
+                let _ = write!(text, " {whence} {}", each.files.join(", "));
+            }
+        }
+    }
+    if !answer.not_loaded.is_empty() {
+        let _ = write!(text, "\n\nNot loaded as they stand: {}.", answer.not_loaded.join(", "));
+    }
+    text + &range.rest()
+}

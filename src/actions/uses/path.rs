@@ -1,0 +1,278 @@
+//! path: how one definition reaches another: by calls, and by tables, hooks and quoted names, where that is a guess.
+
+pub(crate) mod tool;
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_text::DefinitionKind;
+use steelbank_xref::Kind;
+
+use super::code_find_references::{UseType, found};
+use super::graph::{Node, Target, UsedBy, UserFinder};
+use crate::answer::Location;
+use crate::answer::location::as_text;
+use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
+use crate::answer::package_owner::PackageOwner;
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext, Question};
+use crate::source::tap::sidecar::Name;
+
+/// A request for a path from one definition to another.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct PathRequest {
+    /// Where it begins: a function, macro or variable.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// The package to look the names up in.
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    pub package: Option<String>,
+}
+
+impl PathRequest {
+    /// Makes a request for a path from `from` to `to`.
+    pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
+        Self { from: from.into(), to: to.into(), package: None }
+    }
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PathAnswer {
+    /// Where it begins, as it is printed.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// The path: of those with the fewest guesses one of the shortest; empty if none was found.
+    pub steps: Vec<PathStep>,
+    /// How many definitions were looked at.
+    pub looked_at: usize,
+    /// Whether the search was given up at so many.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// The package in which a name was looked up, if nobody named it.
+    #[serde(skip)]
+    pub looked_up_in: Option<String>,
+}
+
+/// A definition on the path, and how it leads to the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PathStep {
+    /// Its name.
+    pub name: String,
+    /// Where it uses the next one: `file:line:column`; none at the end.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
+    /// What it does with the next one: a kind of use, or `holds`; none at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub does: Option<PathLink>,
+    /// Whether it is a guess that control gets to the next one from here.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub guess: bool,
+}
+
+/// How a definition leads to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PathLink {
+    /// The variable stands in a form that names the other, and may hold it: a table, a hook.
+    Holds,
+    /// It uses the other.
+    #[serde(untagged)]
+    Use(UseType),
+}
+
+impl std::fmt::Display for PathLink {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Holds => formatter.pad("holds"),
+            Self::Use(use_type) => use_type.fmt(formatter),
+        }
+    }
+}
+
+/// The most definitions that are looked at.
+const MOST: usize = 1_000;
+
+/// A definition that leads to the end, found from there.
+#[derive(Debug, Clone)]
+struct Reached {
+    node: Node,
+    /// The guesses and the steps from here to the end.
+    cost: (usize, usize),
+    /// The next one, and how it is reached.
+    next: Option<(usize, PathLink, Location, bool)>,
+}
+
+impl Question for PathRequest {
+    type Answer = PathAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<PathAnswer, Error> {
+        let context = &*context.knowing(&self.from, self.package.as_deref());
+        let context = &*context.knowing(&self.to, self.package.as_deref());
+        let index = &context.index;
+        let mut answer = PathAnswer::default();
+        let mut ends = Vec::new();
+        for (name, printed) in [(&self.from, &mut answer.from), (&self.to, &mut answer.to)] {
+            let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
+            let symbol = found(index, context.project, &lookup)?;
+            *printed = lookup.function_name.text(index.symbol_text(symbol));
+            let (home, bare) = (index.home_name(symbol).unwrap_or_default(), index.symbol_name(symbol));
+            ends.push(match lookup.function_name {
+                crate::answer::designator::FunctionName::Plain => Target::any(home, bare),
+                written => Target::function(&home, &bare, written),
+            });
+            answer.looked_up_in = answer.looked_up_in.take().or(lookup.looked_up_in);
+        }
+        if let [from, to] = ends.as_slice() {
+            let end = Node { name: answer.to.clone(), target: Some(to.clone()), is_toplevel: false };
+            Search { context, users: UserFinder::new(context) }.run(from, end, control, &mut answer)?;
+        }
+        Ok(answer)
+    }
+}
+
+struct Search<'a> {
+    context: &'a QueryContext<'a>,
+    users: UserFinder<'a>,
+}
+
+impl Search<'_> {
+    /// Goes from the end to those who use it, the ones with the fewest guesses first.
+    fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
+        let mut places = BTreeMap::from([(end.name.clone(), 0)]);
+        let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];
+        let mut waiting = BinaryHeap::from([std::cmp::Reverse(((0, 0), 0))]);
+        let mut done = BTreeSet::new();
+        while let Some(std::cmp::Reverse((cost, at))) = waiting.pop() {
+            control.check()?;
+            if cost > reached[at].cost || !done.insert(at) {
+                continue;
+            }
+            let Some(target) = reached[at].node.target.clone() else { continue };
+            if at > 0 && (&target.package, &target.name) == (&from.package, &from.name) {
+                answer.steps = steps(&reached, at);
+                break;
+            }
+            if done.len() > MOST {
+                answer.truncated = true;
+                break;
+            }
+            for (node, link, place, guess) in self.before(&reached[at].node, control)? {
+                let cost = (cost.0 + usize::from(guess), cost.1 + 1);
+                let next = Some((at, link, place, guess));
+                let known = places.get(&node.name).copied();
+                let at = match known {
+                    Some(known) if reached[known].cost <= cost => continue,
+                    Some(known) => {
+                        reached[known] = Reached { node, cost, next };
+                        known
+                    }
+                    None => {
+                        places.insert(node.name.clone(), reached.len());
+                        reached.push(Reached { node, cost, next });
+                        reached.len() - 1
+                    }
+                };
+                waiting.push(std::cmp::Reverse((cost, at)));
+            }
+        }
+        answer.looked_at = done.len();
+        Ok(())
+    }
+
+    /// Finds what leads to a definition: those who use it, and the variables that may hold it.
+    fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
+        let name = node.target.as_ref().map(|target| target.name.clone()).unwrap_or_default();
+        let mut found = Vec::new();
+        for used in self.users.of_node(node, control)?.into_iter().filter(|used| used.in_project) {
+            let is_call = UserFinder::is_call(&used, &name);
+            if !is_call || used.user.target.is_none() {
+                let held = |holder: Node| (holder, PathLink::Holds, used.line.place.clone(), true);
+                found.extend(
+                    self.holders(&used).into_iter().filter(|holder| holder.name != node.name).map(held),
+                );
+            }
+            let link = PathLink::Use(used.line.use_type);
+            found.push((used.user, link, used.line.place, !is_call));
+        }
+        Ok(found)
+    }
+
+    /// Lists the variables of the project that stand in the top-level form of a use, or in the macro that begins it.
+    fn holders(&self, used: &UsedBy) -> Vec<Node> {
+        let (context, place) = (self.context, &used.line.place);
+        let path = context.project.native(&place.file);
+        let date = context.project.loaded_date(&path);
+        let Some(file) = date.and_then(|date| context.project.positions(&path, date).ok()) else {
+            return Vec::new();
+        };
+        let Some(form) = used.line.form.map(|form| form as u32) else { return Vec::new() };
+        let mut names: BTreeSet<(String, String)> = file
+            .symbols_in(form)
+            .into_iter()
+            .map(|(package, name)| (package.to_owned(), name.to_owned()))
+            .collect();
+        if let Some(Name::Symbol { package, name }) = file.form_operator(form) {
+            names.extend(self.in_macro(package, name));
+        }
+        let index = &context.index;
+        let variables = names.into_iter().filter_map(|(package, name)| {
+            let (symbol, _) = index.symbol_named(&package, &name).filter(|_| is_users(&package))?;
+            let kinds = [Kind::References, Kind::Sets, Kind::Binds].into_iter();
+            let is_variable = kinds.map(|kind| index.count(kind, symbol, |_| true)).any(|count| count > 0);
+            let target = Some(Target::any(package, name));
+            is_variable.then(|| Node { name: index.symbol_text(symbol), target, is_toplevel: false })
+        });
+        variables.collect()
+    }
+
+    /// Lists the symbols in the definition of a macro.
+    fn in_macro(&self, package: &str, name: &str) -> Vec<(String, String)> {
+        let project = self.context.project;
+        let mut found = Vec::new();
+        for version in project.naming(name).into_iter().filter(|_| is_users(package)) {
+            let shown = project.shown(&version.path);
+            let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
+            for known in self.users.definitions(&shown).iter().filter(|known| {
+                known.definition.kind == DefinitionKind::Macro
+                    && known.definition.name == name
+                    && known.home.as_deref() == Some(package)
+            }) {
+                let forms = self.users.counter.forms(&shown);
+                let form = forms.as_ref().as_ref().and_then(|forms| forms.at(known.definition.start));
+                let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
+                found
+                    .extend(symbols.into_iter().map(|(package, name)| (package.to_owned(), name.to_owned())));
+            }
+        }
+        found
+    }
+}
+
+fn is_users(package: &str) -> bool {
+    PackageOwner::of(package) == PackageOwner::User
+}
+
+fn steps(reached: &[Reached], from: usize) -> Vec<PathStep> {
+    let (mut steps, mut at) = (Vec::new(), Some(from));
+    while let Some(found) = at.and_then(|at| reached.get(at)) {
+        let name = found.node.name.clone();
+        steps.push(match &found.next {
+            Some((_, link, place, guess)) => {
+                PathStep { name, place: Some(place.clone()), does: Some(*link), guess: *guess }
+            }
+            None => PathStep { name, place: None, does: None, guess: false },
+        });
+        at = found.next.as_ref().map(|(next, ..)| *next);
+    }
+    steps
+}

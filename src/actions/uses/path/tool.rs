@@ -1,0 +1,66 @@
+//! The tool path: how one definition reaches another.
+
+use std::fmt::Write as _;
+
+use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::path::{PathAnswer, PathLink, PathRequest};
+use crate::answer::{Location, counted};
+use crate::engine::ALLOWED;
+use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+pub(crate) fn tool() -> Tool {
+    let about = About {
+        name: "path",
+        title: "Find the way from one definition to another",
+        description: "Finds how one definition reaches another: by calls and, marked as guesses, through variables that \
+            hold it (tables, hooks) and quoted names. Of the paths with the fewest guesses it gives a shortest one, each \
+            step with file:line:column. Use it to see how an event gets to its handler.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<PathRequest, LookupReply<PathAnswer>>(about, path).of_image()
+}
+
+fn path(session: &Session, request: PathRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+    };
+    let looked_up_in = answer.looked_up_in.clone();
+    Ok(ToolAnswer::new(text(&answer), &LookupReply::yes(answer), CallOutcome::Answered)?
+        .looked_up_in(looked_up_in))
+}
+
+fn text(answer: &PathAnswer) -> String {
+    let PathAnswer { from, to, steps, .. } = answer;
+    if steps.is_empty() {
+        let definitions = counted(answer.looked_at, "definition", "definitions");
+        let end =
+            if answer.truncated { "the search ended there" } else { "there are no others that lead to it" };
+        return format!("No path found from {from} to {to}: {definitions} were looked at, and {end}.");
+    }
+    let guesses = match steps.iter().filter(|step| step.guess).count() {
+        0 => String::new(),
+        count => format!(", {} of them", counted(count, "guess", "guesses")),
+    };
+    let count = counted(steps.len() - 1, "step", "steps");
+    let mut text = format!("{from} reaches {to} in {count}{guesses}:\n");
+    for step in steps {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {}", step.name);
+        if let (Some(place), Some(does)) = (&step.place, step.does) {
+            let _ = write!(text, " {}: {}", Location::to_string(place), words(does));
+        }
+        if step.guess {
+            text.push_str(" (a guess)");
+        }
+    }
+    text
+}
+
+fn words(link: PathLink) -> String {
+    match link {
+        PathLink::Holds => "may hold".to_owned(),
+        PathLink::Use(use_type) => use_type.to_string(),
+    }
+}

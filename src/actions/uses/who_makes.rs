@@ -1,0 +1,98 @@
+//! who-makes: the code that makes instances of a class.
+
+pub(crate) mod tool;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::code_find_references::found;
+use super::graph::{Subclasses, Target, UsedBy, UserFinder, function_in};
+use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
+use crate::answer::Location;
+use crate::answer::location::as_text;
+use crate::answer::lookup::{Lookup, NamedSymbol, about_symbol};
+use crate::engine::Control;
+use crate::handle::{Error, QueryContext, Question};
+
+/// A request for the code that makes instances of a class, structure or condition, or of one below it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct WhoMakesRequest {
+    /// The class.
+    #[serde(flatten)]
+    pub symbol: NamedSymbol,
+}
+
+about_symbol!(WhoMakesRequest {});
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct WhoMakesAnswer {
+    /// The class as it is printed.
+    pub class: String,
+    /// The code, by class and place.
+    pub makers: Vec<Maker>,
+    /// The package in which the name was looked up, if nobody named it.
+    #[serde(skip)]
+    pub looked_up_in: Option<String>,
+}
+
+/// Code that makes an instance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Maker {
+    /// The class that it makes an instance of.
+    pub class: String,
+    /// `file:line:column` of the class's name, or of a structure's constructor.
+    #[serde(rename = "at", serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
+    /// The definition that it stands in.
+    pub by: String,
+    /// The line's text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+}
+
+impl Question for WhoMakesRequest {
+    type Answer = WhoMakesAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoMakesAnswer, Error> {
+        let context = &*context.knowing_symbol(&self.symbol);
+        let index = &context.index;
+        let lookup = Lookup::resolved(index, &self.symbol.name, self.symbol.package.as_deref())?;
+        let symbol = found(index, context.project, &lookup)?;
+        let class = index.symbol_text(symbol);
+        let (home, name) =
+            (index.home_name(symbol).unwrap_or_default(), index.symbol_name(symbol).into_owned());
+        let below: Subclasses = context.ask("subclasses", vec![name, home], control)?;
+        let users = UserFinder::new(context);
+        let mut makers = BTreeSet::new();
+        for class in below.subclasses.iter().chain([&class]) {
+            control.check()?;
+            let Some(Target { package, name, .. }) = function_in(class) else { continue };
+            let mut add = |found: Vec<UsedBy>| {
+                makers.extend(found.into_iter().map(|used| Maker {
+                    class: class.clone(),
+                    place: used.line.place,
+                    by: used.user.name,
+                    context: used.line.context.map(|line| line.trim().to_owned()),
+                }));
+            };
+            add(users.made(&Target::any(package, name)));
+            let described = DescribeSymbolRequest::new(class.as_str()).answer(context, control)?.description;
+            let structure =
+                described.and_then(|description| description.class).and_then(|class| class.structure);
+            for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
+                // As they are called: with their parameters.
+                let name = constructor.trim_start_matches('(').split(' ').next().unwrap_or_default();
+                let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
+                let calls = users.of(&target).into_iter();
+                add(calls.filter(|used| UserFinder::is_call(used, &target.name)).collect());
+            }
+        }
+        Ok(WhoMakesAnswer { class, makers: makers.into_iter().collect(), looked_up_in: lookup.looked_up_in })
+    }
+}

@@ -1,0 +1,155 @@
+//! How definitions of a project lead to each other: paths, interfaces of modules, makers of instances, a variable's uses.
+
+use serde_json::{Value, json};
+
+use crate::project::folder;
+use crate::texts::write_project;
+use crate::tools_beside_sbcl::World;
+
+const PROJECT: &str = r#"//- ways.asd
+(defsystem "ways" :serial t :components ((:file "keys") (:file "handlers") (:file "main")))
+//- README.md
+Set `*depth*` first.
+//- keys.lisp
+(defpackage :ways (:use :cl) (:export #:dispatch #:*depth*))
+(in-package :ways)
+(defvar *handlers* (make-hash-table))
+(defvar *hook* nil)
+(defvar *depth* 3 "How deep.")
+(defstruct point x)
+(defclass shape () ())
+(defclass square (shape) ())
+(defmacro define-handler (key args &body body)
+  `(setf (gethash ,key *handlers*) (lambda ,args ,@body)))
+(defun dispatch (key) (funcall (gethash key *handlers*) key))
+(defun run-hook () (mapc #'funcall *hook*))
+//- handlers.lisp
+(in-package :ways)
+(defun helper (x) (list x *depth*))
+(defun act (x) (helper x))
+(define-handler :press (key) (act key))
+(defun on-end () (act nil))
+(push 'on-end *hook*)
+//- main.lisp
+(in-package :ways)
+(defun main () (let ((*depth* 4)) (dispatch :press)))
+(defun make-all () (list (make-instance 'square) (make-point :x 1)))
+(defun deepen () (incf *depth*) (make-instance 'shape))
+(defun nobody () 1)
+"#;
+
+#[test]
+fn definitions_lead_to_each_other() {
+    own_process!();
+    let root = folder("ways");
+    write_project(&root, PROJECT);
+    let world = World::at(root, &["ways"]);
+    paths(&world);
+    interfaces(&world);
+    makers(&world);
+    variables(&world);
+}
+
+fn paths(world: &World) {
+    let steps = |from: &str, to: &str| -> Vec<String> {
+        let answer = world.ask("path", json!({ "from": from, "to": to }));
+        let steps = answer["steps"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        let step = |step: &Value| {
+            let guess = if step["guess"] == true { " guess" } else { "" };
+            format!("{} {} {}{guess}", text(&step["name"]), text(&step["place"]), text(&step["does"]))
+        };
+        steps.map(step).collect()
+    };
+    assert_eq!(steps("ways::act", "ways::helper"), ["WAYS::ACT handlers.lisp:3:17 call", "WAYS::HELPER - -"]);
+    // Through a table that a macro fills, and through a hook: guesses.
+    assert_eq!(
+        steps("ways::main", "ways::helper"),
+        [
+            "WAYS::MAIN main.lisp:2:36 call",
+            "WAYS::DISPATCH keys.lisp:11:45 reference guess",
+            "WAYS::*HANDLERS* handlers.lisp:4:31 holds guess",
+            "WAYS::ACT handlers.lisp:3:17 call",
+            "WAYS::HELPER - -",
+        ]
+    );
+    assert_eq!(
+        steps("ways::run-hook", "ways::act"),
+        [
+            "WAYS::RUN-HOOK keys.lisp:12:36 reference guess",
+            "WAYS::*HOOK* handlers.lisp:6:8 holds guess",
+            "WAYS::ON-END handlers.lisp:5:19 call",
+            "WAYS::ACT - -",
+        ]
+    );
+    assert!(steps("ways::nobody", "ways::helper").is_empty());
+    let text = world.answer("path", json!({ "from": "ways::main", "to": "ways::helper" })).unwrap().text;
+    assert!(text.starts_with("WAYS::MAIN reaches WAYS::HELPER in 4 steps, 2 guesses of them:"), "{text}");
+    assert!(text.contains("WAYS::*HANDLERS* handlers.lisp:4:31: may hold (a guess)"), "{text}");
+}
+
+fn interfaces(world: &World) {
+    let answer = world.ask("interface", json!({ "path": "handlers.lisp" }));
+    let names = |side: &str| -> Vec<String> {
+        let names = answer[side].as_array().unwrap().iter();
+        names
+            .map(|each| format!("{} {} {} {}", each["name"], each["exported"], each["count"], each["files"]))
+            .collect()
+    };
+    assert_eq!(
+        names("uses"),
+        [
+            r#""WAYS::*DEPTH*" true 1 ["keys.lisp"]"#,
+            r#""WAYS::*HOOK*" false 1 ["keys.lisp"]"#,
+            r#""WAYS::DEFINE-HANDLER" false 1 ["keys.lisp"]"#,
+        ],
+        "{answer:#}"
+    );
+    assert!(names("used").is_empty(), "{answer:#}");
+    let answer = world.ask("interface", json!({ "path": "keys.lisp" }));
+    let used: Vec<&Value> = answer["used"].as_array().unwrap().iter().map(|each| &each["name"]).collect();
+    let expected = ["*DEPTH*", "*HOOK*", "DEFINE-HANDLER", "DISPATCH", "MAKE-POINT", "SHAPE", "SQUARE"];
+    assert_eq!(
+        used,
+        expected.map(|name| json!(format!("WAYS::{name}"))).iter().collect::<Vec<_>>(),
+        "{answer:#}"
+    );
+    assert_eq!(answer["used"][0]["files"], json!(["handlers.lisp", "main.lisp"]), "{answer:#}");
+    // All that uses it is in the package.
+    let answer = world.ask("interface", json!({ "package": "ways" }));
+    assert_eq!((&answer["used"], &answer["uses"]), (&json!([]), &json!([])), "{answer:#}");
+}
+
+fn makers(world: &World) {
+    let made = |class: &str| -> Vec<String> {
+        let answer = world.ask("who-makes", json!({ "name": class }));
+        let makers = answer["makers"].as_array().unwrap().iter();
+        makers.map(|each| format!("{} {} {}", each["class"], each["at"], each["by"])).collect()
+    };
+    assert_eq!(
+        made("ways::shape"),
+        [
+            r#""WAYS::SHAPE" "main.lisp:4:49" "WAYS::DEEPEN""#,
+            r#""WAYS::SQUARE" "main.lisp:3:42" "WAYS::MAKE-ALL""#
+        ]
+    );
+    assert_eq!(made("ways::point"), [r#""WAYS::POINT" "main.lisp:3:51" "WAYS::MAKE-ALL""#]);
+    assert!(made("ways::nobody").is_empty());
+}
+
+fn variables(world: &World) {
+    let answer = world.answer("describe-symbol", json!({ "name": "ways:*depth*", "uses": true })).unwrap();
+    let expected = "  Default:
+    keys.lisp:5:9: (defvar *depth* 3 \"How deep.\")
+  Read by:
+    handlers.lisp:2:27: WAYS::HELPER
+    main.lisp:4:24: WAYS::DEEPEN
+  Bound by:
+    main.lisp:2:23: WAYS::MAIN
+  Set by:
+    main.lisp:4:24: WAYS::DEEPEN
+  Other text: 1 place in 1 file: README.md:1:6.";
+    assert!(answer.text.ends_with(expected), "{}", answer.text);
+    let plain = world.answer("describe-symbol", json!({ "name": "ways:*depth*" })).unwrap();
+    assert!(!plain.text.contains("Read by") && plain.structured["variable_uses"].is_null(), "{}", plain.text);
+}
