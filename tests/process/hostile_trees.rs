@@ -132,7 +132,7 @@ impl Drop for Patience {
 fn argument(name: &str) -> Value {
     match name {
         "pattern" => json!("target"),
-        "symbol" | "name" => json!("cl:mapcar"),
+        "symbol" | "name" | "from" | "to" => json!("cl:mapcar"),
         "package" => json!("cl-user"),
         other => panic!("what is to be given as {other}?"),
     }
