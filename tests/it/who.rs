@@ -108,7 +108,7 @@ type FunctionPlaces = (String, BTreeSet<(Option<String>, Option<u32>)>);
 fn the_functions_of_an_answer_are_those_of_the_index() {
     let index = bank().index();
     let mut compared = 0;
-    for symbol in index.symbols().step_by(20) {
+    for symbol in index.symbols().step_by(10) {
         for kind in Kind::ALL {
             let mut expected: Vec<FunctionPlaces> = Vec::new();
             for found in index.who(kind, symbol, NameRole::denotes_function) {
