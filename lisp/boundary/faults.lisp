@@ -330,6 +330,20 @@ as it has allocated little or the collector has room."
                    (t
                     (return))))))
 
+(sb-ext:define-load-time-global *usual-nursery* nil
+  "The octets between two collections as somebody has set them, while they are fewer; else NIL.")
+
+(defun adapt-nursery (used)
+  "Collect more often while USED, the octets in use, are more than half of HEAP-LIMIT: what comes before the collection that finds the
+heap full must find room, too."
+  (let ((few (floor (sb-ext:dynamic-space-size) 50)))
+    (cond ((<= used (floor (heap-limit) 2))
+           (when *usual-nursery*
+             (setf (sb-ext:bytes-consed-between-gcs) (shiftf *usual-nursery* nil))))
+          ((> (sb-ext:bytes-consed-between-gcs) few)
+           (setf *usual-nursery* (sb-ext:bytes-consed-between-gcs)
+                 (sb-ext:bytes-consed-between-gcs) few)))))
+
 (sb-ext:define-load-time-global *heap-reliever* nil
   "The thread that looks who has filled the heap, or NIL.")
 
@@ -341,6 +355,7 @@ collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
              (interrupts-allowed-p)
              (not (runtime-thread-p sb-thread:*current-thread*)))
     (let ((used (heap-in-use)))
+      (adapt-nursery used)
       (cond ((<= used (if (> *heap-noted* (heap-limit)) (heap-limit) (floor (heap-limit) 2)))
              (note-heap))
             ((> used (heap-bound))
