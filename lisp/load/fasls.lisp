@@ -92,7 +92,8 @@
 
 (defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp fasl-stamp sidecar-stamp)))
   "The record of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, or :PENDING as long as
-the compilation unit goes on that tells the rest of them, and the stamps of source, fasl and sidecar when each was last found to be what it must be, NIL if it is to be read next time."
+the compilation unit goes on that tells the rest of them, and the stamps of source, fasl and sidecar when each was last found to be
+what it must be, NIL if it is to be read next time."
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type (or list (eql :pending)))

@@ -16,6 +16,15 @@ const LARGEST: usize = 8 << 20;
 /// What is said of larger ones.
 pub(super) const TOO_LARGE: &str = "This text is larger than 8 MB: steelbank does not look into it.";
 
+fn is_too_large(text: &str) -> bool {
+    text.len() > LARGEST
+}
+
+/// Returns what is looked into of `text`: nothing of one that is too large.
+fn looked_into(text: &Arc<str>) -> Arc<str> {
+    if is_too_large(text) { Arc::from("") } else { Arc::clone(text) }
+}
+
 /// One version of a document.
 pub(super) struct OpenDocument {
     pub(super) uri: String,
@@ -34,18 +43,17 @@ pub(super) struct OpenDocument {
 impl OpenDocument {
     pub(super) fn new(uri: String, path: PathBuf, version: i32, text: Arc<str>) -> Self {
         let lines = LineIndex::new(text.as_bytes());
-        let looked_into = if text.len() > LARGEST { "" } else { &*text };
-        let read = LispText::read(looked_into.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let read = LispText::read(looked_into(&text).as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         Self { uri, path, version, text, lines, read, view: Mutex::default(), compiled: Mutex::default() }
     }
 
-    /// The text that is looked into: nothing of one that is too large.
+    /// The text that is looked into.
     pub(super) fn looked_into(&self) -> Arc<str> {
-        if self.is_too_large() { Arc::from("") } else { Arc::clone(&self.text) }
+        looked_into(&self.text)
     }
 
     pub(super) fn is_too_large(&self) -> bool {
-        self.text.len() > LARGEST
+        is_too_large(&self.text)
     }
 
     /// The document after `changes`, in order.

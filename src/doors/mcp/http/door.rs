@@ -196,7 +196,7 @@ impl Door {
             ));
         }
         let missing =
-            || refused(StatusCode::BAD_REQUEST, "There is no Mcp-HttpSession-Id header: initialize first.");
+            || refused(StatusCode::BAD_REQUEST, "There is no Mcp-Session-Id header: initialize first.");
         self.seats.find(text(headers, SESSION).ok_or_else(missing)?)
     }
 

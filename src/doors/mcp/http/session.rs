@@ -1,7 +1,6 @@
 //! A session: one client of the image, whose lines this module carries. Each request gets a number of ours as its id and as the
 //! token of its progress, so that answers find their exchange, whatever ids clients give.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::exchange::Exchange;
 use super::gate::{HttpRefusal, refused};
-use crate::doors::mcp::message::{self, Id};
+use crate::doors::mcp::message::{self, Envelope, Id};
 
 /// The most calls of a session that are under way at once.
 const MOST_CALLS: usize = 256;
@@ -93,21 +92,6 @@ impl Drop for ExchangeReading {
             self.session.forget(self.number);
         }
     }
-}
-
-/// A line of the image's.
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow, default)]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
 }
 
 type Fields = BTreeMap<String, Box<RawValue>>;
@@ -266,7 +250,7 @@ impl HttpSession {
 
     /// Takes a line of the image's to its exchange.
     fn receive(&self, line: &[u8]) {
-        let Ok(Line { id, method, params, result, error }) = serde_json::from_slice::<Line<'_>>(line) else {
+        let Ok(Envelope { id, method, params, result, error, .. }) = serde_json::from_slice(line) else {
             return;
         };
         let number = id.and_then(|id| id.get().parse::<u64>().ok());
