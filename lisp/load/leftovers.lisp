@@ -38,13 +38,16 @@ the VERSION of the file that was loaded then, and of a function the write date o
                                        (when-file-permits (translate-logical-pathname path))
                                        path)))))
 
+(defun function-file (function)
+  "The native name of the file that FUNCTION was compiled from, NIL when its source is none, and the file's write date then."
+  (let* ((source (code-source (function-code (entry-function function))))
+         (file (and source (debug-source-namestring source))))
+    (and file (values (native-name file) (debug-source-created source)))))
+
 (defun function-mark (kind name function)
   "The mark of FUNCTION, the definition of NAME as a thing of KIND, or NIL when its source is no file."
-  (let* ((function (entry-function function))
-         (source (code-source (function-code function)))
-         (file (and source (debug-source-namestring source))))
-    (when file
-      (make-mark kind name (native-name file) function nil (debug-source-created source)))))
+  (multiple-value-bind (file created) (function-file function)
+    (and file (make-mark kind name file (entry-function function) nil created))))
 
 (defun location-mark (kind name location)
   "The mark of NAME, defined as a thing of KIND at LOCATION, or NIL when that is no file."

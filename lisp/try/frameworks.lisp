@@ -4,8 +4,9 @@
 (in-package :steelbank)
 
 (defmacro define-framework (name package (&key tests run) &rest forms)
-  "Recognise the framework NAME by PACKAGE. TESTS is a form whose value lists its tests as (name . function); RUN is
-(variable) and FORMS, which run the test of that name and return assertions."
+  "Recognise the framework NAME by PACKAGE. TESTS is a form whose value lists its tests; RUN is
+(variable) and FORMS, which run the test of that designator and return its assertions, and the status and a message if those
+do not tell it."
   (let ((list (intern (format nil "TESTS-OF-~:@(~a~)" name) :steelbank))
         (runner (intern (format nil "RUN-TEST-OF-~:@(~a~)" name) :steelbank)))
     `(progn
@@ -18,6 +19,26 @@
 (defun report-text (condition)
   "The report of CONDITION, or CONDITION itself if it is a string."
   (if (stringp condition) condition (describe-condition condition)))
+
+(defun one-line (text)
+  "TEXT with each stretch of white space as one space."
+  (let ((words (uiop:split-string text :separator '(#\Space #\Tab #\Newline #\Return))))
+    (format nil "~{~a~^ ~}" (remove "" words :test #'string=))))
+
+(defparameter *equality-predicates*
+  '(= char= char-equal eq eql equal equalp string= string-equal tree-equal)
+  "Predicates of which a constant that is compared is the value that is expected.")
+
+(defun compared-assertion (predicate values &rest initargs)
+  "An assertion that PREDICATE has compared VALUES, conses of a form and its value. A constant is what was expected; of two
+others nobody knows which."
+  (let ((constants (remove-if-not #'constantp values :key #'car))
+        (others (remove-if #'constantp values :key #'car)))
+    (apply #'make-assertion
+           (append (if (and (member predicate *equality-predicates*) (= (length constants) (length others) 1))
+                       (list :expected (list (cdr (first constants))) :actual (list (cdr (first others))))
+                       (list :values others))
+                   initargs))))
 
 ;;; FiveAM
 
@@ -35,30 +56,37 @@
     (let* ((form (its-slot result "TEST-EXPR"))
            (noted (find form *fiveam-comparisons* :key #'first))
            (arguments (third noted))
-           (compared (and (stringp (second noted)) (= (length arguments) 4) (search "evaluated to" (second noted)))))
-      (make-assertion :status (cond ((is "TEST-PASSED") :passed)
-                                    ((is "UNEXPECTED-TEST-FAILURE") :error)
-                                    ((is "TEST-SKIPPED") :skipped)
-                                    (t :failed))
-                      :form form
-                      :expected (and compared (list (fourth arguments)))
-                      :actual (and compared (list (second arguments)))
-                      :message (let ((reason (its-slot result "REASON")))
-                                 (and (stringp reason)
-                                      (substitute #\Space #\Newline (remove #\Return reason))))))))
+           (compared (and (stringp (second noted)) (= (length arguments) 4) (consp form) (= (length form) 3)
+                          ;; The form whose value is the second argument stands first; it is the check's second.
+                          (equal (first arguments) (third form)))))
+      (compared-assertion (first (and compared form))
+                          (and compared
+                               (list (cons (second form) (fourth arguments)) (cons (third form) (second arguments))))
+                          :status (cond ((is "TEST-PASSED") :passed)
+                                        ((is "UNEXPECTED-TEST-FAILURE") :error)
+                                        ((is "TEST-SKIPPED") :skipped)
+                                        (t :failed))
+                          :form form
+                          :message (let ((reason (its-slot result "REASON")))
+                                     (and (stringp reason)
+                                          (one-line reason)))))))
 
 (define-framework "fiveam" "IT.BESE.FIVEAM"
     (:tests (loop for test being the hash-values of (symbol-value (its "IT.BESE.FIVEAM" "*TEST*"))
                   when (is-a test "IT.BESE.FIVEAM" "TEST-CASE")
-                    collect (cons (its-slot test "NAME") (its-slot test "TEST-LAMBDA")))
-     :run (name))
+                    collect (make-test :name (its-slot test "NAME") :package (its-slot test "RUNTIME-PACKAGE")
+                                       :function (its-slot test "TEST-LAMBDA") :designator test))
+     :run (test))
   (let ((*fiveam-comparisons* '()))
     (encapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank #'noted-process-failure)
     (unwind-protect
          (progv (list (its "IT.BESE.FIVEAM" "*ON-ERROR*") (its "IT.BESE.FIVEAM" "*ON-FAILURE*")
                       (its "IT.BESE.FIVEAM" "*PRINT-NAMES*") (its "IT.BESE.FIVEAM" "*TEST-DRIBBLE*"))
              (list nil nil nil (make-broadcast-stream))
-           (mapcar #'fiveam-assertion (reverse (call-its "IT.BESE.FIVEAM" "RUN" name))))
+           ;; The tests that it depends on are run, too, and have results of their own.
+           (loop for result in (reverse (call-its "IT.BESE.FIVEAM" "RUN" test))
+                 when (eq (its-slot result "TEST-CASE") test)
+                   collect (fiveam-assertion result)))
       (unencapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank))))
 
 ;;; RT, of which there are two
@@ -72,6 +100,10 @@
 (defun rt-entries (package)
   "The entries of the RT in PACKAGE."
   (rest (symbol-value (its package "*ENTRIES*"))))
+
+(defun rt-test (entry)
+  "The test that ENTRY of RT is."
+  (named-test (values (rt-entry-parts entry))))
 
 (defun rt-assertions (package name)
   "Run the test NAME of the RT in PACKAGE."
@@ -94,28 +126,48 @@
                                                                                              (subseq text (1+ colon)))))))))))))
 
 (define-framework "rt" "REGRESSION-TEST"
-    (:tests (loop for entry in (rt-entries "REGRESSION-TEST") collect (list (values (rt-entry-parts entry))))
-     :run (name))
+    (:tests (mapcar #'rt-test (rt-entries "REGRESSION-TEST")) :run (name))
   (rt-assertions "REGRESSION-TEST" name))
 
 (define-framework "sb-rt" "SB-RT"
-    (:tests (loop for entry in (rt-entries "SB-RT") collect (list (values (rt-entry-parts entry))))
-     :run (name))
+    (:tests (mapcar #'rt-test (rt-entries "SB-RT")) :run (name))
   (rt-assertions "SB-RT" name))
 
 ;;; Fiasco
 
+(defun fiasco-values (form arguments)
+  "The predicate, and the parts of FORM, which was asserted, with their values, from the ARGUMENTS of the failure's report."
+  (cond ((not (and (consp form) (consp (first arguments)))) nil)
+        ;; (predicate x y), and each form before its value
+        ((and (= (length form) 3) (= (length arguments) 5) (eq (first form) (caar arguments)))
+         (values (first form) (loop for (part value) on (rest arguments) by #'cddr collect (cons part value))))
+        ;; the form, a word, and before each form its number
+        ((equal form (first arguments))
+         (values nil (loop for (nil part value) on (cddr arguments) by #'cdddr collect (cons part value))))))
+
 (defun fiasco-assertion (failure)
   "FAILURE, a condition of Fiasco's, as an assertion."
-  (let ((arguments (and (typep failure 'simple-condition) (simple-condition-format-arguments failure)))
-        (control (and (typep failure 'simple-condition) (simple-condition-format-control failure)))
-        (error-p (is-a failure "FIASCO" "UNEXPECTED-ERROR")))
-    (let ((compared (and (stringp control) (= (length arguments) 5) (prefix-p "Binary predicate" control))))
-      (make-assertion :status (if error-p :error :failed)
-                      :form (its-slot failure "FORM")
-                      :expected (and compared (list (third arguments)))
-                      :actual (and compared (list (fifth arguments)))
-                      :message (report-text (if error-p (its-slot failure "ERROR") failure))))))
+  (flet ((is (name) (is-a failure "FIASCO" name)))
+    (let ((form (its-slot failure "FORM")))
+      (multiple-value-bind (predicate values)
+          (when (is "FAILED-ASSERTION") (fiasco-values (second form) (simple-condition-format-arguments failure)))
+        (compared-assertion predicate values
+                            :status (if (is "UNEXPECTED-ERROR") :error :failed)
+                            :form (cond ((is "FAILED-ASSERTION") form)
+                                        ;; Of SIGNALS it is the body.
+                                        ((rest form) (cons 'progn form))
+                                        (t (first form)))
+                            ;; Its REPORT only says once more in which test.
+                            :message (reporting-own-errors ("asking Fiasco for its report")
+                                       (with-output-to-string (stream) (describe-object failure stream))))))))
+
+(defun fiasco-test (test)
+  "TEST of Fiasco's. It was defined in the package that its suite is of, if there is such a one."
+  (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME")))))
+    (loop for package being the hash-keys of (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*")) using (hash-value suite)
+          when (eq suite (its-slot test "PARENT"))
+            do (setf (test-package known) (find-package package)))
+    known))
 
 (define-framework "fiasco" "FIASCO"
     (:tests (loop for test being the hash-values of (symbol-value (its "FIASCO" "*TESTS*"))
@@ -123,7 +175,7 @@
                             (zerop (hash-table-count (its-slot test "CHILDREN")))
                             (or (null (its-slot test "LAMBDA-LIST"))
                                 (member (first (its-slot test "LAMBDA-LIST")) lambda-list-keywords)))
-                    collect (cons (its-slot test "NAME") (fdefinition (its-slot test "NAME"))))
+                    collect (fiasco-test test))
      :run (name))
   (progv (list (its "FIASCO" "*DEBUG-ON-UNEXPECTED-ERROR*") (its "FIASCO" "*DEBUG-ON-ASSERTION-FAILURE*")
                (its "FIASCO" "*PRINT-TEST-RUN-PROGRESS*"))
@@ -140,115 +192,188 @@
 
 ;;; 1AM: a check that fails signals an error, which ends the test
 
+(defvar *failed-check* nil
+  "The error by which 1AM's SIGNALS says that its body did not signal what it should.")
+
+(defun noted-signals (function expected body)
+  "Around 1AM's %SIGNALS."
+  (handler-bind ((error (lambda (condition) (setf *failed-check* condition))))
+    (funcall function expected body)))
+
+(defvar *assert-control*
+  (handler-case (assert (null *standard-output*))
+    (simple-error (condition) (simple-condition-format-control condition)))
+  "The format control of what SBCL's ASSERT signals.")
+
+(defun assert-failure-p (condition)
+  "True if CONDITION is by what ASSERT of SBCL's signals."
+  (and (typep condition 'simple-error) (equal (simple-condition-format-control condition) *assert-control*)))
+
+(defun 1am-failure (condition)
+  "The assertion that has failed with CONDITION."
+  (if (assert-failure-p condition)
+      (destructuring-bind (form &optional values &rest more) (simple-condition-format-arguments condition)
+        (declare (ignore more))
+        (let* ((values (loop for (part value) on (and (listp values) values) by #'cddr collect (cons part value)))
+               (constants (and (consp form) (loop for part in (rest form)
+                                                  when (constantp part) collect (cons part (eval part))))))
+          (compared-assertion (and (consp form) (= (length form) 3) (first form))
+                              (append constants values)
+                              :status :failed :form form :message (report-text condition))))
+      (make-assertion :status (if (eq condition *failed-check*) :failed :error)
+                      :message (report-text condition))))
+
 (define-framework "1am" "1AM"
-    (:tests (loop for name in (reverse (symbol-value (its "1AM" "*TESTS*"))) collect (cons name (fdefinition name)))
+    (:tests (loop for name in (reverse (symbol-value (its "1AM" "*TESTS*"))) collect (named-test name (fdefinition name)))
      :run (name))
-  (let ((passed 0))
-    (flet ((count-check (function) (incf passed) (funcall function)))
-      (encapsulate (its "1AM" "PASSED") 'steelbank #'count-check)
-      (unwind-protect
-           (handler-case (funcall name)
-             (error (condition)
-               (return-from run-test-of-1am
-                 (append (loop repeat passed collect (make-assertion))
-                         (list (make-assertion :status (if (search "assertion" (report-text condition)) :failed :error)
-                                               :message (report-text condition)))))))
-        (unencapsulate (its "1AM" "PASSED") 'steelbank)))
-    (loop repeat passed collect (make-assertion))))
+  (let* ((passed 0)
+         (*failed-check* nil)
+         (around (list (cons (its "1AM" "PASSED") (lambda (function) (incf passed) (funcall function)))
+                       (cons (its "1AM" "%SIGNALS") #'noted-signals))))
+    (loop for (symbol . function) in around do (encapsulate symbol 'steelbank function))
+    (let ((failure (unwind-protect (handler-case (progn (funcall name) nil)
+                                     (error (condition) (list (1am-failure condition))))
+                     (loop for (symbol) in around do (unencapsulate symbol 'steelbank)))))
+      (append (loop repeat passed collect (make-assertion)) failure))))
 
 ;;; Rove
 
-(defun rove-assertions (result)
-  "The assertions in RESULT, a test or an assertion of Rove's."
+(defun rove-assertions (result test)
+  "The assertions in RESULT, a test or an assertion of Rove's, of the test called TEST."
   (flet ((is (name) (is-a result "ROVE/CORE/RESULT" name)))
     (if (is "TEST")
         (loop for part in '("PASSED" "FAILED" "PENDING")
-              append (mapcan #'rove-assertions (coerce (its-slot result part) 'list)))
-        (let ((reason (its-slot result "REASON")))
-          (list (make-assertion :status (cond ((is "PASSED") :passed)
-                                              ((is "PENDING") :skipped)
-                                              ((typep reason 'condition) :error)
-                                              (t :failed))
-                                :form (its-slot result "FORM")
-                                :message (cond (reason (report-text (if (typep reason 'condition)
-                                                                        reason
-                                                                        (princ-to-string reason))))
-                                               ((is "FAILED")
-                                                (format nil "~a~:{ ~s = ~s~}"
-                                                        (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)
-                                                        (remove-if #'constantp
-                                                                   (mapcar #'list (its-slot result "ARGS")
-                                                                           (its-slot result "VALUES"))
-                                                                   :key #'first))))))))))
+              append (loop for inner in (coerce (its-slot result part) 'list) append (rove-assertions inner test)))
+        (let* ((reason (its-slot result "REASON"))
+               (form (its-slot result "FORM"))
+               (values (mapcar #'cons (its-slot result "ARGS") (its-slot result "VALUES")))
+               (own (and (consp form) (loop for part in (rest form)
+                                            for known = (find part values :key #'car :test #'eq)
+                                            when known collect known))))
+          (list (compared-assertion (and (consp form) (= (length form) 3) (= (length own) 2)
+                                         (not (its-slot result "NEGATIVE"))
+                                         (first form))
+                                    (and (is "FAILED") (null reason) (if (= (length own) 2) own values))
+                                    :status (cond ((is "PASSED") :passed)
+                                                  ((is "PENDING") :skipped)
+                                                  ((typep reason 'condition) :error)
+                                                  (t :failed))
+                                    :form (if (eq form t) nil form)
+                                    :within (remove test (its-slot result "LABELS"))
+                                    :message (cond (reason
+                                                    (report-text (if (typep reason 'condition)
+                                                                     reason
+                                                                     (princ-to-string reason))))
+                                                   ((not (is "PASSED"))
+                                                    (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)))))))))
 
 (define-framework "rove" "ROVE"
     (:tests (loop for suite in (call-its "ROVE/CORE/SUITE/PACKAGE" "ALL-SUITES")
                   nconc (loop for name in (call-its "ROVE/CORE/SUITE/PACKAGE" "SUITE-TESTS" suite)
-                              collect (cons name (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name))))
-     :run (name))
-  (let* ((suite (call-its "ROVE/CORE/SUITE/PACKAGE" "PACKAGE-SUITE" (symbol-package name)))
-         (stats (make-instance (its "ROVE/CORE/STATS" "STATS"))))
-    (flet ((hooks (part) (dolist (hook (reverse (its-slot suite part))) (funcall (cdr hook)))))
-      (progv (list (its "ROVE/CORE/STATS" "*STATS*")) (list stats)
-        (when (its-slot suite "SETUP") (funcall (its-slot suite "SETUP")))
-        (unwind-protect
-             (progn (hooks "BEFORE-HOOKS")
-                    (funcall (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)))
-          (hooks "AFTER-HOOKS")
-          (when (its-slot suite "TEARDOWN") (funcall (its-slot suite "TEARDOWN"))))
-        (mapcan #'rove-assertions (reverse (its-slot stats "RESULTS")))))))
+                              collect (make-test :name name :package (its-slot suite "PACKAGE")
+                                                 :function (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)
+                                                 :designator (cons suite name))))
+     :run (designator))
+  (destructuring-bind (suite . name) designator
+    (let ((stats (make-instance (its "ROVE/CORE/STATS" "STATS"))))
+      (flet ((hooks (part) (dolist (hook (reverse (its-slot suite part))) (funcall (cdr hook)))))
+        (progv (list (its "ROVE/CORE/STATS" "*STATS*")) (list stats)
+          (when (its-slot suite "SETUP") (funcall (its-slot suite "SETUP")))
+          (unwind-protect
+               (progn (hooks "BEFORE-HOOKS")
+                      (funcall (call-its "ROVE/CORE/SUITE/PACKAGE" "GET-TEST" name)))
+            (hooks "AFTER-HOOKS")
+            (when (its-slot suite "TEARDOWN") (funcall (its-slot suite "TEARDOWN"))))
+          (loop for result in (reverse (its-slot stats "RESULTS")) append (rove-assertions result name)))))))
 
 ;;; Parachute
 
 (defun parachute-assertion (result)
-  "RESULT as an assertion, or NIL if it only holds others."
-  (unless (or (is-a result "ORG.SHIRAKUMO.PARACHUTE" "PARENT-RESULT")
-              (is-a result "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT"))
-    (let ((compared (is-a result "ORG.SHIRAKUMO.PARACHUTE" "COMPARISON-RESULT"))
-          (failed (eq (its-slot result "STATUS") :failed)))
-      (make-assertion :status (case (its-slot result "STATUS") (:failed :failed) (:skipped :skipped) (t :passed))
-                      :form (its-slot result "EXPRESSION")
-                      :expected (and failed compared (list (its-slot result "EXPECTED")))
-                      :actual (and failed compared (list (its-slot result "VALUE")))
-                      :message (and failed
-                                    (call-its "ORG.SHIRAKUMO.PARACHUTE" "FORMAT-RESULT" result :extensive))))))
+  "RESULT as an assertion."
+  (flet ((is (name) (is-a result "ORG.SHIRAKUMO.PARACHUTE" name)))
+    (let* ((failed (eq (its-slot result "STATUS") :failed))
+           (compared (and failed (is "COMPARISON-RESULT")))
+           (raised (typep (its-slot result "VALUE") 'error)))
+      (make-assertion :status (case (its-slot result "STATUS")
+                                (:failed (if (and raised (not compared)) :error :failed))
+                                (:skipped :skipped)
+                                (t :passed))
+                      :form (and (not (is "TEST-RESULT")) (its-slot result "EXPRESSION"))
+                      :expected (and compared (list (its-slot result "EXPECTED")))
+                      :actual (and compared (list (its-slot result "VALUE")))
+                      :message (and failed (call-its "ORG.SHIRAKUMO.PARACHUTE" "FORMAT-RESULT" result :extensive))))))
+
+(defun parachute-results (result)
+  "What Parachute's own report counts of RESULT: what it consists of, but for the tests among them."
+  (loop for part across (its-slot result "RESULTS")
+        unless (is-a part "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT")
+          append (if (its-slot part "RESULTS") (append (parachute-results part) (list part)) (list part))))
+
+(defun call-with-children (chain function)
+  "Call FUNCTION while each test of CHAIN, from the outermost, has the next alone as its child, and the last has none."
+  (let ((had (mapcar (lambda (test) (its-slot test "CHILDREN")) chain)))
+    (flet ((put (test children) (setf (slot-value test (its "ORG.SHIRAKUMO.PARACHUTE" "CHILDREN")) children)))
+      (loop for (test next) on chain do (put test (and next (list next))))
+      (unwind-protect (funcall function)
+        (mapc #'put chain had)))))
+
+(defun parachute-skip-reason (test report)
+  "Why TEST was left out of the run of which REPORT is: what it depends on, and did not pass."
+  (labels ((tests (combination)
+             (loop for part in (rest combination) append (if (consp part) (tests part) (list part))))
+           (passed-p (test)
+             (find-if (lambda (result) (and (eq (its-slot result "EXPRESSION") test) (eq (its-slot result "STATUS") :passed)))
+                      (its-slot report "RESULTS"))))
+    (let ((unmet (remove-if #'passed-p (remove-duplicates (tests (call-its "ORG.SHIRAKUMO.PARACHUTE" "DEPENDENCIES" test))))))
+      (if unmet
+          (format nil "It depends on ~{~a~^, ~}." (mapcar (lambda (test) (its-slot test "NAME")) unmet))
+          "Its parent leaves it out."))))
 
 (define-framework "parachute" "ORG.SHIRAKUMO.PARACHUTE"
     (:tests (loop for index being the hash-values of (symbol-value (its "ORG.SHIRAKUMO.PARACHUTE" "*TEST-INDEXES*"))
                   nconc (loop for test being the hash-values of index
-                              collect (list (its-slot test "NAME"))))
-     :run (name))
-  (let ((report (call-its "ORG.SHIRAKUMO.PARACHUTE" "TEST" name
-                          :report (its "ORG.SHIRAKUMO.PARACHUTE" "PLAIN") :output (make-broadcast-stream))))
-    (let* ((results (coerce (call-its "ORG.SHIRAKUMO.PARACHUTE" "RESULTS" report) 'list))
-           (assertions (remove nil (mapcar #'parachute-assertion results))))
-      (if (and (eq (its-slot report "STATUS") :failed)
-               (notany (lambda (assertion) (eq (assertion-status assertion) :failed)) assertions))
-          ;; An error outside of any assertion fails the test itself.
-          (append assertions
-                  (list (make-assertion :status :error
-                                        :message (find-if #'stringp
-                                                          (mapcar (lambda (result) (its-slot result "DESCRIPTION"))
-                                                                  results)))))
-          assertions))))
+                              collect (make-test :name (string (its-slot test "NAME")) :package (its-slot test "HOME")
+                                                 :function (first (its-slot test "TESTS")) :designator test)))
+     :run (test))
+  ;; Runs it within its parents: their fixtures, dependencies and skips are its own, too. Its children are tests by themselves.
+  (let* ((chain (reverse (loop for part = test then (its-slot part "PARENT")
+                               while part collect part)))
+         (report (call-with-children chain
+                   (lambda ()
+                     (call-its "ORG.SHIRAKUMO.PARACHUTE" "TEST" (first chain)
+                               :report (its "ORG.SHIRAKUMO.PARACHUTE" "PLAIN") :output (make-broadcast-stream)))))
+         (result (find-if (lambda (result)
+                            (and (is-a result "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT")
+                                 (eq (its-slot result "EXPRESSION") test)))
+                          (its-slot report "RESULTS")))
+         (assertions (and result (mapcar #'parachute-assertion (remove-duplicates (parachute-results result))))))
+    (cond ((or (null result) (eq (its-slot result "STATUS") :skipped))
+           (list (make-assertion :status :skipped :message (parachute-skip-reason test report))))
+          ((and (eq (its-slot result "STATUS") :failed)
+                (notany (lambda (assertion) (eq (assertion-status assertion) :failed)) assertions))
+           ;; An error outside of any assertion fails the test itself, and is no assertion.
+           (values assertions :error (its-slot result "DESCRIPTION")))
+          (t assertions))))
 
 ;;; lisp-unit2
 
 (defun lisp-unit2-failure (failure)
   "FAILURE as an assertion."
-  (if (typep failure 'condition)
-      (make-assertion :status :error :message (report-text failure))
-      (make-assertion :status :failed
-                      :form (its-slot failure "FORM")
-                      :expected (list (its-slot failure "EXPECTED"))
-                      :actual (list (its-slot failure "ACTUAL")))))
+  (flet ((told (slot)
+           (let ((values (its-slot failure slot)))
+             (list (if (and (consp values) (null (rest values))) (first values) values)))))
+    (if (typep failure 'condition)
+        (make-assertion :status :error :message (report-text failure))
+        (make-assertion :status :failed
+                        :form (its-slot failure "FORM")
+                        :expected (told "EXPECTED")
+                        :actual (told "ACTUAL")))))
 
 (define-framework "lisp-unit2" "LISP-UNIT2"
-    (:tests (loop for package in (list-all-packages)
-                  nconc (loop for test in (call-its "LISP-UNIT2" "GET-TESTS" :package package)
-                              for name = (its-slot test "NAME")
-                              when (eq (symbol-package name) package)
-                                collect (cons name (and (fboundp name) (fdefinition name)))))
+    (:tests (loop for test in (call-its "LISP-UNIT2" "LIST-TESTS")
+                  for name = (its-slot test "NAME")
+                  collect (make-test :name name :package (its-slot test "EVAL-PACKAGE")
+                                     :function (and (fboundp name) (fdefinition name)) :designator name))
      :run (name))
   (let* ((all (call-its "LISP-UNIT2" "RUN-TESTS" :tests (list name)))
          (result (elt (its-slot all "RESULTS") 0)))
@@ -278,24 +403,47 @@
                               :message (and condition (report-text condition)))
               *noted-assertions*)))))
 
+(defvar *prove-subtests* '()
+  "The descriptions of prove's subtests that are being run, the innermost first.")
+
+(defun prove-subtest (function description body)
+  "Around prove's %SUBTEST."
+  (let ((*prove-subtests* (cons description *prove-subtests*)))
+    (funcall function description body)))
+
+(defun prove-assertion (report)
+  "REPORT, of an assertion of prove's, as an assertion."
+  (flet ((is (name) (is-a report "PROVE.REPORT" name)))
+    (let* ((got (its-slot report "GOT"))
+           (form (its-slot report "GOT-FORM"))
+           (raised (is "ERROR-TEST-REPORT"))
+           (compared (and (is "FAILED-TEST-REPORT") (not raised)))
+           (description (its-slot report "DESCRIPTION"))
+           ;; An error in an assertion fails it; one outside of any has no form.
+           (outside (and raised (symbolp form) (null (symbol-package form)))))
+      (make-assertion :status (cond (outside :error)
+                                    ((is "FAILED-TEST-REPORT") :failed)
+                                    ((is "SKIPPED-TEST-REPORT") :skipped)
+                                    (t :passed))
+                      ;; It has the value in place of a form that it does not know.
+                      :form (if (or outside (eq form got)) nil form)
+                      :expected (and compared (list (its-slot report "EXPECTED")))
+                      :actual (and compared (list got))
+                      :message (cond (raised (report-text got))
+                                     ((is "SKIPPED-TEST-REPORT") description))
+                      :within (append (reverse *prove-subtests*)
+                                      (and (not outside) (is "FAILED-TEST-REPORT") description (list description)))))))
+
 (defun prove-add-report (function report suite)
   "Around prove's ADD-REPORT, which every assertion ends in."
-  (flet ((is (name) (is-a report "PROVE.REPORT" name)))
-    (when (is "NORMAL-TEST-REPORT")
-      (push (make-assertion :status (cond ((is "ERROR-TEST-REPORT") :error)
-                                          ((is "FAILED-TEST-REPORT") :failed)
-                                          ((is "SKIPPED-TEST-REPORT") :skipped)
-                                          (t :passed))
-                            :form (its-slot report "GOT-FORM")
-                            :expected (list (its-slot report "EXPECTED"))
-                            :actual (list (its-slot report "GOT"))
-                            :message (its-slot report "DESCRIPTION"))
-            *noted-assertions*)))
+  (when (is-a report "PROVE.REPORT" "NORMAL-TEST-REPORT")
+    (push (prove-assertion report) *noted-assertions*))
   (funcall function report suite))
 
 (defparameter *assertion-hooks*
   '(("PTESTER" "TEST-CHECK" ptester-check)
-    ("PROVE.SUITE" "ADD-REPORT" prove-add-report))
+    ("PROVE.SUITE" "ADD-REPORT" prove-add-report)
+    ("PROVE.TEST" "%SUBTEST" prove-subtest))
   "Functions of frameworks without named tests that every assertion goes through, and the functions that encapsulate
 them.")
 

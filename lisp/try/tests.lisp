@@ -4,8 +4,8 @@
 (in-package :steelbank)
 
 (defstruct framework
-  "A test framework: its name, the package that it is known by, a function that lists its tests as conses of a name and a
-function or NIL, and one that runs the test of a name and returns assertions."
+  "A test framework: its name, the package that it is known by, a function that lists its tests, and one that runs the test
+of a designator. It returns the assertions, and the status and a message if those do not tell it."
   (name "" :type string)
   (package "" :type string)
   (list nil :type symbol)
@@ -14,13 +14,35 @@ function or NIL, and one that runs the test of a name and returns assertions."
 (defvar *frameworks* '()
   "The frameworks that are recognised.")
 
+(defstruct test
+  "A test that a framework knows: its NAME, a symbol, string or what else RT permits, the PACKAGE that it was defined in, if
+that is known, its FUNCTION, if it has one, and what its framework runs."
+  (name nil)
+  (package nil :type (or null package))
+  (function nil :type (or null function))
+  (designator nil))
+
+(defun named-test (name &optional function)
+  "The test that its framework knows by NAME alone, and which is FUNCTION."
+  (let ((symbol (if (consp name) (first name) name)))
+    (make-test :name name :package (and (symbolp symbol) (symbol-package symbol)) :function function :designator name)))
+
+(defun test-text (test)
+  "The name of TEST as answers show it. No two of one framework have the same."
+  (if (and (stringp (test-name test)) (test-package test))
+      (format nil "~a::~a" (package-name (test-package test)) (test-name test))
+      (name-text (test-name test))))
+
 (defstruct assertion
   "The result of one assertion: STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and ACTUAL are lists of the
-value, or empty if the framework does not tell it."
+value, or empty if nobody says which is which; VALUES are conses of a form and its value. WITHIN are the names of the parts
+of the test that it stands in, from the outermost."
   (status :passed :type keyword)
   (form nil)
   (expected '() :type list)
   (actual '() :type list)
+  (values '() :type list)
+  (within '() :type list)
   (message nil :type (or null string)))
 
 (defun known-framework (name)
@@ -62,60 +84,70 @@ value, or empty if the framework does not tell it."
           "expected" (and (assertion-expected assertion)
                           (assertion-text (first (assertion-expected assertion)) package 400))
           "actual" (and (assertion-actual assertion) (assertion-text (first (assertion-actual assertion)) package 400))
+          "values" (loop for (form . value) in (assertion-values assertion)
+                         repeat 8
+                         collect (object "form" (assertion-text form package 400)
+                                         "value" (assertion-text value package 400)))
+          "within" (loop for part in (assertion-within assertion)
+                         collect (bounded-text (princ-to-string part) 200))
           "message" (and (assertion-message assertion) (bounded-text (assertion-message assertion) 600))))
 
-(defun test-status (outcome assertions)
-  "The status of a test whose trial had OUTCOME and which made ASSERTIONS."
+(defun test-status (outcome assertions &optional told)
+  "The status of a test whose trial had OUTCOME and which made ASSERTIONS; TOLD is what its framework says beyond those."
   (flet ((any (status) (find status assertions :key #'assertion-status)))
     (cond ((eq (getf outcome :status) :stopped) :timed-out)
           ((getf outcome :condition) :error)
+          (told told)
           ((any :error) :error)
           ((any :failed) :failed)
           ((and (any :skipped) (not (any :passed))) :skipped)
           (t :passed))))
 
 (defun call-as-test (function package)
-  "Call FUNCTION, which returns assertions, as a trial. Returns the test's JSON object."
+  "Call FUNCTION, which returns assertions, and a status and a message if those do not tell it, as a trial. Returns the test's
+JSON object."
   (let* ((trial (make-trial))
          (start (get-internal-real-time))
          (outcome (handler-bind ((warning (lambda (condition)
                                             (when (typep condition 'style-warning)
                                               (muffle condition)))))
                     (trial-outcome trial function)))
-         (time (- (get-internal-real-time) start))
-         (assertions (first (getf outcome :values))))
-    (object "status" (word (test-status outcome assertions))
+         (time (- (get-internal-real-time) start)))
+    (destructuring-bind (&optional assertions status message) (getf outcome :values)
+      (object "status" (word (test-status outcome assertions status))
             "microseconds" (round (* 1000000 time) internal-time-units-per-second)
-            "passed" (count :passed assertions :key #'assertion-status)
+            "checks" (apply #'object
+                            (loop for status in '(:passed :failed :error :skipped)
+                                  for count = (count status assertions :key #'assertion-status)
+                                  unless (zerop count) nconc (list (word status) count)))
+            "message" (and message (bounded-text message 600))
             "assertions" (loop for assertion in (remove :passed assertions :key #'assertion-status)
                                repeat 50
                                collect (assertion-json assertion package))
-            "failure" (trial-failure trial outcome))))
+            "failure" (trial-failure trial outcome)))))
 
 (define-question "list-tests" ()
   "The tests of all recognised frameworks that are loaded."
   (loop for framework in *frameworks*
         when (find-package (framework-package framework))
-          nconc (loop for (name) in (funcall (framework-list framework))
+          nconc (loop for test in (funcall (framework-list framework))
+                      for name = (if (consp (test-name test)) (first (test-name test)) (test-name test))
                       collect (object "framework" (framework-name framework)
-                                      "test" (name-text name)
+                                      "test" (test-text test)
                                       "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
-                                      "package" (and (symbolp name) (symbol-package name)
-                                                     (package-name (symbol-package name)))))))
+                                      "package" (and (test-package test) (package-name (test-package test)))
+                                      "file" (and (test-function test) (values (function-file (test-function test))))))))
 
 (define-question "run-test" (framework test)
   "Run the TEST, by its printed name, of FRAMEWORK."
   (let* ((framework (or (known-framework framework) (error "No framework is called ~a." framework)))
-         (known (find test (funcall (framework-list framework)) :key (lambda (entry) (name-text (first entry)))
-                                                                :test #'string=))
-         (name (first known)))
-    (unless known
-      (error "There is no test ~a." test))
-    (let ((package (or (and (symbolp name) (symbol-package name)) *package*)))
-      (call-as-test (lambda ()
-                      (let ((*package* package))
-                        (funcall (framework-run framework) name)))
-                    package))))
+         (known (or (find test (funcall (framework-list framework)) :key #'test-text :test #'string=)
+                    (error "There is no test ~a." test)))
+         (package (or (test-package known) *package*)))
+    (call-as-test (lambda ()
+                    (let ((*package* package))
+                      (funcall (framework-run framework) (test-designator known))))
+                  package)))
 
 ;;; Systems
 

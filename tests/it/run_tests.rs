@@ -1,9 +1,17 @@
-//! run-tests: runs each test of a framework by itself.
+//! run-tests: runs each test of a framework by itself, and counts as the framework's own runner does.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use steelbank_reader::{Dialect, Features, LispText};
 
 use crate::fixtures::library_registry;
+use crate::folder::Folder;
+use crate::sessions::frameworks;
+use crate::texts::write_project;
 use crate::tools_beside_sbcl::World;
+
+/// Those of which there are Debian packages, and those that have doubles.
+const FRAMEWORKS: [&str; 9] =
+    ["fiveam", "fiasco", "rt", "1am", "rove", "parachute", "lisp-unit2", "ptester", "prove"];
 
 /// Runs the tests of Debian libraries in FiveAM, RT and ptester: all pass, as upstream says.
 #[test]
@@ -25,4 +33,84 @@ fn tests_of_libraries_pass() {
         (&json!("passed"), &json!(128)),
         "{puri}"
     );
+}
+
+/// Compares with each framework's own runner: tests that depend on others, parents, fixtures, skips, names of other packages,
+/// errors in and outside of assertions.
+#[test]
+fn assertions_are_counted_as_the_frameworks_count_them() {
+    let real = std::env::var("STEELBANK_FRAMEWORKS").map(|folder| format!("{folder}//:"));
+    own_process!([(
+        "CL_SOURCE_REGISTRY",
+        format!("{}{}", real.as_deref().unwrap_or_default(), frameworks())
+    )]);
+    let root = Folder::new("counted");
+    write_project(&root, include_str!("../frameworks/suites.txt"));
+    if real.is_err() {
+        write_project(&root.join("doubles"), include_str!("../frameworks/doubles.txt"));
+    }
+    let world = World::at(root, &[]);
+    for framework in FRAMEWORKS {
+        let run = world.ask("run-tests", json!({ "system": format!("fr/{framework}") }));
+        assert!(run["not_loaded"].is_null(), "{framework}: {run:#}");
+        let count = |status: &str| run["checks"][status].as_u64().unwrap_or_default();
+        let told = [count("passed"), count("failed") + count("error"), count("skipped")];
+        let own = world.ask("evaluate", json!({ "code": format!("(counts::{framework})") }));
+        let own = own["values"][0]["text"].as_str().unwrap_or_else(|| panic!("{framework}: {own:#}"));
+        assert_eq!(format!("({} {} {})", told[0], told[1], told[2]), own, "{framework}: {run:#}");
+        places_are_those_of_the_forms(&world, framework, &run);
+        if framework == "fiveam" {
+            expected_is_what_a_constant_says(&run);
+        }
+    }
+}
+
+/// Checks that of two sides which are no constants neither is called expected, whichever stands first.
+fn expected_is_what_a_constant_says(run: &Value) {
+    let tests = run["tests"].as_array().unwrap();
+    let observed = tests.iter().find(|test| test["name"] == "T-FIVEAM::OBSERVED-FIRST").unwrap();
+    let told: Vec<Value> = observed["assertions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|told| json!([told["expected"], told["actual"], told["values"]]))
+        .collect();
+    let value = |form: &str, value: &str| json!({ "form": form, "value": value });
+    assert_eq!(
+        told,
+        [
+            json!(["4", "6", null]),
+            json!(["4", "6", null]),
+            json!([null, null, [value("(LIST 1 (TWICE 1))", "(1 3)"), value("(LIST 1 2)", "(1 2)")]]),
+            json!([null, null, [value("(TWICE 2)", "6")]]),
+        ],
+        "{observed:#}"
+    );
+}
+
+/// Checks that each assertion's place is a form of the file that begins with the asserted form's operator.
+fn places_are_those_of_the_forms(world: &World, framework: &str, run: &Value) {
+    let path = format!("t-{framework}.lisp");
+    let text = std::fs::read_to_string(world.root.join(&path)).unwrap();
+    let mut placed = 0;
+    for test in run["tests"].as_array().unwrap() {
+        assert!(test["framework"] == "asdf" || test["place"].is_string(), "{framework}: {test}");
+        for assertion in test["assertions"].as_array().into_iter().flatten() {
+            let Some(place) = assertion["place"].as_str() else { continue };
+            let mut parts = place.rsplit(':').map(|part| part.parse::<usize>().unwrap_or_default());
+            let (column, line) = (parts.next().unwrap(), parts.next().unwrap());
+            assert_eq!(place, format!("{path}:{line}:{column}"), "{assertion}");
+            let at = &text.lines().nth(line - 1).unwrap()[column - 1..];
+            let operator = |text: &str| {
+                let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+                read.tokens()[0].symbol(text.as_bytes()).name.into_owned()
+            };
+            let form = assertion["form"].as_str().unwrap();
+            assert_eq!(operator(at), operator(form), "{framework}: {assertion}");
+            placed += 1;
+        }
+    }
+    // prove and ptester run within a test-op, of which no form is known.
+    let least = if ["ptester", "prove"].contains(&framework) { 0 } else { 2 };
+    assert!(placed >= least, "{framework}: {placed} assertions have places: {run:#}");
 }

@@ -148,6 +148,6 @@ fn date(file: &Path, date: SystemTime) {
 }
 
 /// The value of CL_SOURCE_REGISTRY with which ASDF finds frameworks of tests.
-fn frameworks() -> String {
+pub(crate) fn frameworks() -> String {
     format!("{0}/lisp//:{0}/frameworks//", fixtures().display())
 }

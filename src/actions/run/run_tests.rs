@@ -1,30 +1,26 @@
 //! run-tests: the tests of a system, each in a call of its own, so that one that fails or hangs stops no
 //! other.
 
+mod places;
 pub(crate) mod tool;
 
-use crate::answer::location::{Location, Range, as_text};
-use crate::engine::FaultKind;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::LineIndex;
-use steelbank_reader::{Datum, Dialect, Features, LispText};
 
+use self::places::{TestForm, TestPlaces, place_assertions};
 use super::trial;
 use super::trial::{ToldFailure, TrialFailure, TrialFailureKind};
-use crate::actions::uses::graph::{Target, UserFinder};
-use crate::answer::lookup::find_package;
+use crate::answer::location::{Location, as_text};
 use crate::answer::nearest;
 use crate::answer::words::words;
 use crate::engine::control::Control;
-use crate::engine::{CallError, Lane, LispError};
+use crate::engine::{CallError, FaultKind, Lane, LispError};
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
-use steelbank_text::DefinitionKind;
 
 /// A request to run tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +70,9 @@ pub struct TestRun {
     /// How many tests ended how: `passed`, `failed`, `error`, `skipped`, `timed-out`, `died`, `not-run`.
     #[schemars(with = "BTreeMap<String, usize>")]
     pub counts: BTreeMap<TestStatus, usize>,
+    /// The assertions of all, as the frameworks' own reports count them.
+    #[serde(default, skip_serializing_if = "Checks::is_none")]
+    pub checks: Checks,
     /// The tests; those that did not pass come first.
     pub tests: Vec<TestResult>,
     /// Why the systems are not loaded, so that no test ran.
@@ -113,6 +112,36 @@ words! {
         Skipped = "skipped",
         /// Its time was over.
         TimedOut = "timed-out",
+    }
+}
+
+/// How many assertions ended how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Checks {
+    /// What they assert holds.
+    pub passed: u64,
+    /// It does not.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub failed: u64,
+    /// A condition was signalled.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub error: u64,
+    /// They were left out.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub skipped: u64,
+}
+
+impl Checks {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.error += other.error;
+        self.skipped += other.skipped;
     }
 }
 
@@ -158,7 +187,10 @@ pub struct TestResult {
     /// How many assertions passed.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub passed: u64,
-    /// The assertions that did not pass.
+    /// How many assertions ended how.
+    #[serde(skip)]
+    pub checks: Checks,
+    /// The assertions that did not pass; 50 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assertions: Vec<AssertionResult>,
     /// What ended it before its end.
@@ -175,18 +207,37 @@ pub struct AssertionResult {
     /// `failed`, `error` or `skipped`.
     #[schemars(with = "String")]
     pub status: AssertionStatus,
+    /// `file:line:column` of the form, if it stands once in the test.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
+    /// The names of the parts of the test that it stands in, from the outermost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<String>,
     /// The form that was asserted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
-    /// The value that was expected, if the framework tells it.
+    /// The value that was expected, if the framework tells it, or a constant was compared with something else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// The value that came.
+    /// The value that came instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<String>,
+    /// What was compared, if nobody says which was expected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<ComparedValue>,
     /// What the framework says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// A part of an asserted form, and its value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedValue {
+    /// The part.
+    pub form: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// A test as Lisp lists it.
@@ -196,12 +247,11 @@ pub(crate) struct KnownTest {
     test: String,
     name: String,
     package: Option<String>,
+    /// The file that its function was compiled from.
+    file: Option<PathBuf>,
     #[serde(skip)]
     place: Option<TestForm>,
 }
-
-/// The form that defines a test, and its last line.
-type TestForm = (Location, u32);
 
 /// Whether ASDF knows a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -233,7 +283,8 @@ struct ToldTest {
     #[serde(default)]
     microseconds: u64,
     #[serde(default)]
-    passed: u64,
+    checks: Checks,
+    message: Option<String>,
     #[serde(default)]
     assertions: Vec<AssertionResult>,
     failure: Option<ToldFailure>,
@@ -257,6 +308,7 @@ impl TestRun {
         self.tests.sort_by_key(|test| test.status == TestStatus::Passed);
         for test in &self.tests {
             *self.counts.entry(test.status).or_default() += 1;
+            self.checks.add(&test.checks);
         }
         self.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self
@@ -294,154 +346,14 @@ impl TestSystems {
         control: &Control,
     ) -> Result<Vec<KnownTest>, Error> {
         let (all, _): (Vec<KnownTest>, _) = context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
-        let mut packages = BTreeSet::new();
-        let mut places: BTreeMap<(String, String), TestForm> = BTreeMap::new();
-        for path in self.systems.iter().flat_map(|system| &system.files) {
-            read_file(context, path, &mut packages, &mut places);
-        }
-        let expanded = MacroForms::of(context, &self.systems);
-        let own = |test: &KnownTest| test.package.as_ref().is_none_or(|package| packages.contains(package));
-        let mut tests: Vec<KnownTest> = all.into_iter().filter(own).collect();
+        let places = TestPlaces::of(context, &self.systems);
+        let mut tests = all;
         for test in &mut tests {
-            let name = test.name.to_uppercase();
-            test.place = match &test.package {
-                Some(package) => places.get(&(package.clone(), name.clone())).cloned(),
-                None => places.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place.clone()),
-            };
-            if test.place.is_none() {
-                test.place = expanded.of_test(&test.framework, &name);
-            }
+            test.place = places.of_test(test);
         }
-        // Drops tests without a package, as Parachute and RT name them, that no file of the systems defines.
-        tests.retain(|test| test.package.is_some() || test.place.is_some());
+        tests.retain(|test| places.is_own(test));
         Ok(tests)
     }
-}
-
-/// The operators that define tests of frameworks that keep no function of a test, or none that has a place.
-const DEFINERS: [(&str, &str, &[&str]); 8] = [
-    ("fiveam", "IT.BESE.FIVEAM", &["TEST", "DEF-TEST"]),
-    ("rt", "REGRESSION-TEST", &["DEFTEST"]),
-    ("sb-rt", "SB-RT", &["DEFTEST"]),
-    ("fiasco", "FIASCO", &["DEFTEST"]),
-    ("1am", "1AM", &["TEST"]),
-    ("rove", "ROVE/CORE/TEST", &["DEFTEST"]),
-    ("parachute", "ORG.SHIRAKUMO.PARACHUTE", &["DEFINE-TEST", "DEFINE-TEST+RUN"]),
-    ("lisp-unit2", "LISP-UNIT2", &["DEFINE-TEST"]),
-];
-
-/// The top-level forms of the systems' files that expand to definitions of tests, by framework, each with the
-/// names in it.
-struct MacroForms(Vec<(&'static str, TestForm, BTreeSet<String>)>);
-
-impl MacroForms {
-    fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
-        let shown: BTreeMap<String, &PathBuf> = systems
-            .iter()
-            .flat_map(|system| &system.files)
-            .map(|path| (context.project.shown(path), path))
-            .collect();
-        let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
-        let users = UserFinder::new(context);
-        for (framework, package, operators) in DEFINERS {
-            // The framework's operators, and the macros whose definitions contain them.
-            let mut waiting: Vec<Target> =
-                operators.iter().map(|operator| Target::any(package, *operator)).collect();
-            let mut seen = BTreeSet::new();
-            while let Some(target) = waiting.pop() {
-                if !seen.insert(target.clone()) {
-                    continue;
-                }
-                for used in users.of(&target) {
-                    match (used.defined, used.user.target, used.line.place.line) {
-                        (Some(DefinitionKind::Macro), Some(target), _) => waiting.push(target),
-                        (_, _, Some(line)) if shown.contains_key(&used.line.place.file) => {
-                            found.entry(used.line.place.file).or_default().insert((framework, line));
-                        }
-                        _ => (),
-                    }
-                }
-            }
-        }
-        let mut forms = Vec::new();
-        for (path, lines_used) in found {
-            let Some(bytes) = shown.get(&path).and_then(|path| steelbank_tree::read_source(path).ok()) else {
-                continue;
-            };
-            let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-            let lines = LineIndex::new(&bytes);
-            for top in text.toplevel() {
-                let form = test_form(path.clone(), &lines, &bytes, top.span);
-                let Some((framework, _)) = lines_used.iter().find(|(_, used)| has_line(&form, *used)) else {
-                    continue;
-                };
-                let inside = text
-                    .tokens()
-                    .iter()
-                    .filter(|token| top.span.start <= token.span.start && token.span.end <= top.span.end);
-                let names = inside.map(|token| token.symbol(&bytes).name.trim_matches('"').to_uppercase());
-                forms.push((*framework, form, names.collect()));
-            }
-        }
-        Self(forms)
-    }
-
-    /// Finds the form that made the test called `name`: the one that contains the longest part of that name.
-    fn of_test(&self, framework: &str, name: &str) -> Option<TestForm> {
-        let forms = self.0.iter().filter(|(of, _, _)| *of == framework);
-        let likeness = |names: &BTreeSet<String>| {
-            let parts = names.iter().filter(|part| part.len() > 2 && name.contains(part.as_str()));
-            parts.map(String::len).max().unwrap_or(0)
-        };
-        let best = forms.max_by_key(|(_, _, names)| likeness(names))?;
-        (likeness(&best.2) > 0).then(|| best.1.clone())
-    }
-}
-
-/// Notes the packages of the file at `path`, and its top-level forms that define tests, by package and name.
-fn read_file(
-    context: &QueryContext<'_>,
-    path: &Path,
-    packages: &mut BTreeSet<String>,
-    places: &mut BTreeMap<(String, String), TestForm>,
-) {
-    let Ok(bytes) = steelbank_tree::read_source(path) else { return };
-    let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-    let lines = LineIndex::new(&bytes);
-    let index = &context.index;
-    for top in text.toplevel() {
-        let Some(package) = top.package.as_deref().and_then(|name| find_package(index, name)) else {
-            continue;
-        };
-        let package = index.package_name(package).into_owned();
-        packages.insert(package.clone());
-        let Some(form) = top.form else { continue };
-        let mut elements = text.elements(form);
-        let head = match elements.next() {
-            Some(Datum::Token(head)) => text.tokens()[head].symbol(&bytes).name.to_uppercase(),
-            _ => continue,
-        };
-        if !head.contains("TEST") {
-            continue;
-        }
-        // (test name …) or (test (name :suite …) …)
-        let named = match elements.next() {
-            Some(Datum::Form(inner)) => text.elements(inner).next(),
-            other => other,
-        };
-        let Some(Datum::Token(name)) = named else { continue };
-        let name = text.tokens()[name].symbol(&bytes).name.trim_matches('"').to_uppercase();
-        let form = test_form(context.project.shown(path), &lines, &bytes, top.span);
-        places.entry((package, name)).or_insert(form);
-    }
-}
-
-fn test_form(file: String, lines: &LineIndex, bytes: &[u8], span: Range) -> TestForm {
-    (Location::in_text(file, lines, bytes, span), lines.line(span.end.saturating_sub(1)))
-}
-
-fn has_line((place, last): &TestForm, line: u32) -> bool {
-    place.line.is_some_and(|first| (first..=*last).contains(&line))
 }
 
 /// Finds the first test in `request` that is none of `known`, and those that may be meant.
@@ -458,7 +370,7 @@ impl KnownTest {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
         let touched = request.lines.as_ref().is_none_or(|lines| {
             self.place.as_ref().is_some_and(|form| {
-                lines.iter().any(|(path, line)| *path == form.0.file && has_line(form, *line))
+                lines.iter().any(|(path, line)| *path == form.place.file && form.has_line(*line))
             })
         });
         named && touched
@@ -481,7 +393,7 @@ impl KnownTest {
             name: self.test.clone(),
             framework: self.framework.clone(),
             status: TestStatus::NotRun,
-            place: self.place.as_ref().map(|(place, _)| place.clone()),
+            place: self.place.as_ref().map(|form| form.place.clone()),
             ..TestResult::default()
         }
     }
@@ -497,7 +409,7 @@ impl KnownTest {
         control: &Control,
     ) -> Result<TestResult, Error> {
         let arguments = vec!["run-test".to_owned(), self.framework.clone(), self.test.clone()];
-        run(context, self.not_run(), arguments, allowed, control)
+        run(context, self.not_run(), self.place.as_ref(), arguments, allowed, control)
     }
 }
 
@@ -513,12 +425,13 @@ pub(crate) fn run_test_op(
         framework: "asdf".to_owned(),
         ..TestResult::default()
     };
-    run(context, result, vec!["run-test-op".to_owned(), system.to_owned()], allowed, control)
+    run(context, result, None, vec!["run-test-op".to_owned(), system.to_owned()], allowed, control)
 }
 
 fn run(
     context: &QueryContext<'_>,
     mut result: TestResult,
+    form: Option<&TestForm>,
     arguments: Vec<String>,
     allowed: Duration,
     control: &Control,
@@ -555,15 +468,23 @@ fn run(
         }
     };
     result.ms = told.microseconds / 1000;
-    result.passed = told.passed;
+    result.checks = told.checks;
+    result.passed = told.checks.passed;
     result.assertions = told.assertions;
+    if let Some(form) = form {
+        place_assertions(context, form, &mut result.assertions);
+    }
     let mut places = context.places();
     result.failure = told.failure.map(|failure| failure.placed(&mut places, None));
+    if let (None, Some(report)) = (&result.failure, told.message) {
+        let kind = TrialFailureKind::Fault(FaultKind::Error);
+        result.failure = Some(TrialFailure { kind, report, ..TrialFailure::default() });
+    }
     result.output = match told.status {
         TestStatus::Passed if !is_op => String::new(),
         _ => told.output.chars().take(OUTPUT).collect(),
     };
-    let silent = is_op && told.status == TestStatus::Passed && told.passed == 0;
+    let silent = is_op && told.status == TestStatus::Passed && told.checks.is_none();
     result.status = if silent { TestStatus::Done } else { told.status };
     Ok(result)
 }

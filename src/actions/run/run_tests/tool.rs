@@ -9,7 +9,9 @@ use serde_json::json;
 
 use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply, systems};
-use crate::actions::run::run_tests::{RunTestsRequest, TestResult, TestRun};
+use crate::actions::run::run_tests::{
+    AssertionResult, AssertionStatus, RunTestsRequest, TestResult, TestRun,
+};
 use crate::actions::run::trial::tool::{failure_text, in_scratch};
 use crate::actions::uses::impact::ImpactRequest;
 use crate::answer::Advice;
@@ -140,11 +142,40 @@ fn text(run: &TestRun) -> String {
         return why.clone();
     }
     let counts: Vec<String> = run.counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    let mut text = format!("{} ({} ms)\n", counts.join(", "), run.duration_ms);
+    let checks = [
+        (run.checks.passed, "passed"),
+        (run.checks.failed, "failed"),
+        (run.checks.error, "raised an error"),
+        (run.checks.skipped, "skipped"),
+    ];
+    let checks: Vec<String> =
+        checks.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{count} {how}")).collect();
+    let checks =
+        if checks.is_empty() { String::new() } else { format!("; assertions: {}", checks.join(", ")) };
+    let mut text = format!("{}{checks} ({} ms)\n", counts.join(", "), run.duration_ms);
     for test in &run.tests {
         text.push_str(&test_text(test));
     }
     text
+}
+
+fn assertion_text(assertion: &AssertionResult) -> String {
+    let mut lines = Vec::new();
+    if !assertion.within.is_empty() {
+        lines.push(format!("in {}", assertion.within.join(", ")));
+    }
+    if let Some(form) = &assertion.form {
+        let place = assertion.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+        lines.push(format!("{place}{form}"));
+    }
+    lines.extend(assertion.expected.iter().map(|value| format!("expected {value}")));
+    lines.extend(assertion.actual.iter().map(|value| format!("actual {value}")));
+    lines.extend(assertion.values.iter().map(|part| format!("{} => {}", part.form, part.value)));
+    if assertion.actual.is_none() && assertion.values.is_empty() {
+        let left_out = if assertion.status == AssertionStatus::Skipped { "skipped: " } else { "" };
+        lines.extend(assertion.message.iter().map(|message| format!("{left_out}{message}")));
+    }
+    lines.iter().map(|line| format!("\n      {}", line.replace('\n', "\n        "))).collect()
 }
 
 fn test_text(test: &TestResult) -> String {
@@ -152,17 +183,7 @@ fn test_text(test: &TestResult) -> String {
     let passed = if test.passed > 0 { format!(", {} assertions passed", test.passed) } else { String::new() };
     let mut text = format!("\n  {place}{} {} ({} ms{passed})", test.name, test.status, test.ms);
     for assertion in &test.assertions {
-        let parts =
-            [("", &assertion.form), ("expected ", &assertion.expected), ("actual ", &assertion.actual)];
-        for (what, value) in parts {
-            if let Some(value) = value {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "\n      {what}{}", value.replace('\n', "\n        "));
-            }
-        }
-        if let (Some(message), None) = (&assertion.message, &assertion.actual) {
-            let _ = write!(text, "\n      {}", message.replace('\n', "\n        "));
-        }
+        text.push_str(&assertion_text(assertion));
     }
     if let Some(failure) = &test.failure {
         let _ = write!(text, "\n      {}", failure_text(failure).replace('\n', "\n      "));

@@ -1,0 +1,241 @@
+//! Where tests are defined, and where in them an assertion stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use steelbank_reader::lines::LineIndex;
+use steelbank_reader::{Datum, Dialect, Features, FormId, LispText, Range, TokenKind};
+use steelbank_text::DefinitionKind;
+
+use super::{AssertionResult, KnownTest, TestSystem};
+use crate::actions::uses::graph::{Target, UserFinder};
+use crate::answer::Location;
+use crate::answer::lookup::find_package;
+use crate::handle::context::QueryContext;
+
+/// The operators that define tests of frameworks that keep no function of a test, or none that has a place.
+const DEFINERS: [(&str, &str, &[&str]); 8] = [
+    ("fiveam", "IT.BESE.FIVEAM", &["TEST", "DEF-TEST"]),
+    ("rt", "REGRESSION-TEST", &["DEFTEST"]),
+    ("sb-rt", "SB-RT", &["DEFTEST"]),
+    ("fiasco", "FIASCO", &["DEFTEST"]),
+    ("1am", "1AM", &["TEST"]),
+    ("rove", "ROVE/CORE/TEST", &["DEFTEST"]),
+    ("parachute", "ORG.SHIRAKUMO.PARACHUTE", &["DEFINE-TEST", "DEFINE-TEST+RUN"]),
+    ("lisp-unit2", "LISP-UNIT2", &["DEFINE-TEST"]),
+];
+
+/// The form that defines a test.
+#[derive(Debug, Clone)]
+pub(super) struct TestForm {
+    path: PathBuf,
+    pub(super) place: Location,
+    last_line: u32,
+}
+
+/// Where the tests of systems are defined.
+pub(super) struct TestPlaces {
+    files: BTreeSet<PathBuf>,
+    packages: BTreeSet<String>,
+    /// The forms whose operator's name has TEST in it, by package and the name that stands second.
+    forms: BTreeMap<(String, String), TestForm>,
+    /// The top-level forms that expand to definitions of tests, by framework, each with the names in it.
+    made: Vec<(&'static str, TestForm, BTreeSet<String>)>,
+}
+
+impl TestForm {
+    fn new(path: &Path, shown: &str, lines: &LineIndex, bytes: &[u8], span: Range) -> Self {
+        Self {
+            path: path.to_owned(),
+            place: Location::in_text(shown, lines, bytes, span),
+            last_line: lines.line(span.end.saturating_sub(1)),
+        }
+    }
+
+    pub(super) fn has_line(&self, line: u32) -> bool {
+        self.place.line.is_some_and(|first| (first..=self.last_line).contains(&line))
+    }
+}
+
+impl TestPlaces {
+    /// Looks into the files of `systems`.
+    pub(super) fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
+        let mut found = Self {
+            files: systems.iter().flat_map(|system| system.files.iter().cloned()).collect(),
+            packages: BTreeSet::new(),
+            forms: BTreeMap::new(),
+            made: Vec::new(),
+        };
+        let files: BTreeMap<String, &PathBuf> = systems
+            .iter()
+            .flat_map(|system| &system.files)
+            .map(|path| (context.project.shown(path), path))
+            .collect();
+        let made = definers_used(context, &files);
+        for (shown, path) in &files {
+            found.read(context, shown, path, made.get(shown));
+        }
+        found
+    }
+
+    /// Finds the form that defines a test.
+    pub(super) fn of_test(&self, test: &KnownTest) -> Option<TestForm> {
+        let name = test.name.to_uppercase();
+        let written = match &test.package {
+            Some(package) => self.forms.get(&(package.clone(), name.clone())),
+            None => self.forms.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place),
+        };
+        written.or_else(|| self.maker(&test.framework, &name, self.has_package(test))).cloned()
+    }
+
+    /// Whether a test is one of the systems': by the file of its function, or else by its package, or a place that was found.
+    pub(super) fn is_own(&self, test: &KnownTest) -> bool {
+        let by_file = test.file.as_ref().map(|file| self.files.contains(file));
+        test.place.is_some() && by_file != Some(false) || by_file.unwrap_or_else(|| self.has_package(test))
+    }
+
+    /// Whether a form of the systems is in the test's package.
+    fn has_package(&self, test: &KnownTest) -> bool {
+        test.package.as_ref().is_some_and(|package| self.packages.contains(package))
+    }
+
+    /// Finds the form that made the test called `name`: the one that has the name, or, among the systems' `own`, the longest part
+    /// of it.
+    fn maker(&self, framework: &str, name: &str, own: bool) -> Option<&TestForm> {
+        let mut forms = self.made.iter().filter(|(of, _, _)| *of == framework);
+        if !own {
+            return forms.find(|(_, _, names)| names.contains(name)).map(|(_, form, _)| form);
+        }
+        let likeness = |names: &BTreeSet<String>| {
+            let parts = names.iter().filter(|part| part.len() > 2 && name.contains(part.as_str()));
+            parts.map(String::len).max().unwrap_or(0)
+        };
+        let best = forms.max_by_key(|(_, _, names)| likeness(names))?;
+        (likeness(&best.2) > 0).then_some(&best.1)
+    }
+
+    /// Notes what the file at `path` defines. `made` are the lines at which it uses the operators of a framework.
+    fn read(
+        &mut self,
+        context: &QueryContext<'_>,
+        shown: &str,
+        path: &Path,
+        made: Option<&BTreeSet<(&'static str, u32)>>,
+    ) {
+        let Ok(bytes) = steelbank_tree::read_source(path) else { return };
+        let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+        let lines = LineIndex::new(&bytes);
+        for top in text.toplevel() {
+            let form = TestForm::new(path, shown, &lines, &bytes, top.span);
+            if let Some((framework, _)) = made.into_iter().flatten().find(|(_, used)| form.has_line(*used)) {
+                let names = top.tokens().filter_map(|index| text.tokens().get(index));
+                let names = names.map(|token| token.symbol(&bytes).name.trim_matches('"').to_uppercase());
+                self.made.push((framework, form.clone(), names.collect()));
+            }
+            let package = top.package.as_deref().and_then(|name| find_package(&context.index, name));
+            let Some(package) = package.map(|package| context.index.package_name(package).into_owned())
+            else {
+                continue;
+            };
+            if let Some(name) = top.form.and_then(|top| test_name(&text, &bytes, top)) {
+                self.forms.entry((package.clone(), name)).or_insert(form);
+            }
+            self.packages.insert(package);
+        }
+    }
+}
+
+/// The name of the test that a form defines, by its looks: `(test name …)` or `(test (name :suite …) …)`.
+fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
+    let mut elements = text.elements(form);
+    let Datum::Token(head) = elements.next()? else { return None };
+    if !text.tokens()[head].symbol(bytes).name.to_uppercase().contains("TEST") {
+        return None;
+    }
+    let named = match elements.next()? {
+        Datum::Form(inner) => text.elements(inner).next()?,
+        other => other,
+    };
+    let Datum::Token(name) = named else { return None };
+    Some(text.tokens()[name].symbol(bytes).name.trim_matches('"').to_uppercase())
+}
+
+/// The lines of `files` at which the frameworks' operators stand, or macros that use them.
+fn definers_used(
+    context: &QueryContext<'_>,
+    files: &BTreeMap<String, &PathBuf>,
+) -> BTreeMap<String, BTreeSet<(&'static str, u32)>> {
+    let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
+    let users = UserFinder::new(context);
+    for (framework, package, operators) in DEFINERS {
+        // The framework's operators, and the macros whose definitions contain them.
+        let mut waiting: Vec<Target> =
+            operators.iter().map(|operator| Target::any(package, *operator)).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(target) = waiting.pop() {
+            if !seen.insert(target.clone()) {
+                continue;
+            }
+            for used in users.of(&target) {
+                match (used.defined, used.user.target, used.line.place.line) {
+                    (Some(DefinitionKind::Macro), Some(target), _) => waiting.push(target),
+                    (_, _, Some(line)) if files.contains_key(&used.line.place.file) => {
+                        found.entry(used.line.place.file).or_default().insert((framework, line));
+                    }
+                    _ => (),
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Puts to each of the assertions of the test that `form` defines the place at which its form stands, if that is one.
+pub(super) fn place_assertions(
+    context: &QueryContext<'_>,
+    form: &TestForm,
+    assertions: &mut [AssertionResult],
+) {
+    let Some(within) = form.place.range.filter(|_| assertions.iter().any(|known| known.form.is_some()))
+    else {
+        return;
+    };
+    let Ok(bytes) = context.project.read(&form.path) else { return };
+    let (text, lines) =
+        (LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl()), LineIndex::new(&bytes));
+    let first = text.forms().partition_point(|inner| inner.span.start < within.start);
+    let last = text.forms().partition_point(|inner| inner.span.start < within.end);
+    let shapes: Vec<(Range, Vec<String>)> = (first..last)
+        .map(|index| (text.forms()[index].span, shape(&text, &bytes, FormId::new(index))))
+        .collect();
+    for assertion in assertions {
+        let Some(printed) = &assertion.form else { continue };
+        let read = LispText::read(printed.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let Some(top) = read.toplevel().first().and_then(|top| top.form) else { continue };
+        let wanted = shape(&read, printed.as_bytes(), top);
+        let mut found = shapes.iter().filter(|(_, shape)| *shape == wanted);
+        if let (Some((span, _)), None) = (found.next(), found.next()) {
+            assertion.place = Some(Location::in_text(form.place.file.clone(), &lines, &bytes, *span));
+        }
+    }
+}
+
+/// What a form consists of, by which it is found again where it was printed: parentheses, and atoms without their packages.
+fn shape(text: &LispText, bytes: &[u8], form: FormId) -> Vec<String> {
+    let mut parts = vec!["(".to_owned()];
+    for element in text.elements(form) {
+        match element {
+            Datum::Form(inner) => parts.extend(shape(text, bytes, inner)),
+            Datum::Token(index) => {
+                let token = &text.tokens()[index];
+                parts.push(match token.kind {
+                    TokenKind::Symbol => token.symbol(bytes).name.into_owned(),
+                    _ => String::from_utf8_lossy(bytes.get(token.span.indices()).unwrap_or_default())
+                        .into_owned(),
+                });
+            }
+        }
+    }
+    parts.push(")".to_owned());
+    parts
+}
