@@ -65,6 +65,7 @@
                (:file "try/inspect")
                (:file "try/tests")
                (:file "try/frameworks")
+               (:file "try/look-ups")
                (:file "try/disassemble")
                (:file "try/notes"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))

@@ -67,6 +67,9 @@ them: it is called with form, context and environment.")
 (defconstant +after-collection+ 'sb-kernel::post-gc
   "The function that the thread which caused a garbage collection calls after it.")
 
+(defparameter *look-up-functions* '(intern find-symbol sb-impl::intern2 sb-impl::find-symbol2)
+  "The functions that look a symbol up by its name: the last two, if the package is constant where they are called.")
+
 (defconstant +debugger+ 'sb-debug::%invoke-debugger
   "The debugger, after its hooks.")
 

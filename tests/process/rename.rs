@@ -196,6 +196,20 @@ fn what_is_made_when_code_runs_is_not_called_verified() {
     assert!(exit == Some(0) && said.contains(&warned), "{said}");
     let told = format!("Not verified, for it is made when code runs: a name that main.lisp:{line} may make.");
     assert!(said.contains(&told), "{said}");
+    // A test that runs it shows who makes the old name; of a tail call it is who called that.
+    let (said, exit) = run(&["--undo", "last"]);
+    assert_eq!(exit, Some(0), "{said}");
+    let test = fs::read_to_string(root.join("test.lisp")).unwrap();
+    let look = "(defun look (name) (find-symbol (format nil \"SI~A\" name) :rn))\n(defun run () \
+        (handler-case (rn::find-kind :list) (error () nil)) (assert (print (look \"ZED\")))";
+    fs::write(root.join("test.lisp"), test.replace("(defun run ()", look)).unwrap();
+    let (said, exit) = run(&["rn.kind.list:list-kind", "list-sort", "--apply", "--tests"]);
+    let found =
+        format!("main.lisp:{line}:18: RN::FIND-KIND makes the name RN.KIND.LIST::LIST-KIND when it runs");
+    assert!(exit == Some(3) && said.contains(&found) && said.contains("Nothing was written"), "{said}");
+    let (said, exit) = run(&["rn:sized", "measured", "--apply", "--tests"]);
+    assert!(exit == Some(3) && said.contains("RN-TEST::RUN makes the name RN::SIZED when it runs"), "{said}");
+    assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), format!("{MAIN}{kinds}"));
 }
 
 #[test]
@@ -366,7 +380,8 @@ fn tests_tell(bank: &Steelbank) {
     assert!(verify(bank, &request, &planned, false).same);
     let verified = verify(bank, &request, &planned, true);
     assert!(!verified.same, "{verified:?}");
-    assert!(verified.differences.iter().all(|found| found.kind == DifferenceKind::Test), "{verified:?}");
+    let kinds: Vec<DifferenceKind> = verified.differences.iter().map(|found| found.kind).collect();
+    assert_eq!(kinds, [DifferenceKind::LookUp, DifferenceKind::Test, DifferenceKind::Test], "{verified:?}");
 }
 
 /// Renames a name in a macro of `(eval-when (:compile-toplevel) …)`, which no fasl has, and one that

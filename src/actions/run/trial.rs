@@ -294,6 +294,11 @@ impl ToldFrame {
         Self { code: true, form, number, ..Self::default() }
     }
 
+    /// The name of the function.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Finds the place, as far as it is known.
     pub(crate) fn place(
         &self,

@@ -17,11 +17,12 @@ use crate::actions::change::rename::{
 use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::list_systems::ListSystemsRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
+use crate::actions::run::trial::ToldFrame;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references;
 use crate::answer::designator::Designator;
 use crate::engine::control::Control;
-use crate::engine::deadline_after;
+use crate::engine::{Lane, deadline_after};
 use crate::handle::Error;
 use crate::handle::loaded::{LoadAnswer, LoadStatus};
 use crate::handle::question::Action;
@@ -229,6 +230,9 @@ impl Steelbank {
     pub(crate) fn traces(&self, request: &TracesRequest, control: &Control) -> Result<LoadRecord, Error> {
         let deadline = deadline_after(control.allowed());
         let mut traces = LoadRecord::default();
+        if let Some(places) = &request.places {
+            self.note_look_ups(places, control)?;
+        }
         for system in &request.systems {
             let answer = self.load_system(
                 system,
@@ -277,6 +281,7 @@ impl Steelbank {
         traces.loaded = self.project().loaded().into_iter().map(|(path, _)| path).collect();
         traces.tests = self.tested(&request.tests, &control.until(deadline))?;
         if let Some(places) = &request.places {
+            traces.looked_up = self.look_ups(control)?;
             for gone in &places.gone {
                 let form = EvaluateRequest::new(gone.interned()).values();
                 let _ = self.run(&form, &control.until(deadline));
@@ -287,6 +292,23 @@ impl Steelbank {
             traces.places = Some(self.places(places, &control.until(deadline)));
         }
         Ok(traces)
+    }
+
+    /// Has Lisp note who looks up the old name from now on.
+    fn note_look_ups(&self, places: &PlacesRequest, control: &Control) -> Result<(), Error> {
+        let new = places.new_symbol();
+        let Some(old) = places.gone.first().filter(|_| !new.package.is_empty()) else { return Ok(()) };
+        let arguments = vec![old.name.clone(), new.package, new.name];
+        self.context().ask_on::<serde::de::IgnoredAny>(Lane::Work, "note-look-ups", arguments, control)?;
+        Ok(())
+    }
+
+    /// Lists the calls that have looked it up.
+    fn look_ups(&self, control: &Control) -> Result<Vec<(Option<Location>, String)>, Error> {
+        let context = self.context();
+        let (frames, _): (Vec<ToldFrame>, _) = context.ask_on(Lane::Work, "look-ups", Vec::new(), control)?;
+        let mut places = context.places();
+        Ok(frames.iter().map(|frame| (frame.place(&mut places, None), frame.name().to_owned())).collect())
     }
 
     /// Runs the tests of `systems`. Skips tests that ran with a system before.

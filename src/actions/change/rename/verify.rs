@@ -74,6 +74,8 @@ pub(crate) struct LoadRecord {
     /// The files that were loaded.
     pub(crate) loaded: Vec<PathBuf>,
     pub(crate) places: Option<NamePlaces>,
+    /// Code that has looked up the old name where the new symbol is meant: its place and function.
+    pub(crate) looked_up: Vec<(Option<Location>, String)>,
 }
 
 /// A system or file that does not load.
@@ -153,6 +155,8 @@ pub enum DifferenceKind {
     Load,
     /// A token that reads as the old symbol still.
     Left,
+    /// Code that makes the old name when it runs, and looks it up.
+    LookUp,
     /// An edit after which the new symbol does not stand there.
     Edit,
     /// A token that reads as the new symbol, and was not edited.
@@ -262,6 +266,14 @@ pub(crate) fn compare(
     }
     if let Some(places) = &after.places {
         compare_places(plan, written, places, &mut add);
+    }
+    for (place, function) in &after.looked_up {
+        let at = place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+        let message = format!(
+            "{at}{function} makes the name {} when it runs, and looks it up: that symbol is called {} now.",
+            plan.symbol, plan.new_name
+        );
+        add(DifferenceKind::LookUp, message, place.as_ref().map(|place| place.file.clone()));
     }
     let mut originals = BTreeMap::new();
     let mut diagnostics = |said: &[ComparedDiagnostic]| -> Vec<String> {
