@@ -24,12 +24,13 @@ fn tools_agree_with_sbcl_on_three_libraries() {
         copy(&lisp_libraries().join(library), &root.join(library));
     }
     let world = World::at(root, &["alexandria", "cl-ppcre", "yason", "cl-interpol"]);
-    let checks: [Check; 11] = [
+    let checks: [Check; 12] = [
         ("descriptions_agree", descriptions_agree),
         ("definitions_agree", definitions_agree),
         ("callees_agree", callees_agree),
         ("impact_agrees", impact_agrees),
         ("users_agree_with_the_references", users_agree_with_the_references),
+        ("users_are_the_projects", users_are_the_projects),
         ("callers_agree", callers_agree),
         ("systems_agree", systems_agree),
         ("structure_agrees", structure_agrees),
@@ -326,6 +327,20 @@ fn users_agree_with_the_references(world: &World) {
         }
     }
     assert!(compared > 300, "{compared}");
+}
+
+/// Checks that of what a change reaches, however far, nine tenths are the project's.
+fn users_are_the_projects(world: &World) {
+    let (mut own, mut all) = (0, 0);
+    for name in names_of_packages(world) {
+        let impact = world.ask("impact", json!({ "names": [name], "limit": 1000 }));
+        for user in impact["users"].as_array().unwrap() {
+            let place = user["place"].as_str().unwrap_or_default();
+            own += usize::from(world.root.join(place.split(':').next().unwrap()).is_file());
+            all += 1;
+        }
+    }
+    assert!(own * 10 >= all * 9 && all > 300, "{own} of {all}");
 }
 
 /// Compares, for all functions of the packages, (SETF F) apart, the direct callers in the graph with sb-introspect's.
