@@ -36,6 +36,10 @@ Set `*depth*` first.
 (defun make-all () (list (make-instance 'square) (make-point :x 1)))
 (defun deepen () (incf *depth*) (make-instance 'shape))
 (defun nobody () 1)
+(defclass token () ())
+(defun make-token (&rest more) (make 'token :more more) (typep more 'token))
+(defun applied (&rest more) (apply 'make (find-class 'token) more) (apply #'make 'token more))
+(defun make-sure () (apply 'make-instance 'token '()))
 "#;
 
 #[test]
@@ -135,6 +139,23 @@ fn makers(world: &World) {
     );
     assert_eq!(made("ways::point"), [r#""WAYS::POINT" "main.lisp:3:51" "WAYS::MAKE-ALL""#]);
     assert!(made("ways::nobody").is_empty());
+    // A function that is given the class may make one; a test of the type makes none.
+    let answer = world.ask("who-makes", json!({ "name": "ways::token" }));
+    let makers: Vec<String> = answer["makers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| format!("{} {} {}", each["at"], each["by"], each["possible"]))
+        .collect();
+    assert_eq!(
+        makers,
+        [
+            r#""main.lisp:9:44" "WAYS::MAKE-SURE" null"#,
+            r#""main.lisp:7:39" "WAYS::MAKE-TOKEN" true"#,
+            r#""main.lisp:8:83" "WAYS::APPLIED" true"#,
+        ],
+        "{answer:#}"
+    );
 }
 
 fn variables(world: &World) {

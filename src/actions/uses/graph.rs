@@ -8,7 +8,7 @@ use serde::Deserialize;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText};
 use steelbank_text::DefinitionKind;
-use steelbank_xref::{FunctionKind, Index, Kind, NameRole};
+use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole};
 
 use super::code_find_references::{UseType, found};
 use super::outline::{DefinitionInFile, definitions_in};
@@ -327,27 +327,52 @@ impl<'a> UserFinder<'a> {
 
     /// Finds the forms that make an instance of the class itself.
     pub(crate) fn made(&self, class: &Target) -> Vec<UsedBy> {
-        let uses = self.counter.uses(&class.name, &class.package).into_iter();
-        uses.filter(|used| self.makes(used)).map(|line| self.user(line)).collect()
+        let made = self.given(class).into_iter();
+        made.filter(|(_, makes)| *makes).map(|(used, _)| used).collect()
     }
 
-    /// Whether the class that is used stands quoted as the first argument of an operator that makes instances.
-    fn makes(&self, used: &Counted) -> bool {
-        let Some(file) = used.place.range.and_then(|_| self.text(&used.place.file)) else { return false };
+    /// Finds the forms to which the class itself is given quoted, and whether they make an instance of it. If not they are calls of
+    /// what is not the standard's, which may.
+    pub(crate) fn given(&self, class: &Target) -> Vec<(UsedBy, bool)> {
+        let uses = self.counter.uses(&class.name, &class.package).into_iter();
+        uses.filter_map(|used| self.makes(&used).map(|makes| (self.user(used), makes))).collect()
+    }
+
+    /// Whether the class that is used stands quoted where an operator takes the class of what it makes; none if what it is given
+    /// to makes nothing.
+    fn makes(&self, used: &Counted) -> Option<bool> {
+        let file = used.place.range.and_then(|_| self.text(&used.place.file))?;
         let (bytes, text) = (&file.0, &file.1);
         let at = used.place.range.map_or(0, |range| range.start);
         let quote = text
             .forms()
             .iter()
-            .rposition(|form| form.kind == FormKind::Quote && form.span.start <= at && at < form.span.end);
-        let Some(quote) = quote.map(FormId::new) else { return false };
-        let Some(call) = text.form(quote).and_then(|quote| quote.parent) else { return false };
-        let mut parts = text.elements(call);
-        let Some(Datum::Token(head)) = parts.next() else { return false };
-        let operator = text.tokens().get(head).map(|head| head.symbol(bytes).name);
-        let place = if operator.as_deref() == Some("CHANGE-CLASS") { 1 } else { 0 };
-        operator.is_some_and(|operator| MAKERS.contains(&operator.as_ref()))
-            && parts.nth(place) == Some(Datum::Form(quote))
+            .rposition(|form| form.kind == FormKind::Quote && form.span.start <= at && at < form.span.end)
+            .map(FormId::new)?;
+        let call = text.form(quote)?.parent?;
+        let mut parts: Vec<Datum> = text.elements(call).collect();
+        let named = |part: &Datum| match *part {
+            Datum::Token(token) => text.tokens().get(token),
+            // The name of the function that is applied.
+            Datum::Form(form) => text.elements(form).find_map(|inner| match inner {
+                Datum::Token(token) => text.tokens().get(token),
+                Datum::Form(_) => None,
+            }),
+        };
+        let mut operator = named(parts.first()?)?.symbol(bytes).name;
+        if ["APPLY", "FUNCALL"].contains(&operator.as_ref()) && parts.get(1) != Some(&Datum::Form(quote)) {
+            parts.remove(0);
+            operator = named(parts.first()?)?.symbol(bytes).name;
+        }
+        if MAKERS.contains(&operator.as_ref()) {
+            let place = if operator == "CHANGE-CLASS" { 2 } else { 1 };
+            return (parts.get(place) == Some(&Datum::Form(quote))).then_some(true);
+        }
+        let index = &self.context.index;
+        let standard = index.find_package("COMMON-LISP", None)?;
+        let is_standard =
+            index.find_symbol(&operator, standard).is_some_and(|(_, access)| access == Access::External);
+        (!is_standard && parts.contains(&Datum::Form(quote))).then_some(false)
     }
 
     fn user(&self, line: Counted) -> UsedBy {

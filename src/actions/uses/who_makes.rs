@@ -32,7 +32,7 @@ about_symbol!(WhoMakesRequest {});
 pub struct WhoMakesAnswer {
     /// The class as it is printed.
     pub class: String,
-    /// The code, by class and place.
+    /// The code, by class and place; what only may make one comes last.
     pub makers: Vec<Maker>,
     /// The package in which the name was looked up, if nobody named it.
     #[serde(skip)]
@@ -51,6 +51,9 @@ pub struct Maker {
     pub place: Location,
     /// The definition that it stands in.
     pub by: String,
+    /// Whether it only gives the class to a function of somebody else's, which may make an instance.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub possible: bool,
     /// The line's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
@@ -73,15 +76,16 @@ impl Question for WhoMakesRequest {
         for class in below.subclasses.iter().chain([&class]) {
             control.check()?;
             let Some(Target { package, name, .. }) = function_in(class) else { continue };
-            let mut add = |found: Vec<UsedBy>| {
-                makers.extend(found.into_iter().map(|used| Maker {
+            let mut add = |found: Vec<(UsedBy, bool)>| {
+                makers.extend(found.into_iter().map(|(used, makes)| Maker {
                     class: class.clone(),
                     place: used.line.place,
                     by: used.user.name,
+                    possible: !makes,
                     context: used.line.context.map(|line| line.trim().to_owned()),
                 }));
             };
-            add(users.made(&Target::any(package, name)));
+            add(users.given(&Target::any(package, name)));
             let described = DescribeSymbolRequest::new(class.as_str()).answer(context, control)?.description;
             let structure =
                 described.and_then(|description| description.class).and_then(|class| class.structure);
@@ -90,9 +94,12 @@ impl Question for WhoMakesRequest {
                 let name = constructor.trim_start_matches('(').split(' ').next().unwrap_or_default();
                 let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
                 let calls = users.of(&target).into_iter();
-                add(calls.filter(|used| UserFinder::is_call(used, &target.name)).collect());
+                let calls = calls.filter(|used| UserFinder::is_call(used, &target.name));
+                add(calls.map(|used| (used, true)).collect());
             }
         }
-        Ok(WhoMakesAnswer { class, makers: makers.into_iter().collect(), looked_up_in: lookup.looked_up_in })
+        let mut makers: Vec<Maker> = makers.into_iter().collect();
+        makers.sort_by_key(|maker| maker.possible);
+        Ok(WhoMakesAnswer { class, makers, looked_up_in: lookup.looked_up_in })
     }
 }

@@ -30,8 +30,8 @@ pub(crate) fn tool() -> Tool {
         name: "who-makes",
         title: "Who makes instances of a class",
         description: "Lists the code that makes instances of a class, structure or condition, or of one below it: \
-            make-instance and its kin with the class quoted, calls of a structure's constructors, error and signal. Use \
-            it before adding a slot or an initarg. A class that is computed is not seen.",
+            make-instance and its kin with the class quoted, calls of a structure's constructors, error and signal; and, as possible, what gives the class to \
+            another function. Use it before adding a slot or an initarg. A class that is computed is not seen.",
         effect: Effect::Reads,
     };
     Tool::paged::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, who).of_image()
@@ -61,7 +61,9 @@ fn text(answer: &WhoMakesAnswer, total: usize, range: &PageRange) -> String {
     for maker in &answer.makers {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {}: {}", maker.place, maker.by);
-        if maker.class != answer.class {
+        if maker.possible {
+            let _ = write!(text, " may make {}: it gives the class to a function", maker.class);
+        } else if maker.class != answer.class {
             let _ = write!(text, " makes {}", maker.class);
         }
         if let Some(context) = &maker.context {
