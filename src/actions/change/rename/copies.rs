@@ -87,22 +87,25 @@ impl Action for RenameVerifyRequest<'_> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
         let files = bank.replacements(self.plan).map_err(|error| ScratchError::Call(error.to_string()))?;
-        let mut wanted = bank.traces_request(self.plan, self.tests, control)?;
-        let before = bank.before(&wanted, &control.until(deadline))?;
+        let asked = bank.traces_request(self.plan, self.tests, control)?;
+        let mut wanted = asked.clone();
         wanted.places = Some(places_request(self.request, self.plan, &bank.index()));
         let texts: Vec<(PathBuf, &[u8])> =
             files.iter().map(|file| (file.path.clone(), file.new.as_slice())).collect();
-        let after = bank.gather(&texts, &wanted, &control.until(deadline))?;
+        let until = control.until(deadline);
+        let (before, after) =
+            at_once(|| bank.before(&asked, &until), || bank.gather(&texts, &wanted, &until));
+        let (before, after) = (before?, after?);
         let shown = |path: &Path| bank.project().shown(path);
         let written = written(self.plan, &files);
         let mut verified = compare(self.plan, &written, &before.traces, &after, &shown);
         if verified.may_be_stale() {
             // Compile anew: a fasl keeps definitions of files that ASDF does not know it depends on.
             wanted.anew = true;
-            let after = bank.gather(&texts, &wanted, &control.until(deadline))?;
             let asked = TracesRequest { places: None, ..wanted.clone() };
-            let before = bank.gather(&[], &asked, &control.until(deadline))?;
-            let anew = compare(self.plan, &written, &before, &after, &shown);
+            let (before, after) =
+                at_once(|| bank.gather(&[], &asked, &until), || bank.gather(&texts, &wanted, &until));
+            let anew = compare(self.plan, &written, &before?, &after?, &shown);
             verified = Verified { anew: anew.same, ..anew };
         }
         verified.systems = wanted.systems;
@@ -427,6 +430,15 @@ impl Steelbank {
         });
         or_none(found)
     }
+}
+
+/// Does both, the first on a thread of its own: two copies load on two processors.
+fn at_once<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), second)
+    })
 }
 
 /// Lists the places that `planned` would edit, of a symbol that should have none.
