@@ -514,13 +514,6 @@ impl Steelbank {
         self.project().loaded_date(path)
     }
 
-    /// Has `text`, of that version, count for the file at `path`, a real path, in place of what is on disk; or the disk
-    /// again.
-    pub(crate) fn set_document(&self, path: &Path, text: Option<(i32, &str)>) {
-        let document = text.map(|(version, text)| Document::new(version, text.as_bytes()));
-        self.project().set_document(path, document);
-    }
-
     /// Drops the cached positions from sidecars. For tests that damage sidecars.
     #[doc(hidden)]
     pub fn forget_positions(&self) {
@@ -654,7 +647,7 @@ impl Steelbank {
         for (path, text) in overlays.iter().filter_map(|(path, text)| Some((path, text.as_ref()?))) {
             let text = steelbank_tree::read_source(text)
                 .map_err(|error| Error::SetUp(format!("{} cannot be read: {error}", text.display())))?;
-            self.inner.project.set_document(path, Some(Document::new(0, text)));
+            self.inner.project.set_document(path, Document::new(text));
         }
         Ok(())
     }

@@ -112,12 +112,7 @@ impl Server {
             disk != document.text.as_bytes()
         };
         let unsaved: Vec<_> = self.documents().into_iter().filter(is_unsaved).collect();
-        unsaved.iter().for_each(|document| bank.set_document(&document.path, None));
-        let plan = bank.ask(request, control);
-        unsaved.iter().for_each(|document| {
-            bank.set_document(&document.path, Some((document.version, &document.text)));
-        });
-        let plan = plan?;
+        let plan = bank.ask(request, control)?;
         match plan.conflicts.first() {
             Some(conflict) => Err(RequestRefusal::failed(conflict.message.clone())),
             None => Ok((unsaved, plan)),

@@ -357,12 +357,6 @@ impl Server {
             self.request("window/workDoneProgress/create", json!({ "token": token }));
         }
         tell(json!({ "kind": "begin", "title": "Loading the project" }));
-        if self.bank().is_ok() {
-            // They were opened before SBCL was there.
-            for document in self.documents() {
-                self.set_document(&document.path, Some((document.version, &document.text)));
-            }
-        }
         let trouble = load(&self.session);
         let message = if trouble.is_some() { "Not all of it is loaded." } else { "It is loaded." };
         tell(json!({ "kind": "end", "message": message }));
@@ -471,7 +465,6 @@ impl Server {
             }),
             "textDocument/didClose" => self.document_of(params).map(|document| {
                 self.documents.lock().remove(&document.path);
-                self.set_document(&document.path, None);
                 self.notify(
                     "textDocument/publishDiagnostics",
                     json!({ "uri": document.uri, "diagnostics": [] }),
@@ -514,15 +507,8 @@ impl Server {
     fn set(&self, document: OpenDocument) -> Arc<OpenDocument> {
         let document = Arc::new(document);
         self.documents.lock().insert(document.path.clone(), Arc::clone(&document));
-        self.set_document(&document.path, Some((document.version, &document.text)));
         self.publish(&document);
         document
-    }
-
-    fn set_document(&self, path: &Path, text: Option<(i32, &str)>) {
-        if let Some(bank) = self.session.started() {
-            bank.set_document(path, text);
-        }
     }
 
     pub(super) fn notify(&self, method: &str, params: Value) {
