@@ -41,7 +41,7 @@ pub(crate) struct Editor {
     kept: Vec<tempfile::TempDir>,
     encoding: PositionEncoding,
     /// What the server has told besides its answers.
-    told: Vec<Value>,
+    pub(crate) told: Vec<Value>,
 }
 
 impl Editor {

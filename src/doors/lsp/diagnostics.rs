@@ -35,7 +35,7 @@ pub(super) struct NextCheck {
 /// What the thread that has documents compiled is to do.
 #[derive(Default)]
 pub(super) struct ChecksDue {
-    /// At most one of each document.
+    /// Those of older versions are passed over.
     due: Vec<NextCheck>,
     /// Whether the image has changed: what the compiler said may be true no more.
     changed: bool,
@@ -120,7 +120,10 @@ impl Server {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
             let mut checks = self.checks.lock();
-            checks.due.retain(|other| other.document.path != document.path);
+            let is_older = |other: &NextCheck| {
+                other.document.path == document.path && other.document.version <= document.version
+            };
+            checks.due.retain(|other| !is_older(other));
             checks.due.push(NextCheck { document: Arc::clone(document), due, saved });
             self.check_due.notify_all();
         }
