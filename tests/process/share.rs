@@ -324,6 +324,14 @@ fn a_host_outlives_half_a_handover_and_a_lack_of_descriptors() {
     let (child, mut client) = serve(sharing(&folder, &[]), Streams::Pipes);
     // The host tries to accept it in vain, meanwhile.
     std::thread::sleep(Duration::from_millis(500));
+    // Then it finds some, and too few to serve a client.
+    for _ in 0..3 {
+        first.1.text(
+            "evaluate",
+            json!({ "code": "(loop repeat 2 do (sb-unix:unix-close (pop cl-user::*held*)))" }),
+        );
+        std::thread::sleep(Duration::from_millis(300));
+    }
     let told = first.1.text("evaluate", json!({ "code": "(mapc #'sb-unix:unix-close cl-user::*held*)" }));
     client.initialize();
     assert_eq!(host(&mut client)["process"], process, "{told}");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::convert::RequestRefusal;
 use super::documents::OpenDocument;
-use super::server::{Server, framed};
+use super::server::{Server, framed, response};
 use crate::doors::restart::{GoOn, ServedClient, UNREAD_RESTART_TIME};
 use crate::handle::recovery::ClientHandover;
 
@@ -65,7 +65,10 @@ impl ServedClient for Server {
     fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, GoOn<'_>)> {
         let mut requests = self.leave_requests();
         // Wait for the message that is being carried out, which may be a further request. None comes after it.
-        let turn = *self.turn.lock();
+        let turn = match others {
+            true => *self.turn.try_lock_for(UNREAD_RESTART_TIME)?,
+            false => *self.turn.lock(),
+        };
         requests.extend(self.leave_requests());
         let mut client = ClientHandover {
             input: self.input.stream.as_fd().as_raw_fd(),
@@ -126,7 +129,8 @@ impl Server {
             left.into_iter().partition(|request| request.method == "workspace/executeCommand");
         for request in lost {
             let why = "Lisp died while the command was carried out. It is coming back.";
-            self.respond(request.id.clone(), Err(RequestRefusal::failed(why)));
+            // Do not wait for an editor that does not read.
+            self.output.add(&response(request.id.clone(), Err(RequestRefusal::failed(why))));
         }
         repeated
     }

@@ -192,7 +192,7 @@ impl SeatedEditor {
     }
 }
 
-fn response(id: RequestId, answer: Answered) -> Vec<u8> {
+pub(super) fn response(id: RequestId, answer: Answered) -> Vec<u8> {
     let response_result = answer.map_err(|refusal| lsp_server::ResponseError {
         code: refusal.code,
         message: refusal.message,
