@@ -59,6 +59,23 @@ pub(super) struct ClientSettings {
     /// The port at which it wants a person's editor to come in; 0 is any.
     #[serde(default)]
     pub(super) swank: Option<u16>,
+    /// What it speaks.
+    #[serde(default)]
+    pub(super) protocol: ClientProtocol,
+}
+
+/// What a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ClientProtocol {
+    /// The Model Context Protocol, in lines.
+    #[default]
+    Mcp,
+    /// The Language Server Protocol.
+    Lsp {
+        /// Whether files are compiled in copies.
+        compile: bool,
+    },
 }
 
 /// What the host says to a client's process.
@@ -69,10 +86,15 @@ pub(super) enum HostMessage {
     Welcome,
     /// The client is not served, or is served no longer: why.
     Refused(String),
+    /// The host cannot serve the client now: why.
+    Later(String),
     /// A sentence for the process's standard error.
     Said(String),
-    /// The client has left, as the protocol wants it.
-    Left,
+    /// The client has left, as its protocol wants it or not.
+    Left {
+        /// Whether it is as the protocol wants it.
+        well: bool,
+    },
 }
 
 impl HostAddress {
@@ -282,8 +304,16 @@ mod tests {
     use std::io::Read;
 
     fn joining() -> Joining {
-        let settings =
-            ClientSettings { eval: true, edits: false, tools: Some("read".to_owned()), swank: Some(0) };
+        let settings = ClientSettings {
+            eval: true,
+            edits: false,
+            tools: Some("read".to_owned()),
+            swank: Some(0),
+            protocol: ClientProtocol::Lsp { compile: true },
+        };
+        // Who names no protocol speaks MCP.
+        let named = serde_json::from_str::<ClientSettings>(r#"{"eval":false,"edits":false,"tools":null}"#);
+        assert_eq!(named.unwrap().protocol, ClientProtocol::Mcp);
         Joining { image: "x".repeat(10_000), settings }
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -277,7 +277,7 @@ impl Steelbank {
         arguments: Vec<Value>,
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
-        let project = self.project();
+        let (project, begun) = (self.project(), SystemTime::now());
         // Count the load of a loaded system only once it compiles or loads a file: before, it changes
         // nothing.
         let settled = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
@@ -312,6 +312,7 @@ impl Steelbank {
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
+                self.note_changed(begun);
                 self.refresh_later(move || moving.end());
                 let at = at.lock().as_deref().map(|path| project.shown(Path::new(path)));
                 return Err(died_at(error, at));
@@ -327,6 +328,9 @@ impl Steelbank {
         }
         let image = answer.image.take();
         let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
+        if !anew.is_empty() {
+            self.note_changed(begun);
+        }
         if let Some(image) = image {
             note(project, &image, &anew);
         }

@@ -16,9 +16,9 @@ pub(crate) mod swank;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -294,6 +294,8 @@ impl Builder {
                 refreshing: Mutex::new(index.clone()),
                 index: RwLock::new(index),
                 refresh_waits: AtomicBool::new(false),
+                changed_at: Mutex::default(),
+                listeners: Mutex::default(),
                 sources: SbclSources::new(installation.sources).with_places(places),
                 project: Project::new(self.project),
                 flights: flights::InFlightLoads::default(),
@@ -356,6 +358,9 @@ impl std::fmt::Debug for Steelbank {
     }
 }
 
+/// What hears that the index has changed.
+pub(crate) type ChangeListener = dyn Fn() + Send + Sync;
+
 pub(crate) struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
@@ -364,6 +369,10 @@ pub(crate) struct SharedBank {
     refreshing: Mutex<Index>,
     /// Whether a thread waits to bring the index up to date for all callers.
     refresh_waits: AtomicBool,
+    /// When what was loaded or defined last began to be: a snapshot from before does not have it.
+    changed_at: Mutex<Option<SystemTime>>,
+    /// Those who hear when the index has changed.
+    listeners: Mutex<Vec<Weak<ChangeListener>>>,
     sources: SbclSources,
     project: Project,
     flights: flights::InFlightLoads,
@@ -469,13 +478,36 @@ impl Steelbank {
         });
         let export = control.wait(ticket)?;
         let index = complete.apply(&export.bytes)?;
-        *self.inner.index.write() = index.clone();
+        let before = std::mem::replace(&mut *self.inner.index.write(), index.clone());
+        if before.stamp() != index.stamp() {
+            self.inner.listeners.lock().retain(|listener| {
+                listener.upgrade().is_some_and(|listener| {
+                    listener();
+                    true
+                })
+            });
+        }
         // Export again what was compiled beside this export: it may have been half made, and older than what was whole.
         let quiet = begun.is_some() && begun == self.inner.lisp.work_begun();
         if quiet && made == self.code_made_by_others() {
             *complete = index;
         }
         Ok(())
+    }
+
+    /// Has `listener` hear whenever the index has changed, for as long as somebody keeps it. It must not wait.
+    pub(crate) fn tell_changes_to(&self, listener: &Arc<ChangeListener>) {
+        self.inner.listeners.lock().push(Arc::downgrade(listener));
+    }
+
+    /// Notes that what began at `time` has loaded or defined something.
+    pub(crate) fn note_changed(&self, time: SystemTime) {
+        *self.inner.changed_at.lock() = Some(time);
+    }
+
+    /// Returns when what was loaded or defined last began to be.
+    pub(crate) fn changed_at(&self) -> Option<SystemTime> {
+        *self.inner.changed_at.lock()
     }
 
     /// Brings the index up to date on a thread, without blocking the caller. Calls `then` afterwards.
@@ -512,13 +544,6 @@ impl Steelbank {
     /// Returns the write date (universal time) that the file at `path` had when it was loaded, if it was.
     pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
         self.project().loaded_date(path)
-    }
-
-    /// Has `text`, of that version, count for the file at `path`, a real path, in place of what is on disk; or the disk
-    /// again.
-    pub(crate) fn set_document(&self, path: &Path, text: Option<(i32, &str)>) {
-        let document = text.map(|(version, text)| Document::new(version, text.as_bytes()));
-        self.project().set_document(path, document);
     }
 
     /// Drops the cached positions from sidecars. For tests that damage sidecars.
@@ -654,7 +679,7 @@ impl Steelbank {
         for (path, text) in overlays.iter().filter_map(|(path, text)| Some((path, text.as_ref()?))) {
             let text = steelbank_tree::read_source(text)
                 .map_err(|error| Error::SetUp(format!("{} cannot be read: {error}", text.display())))?;
-            self.inner.project.set_document(path, Some(Document::new(0, text)));
+            self.inner.project.set_document(path, Document::new(text));
         }
         Ok(())
     }

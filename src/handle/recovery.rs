@@ -2,7 +2,7 @@
 //! program, and reports restarts.
 //!
 //! A restart goes through four hands: the session's death watch hears (`tools/session.rs`), [`Recovery::decide`] decides,
-//! the door ends its calls and hands its clients over (`doors/mcp/restart.rs`), and `doors/cli/serve.rs` executes the program
+//! `doors/restart.rs` ends the calls of all clients and hands them over, and `doors/cli/serve.rs` executes the program
 //! again in place ([`crate::engine::execute_again`]). The next image restores the record ([`Recovery::restore`]).
 
 use crate::answer::Advice;

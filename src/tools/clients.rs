@@ -19,6 +19,18 @@ pub struct Clients {
     seats: Mutex<BTreeMap<u64, ConnectedClient>>,
 }
 
+/// What a client of an image is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(with = "String")]
+#[non_exhaustive]
+pub enum ClientKind {
+    /// It calls tools.
+    Agent,
+    /// A person works in it: what is not saved there is its own.
+    Editor,
+}
+
 /// A client that shares the image with others, as `status` tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
@@ -28,6 +40,8 @@ pub struct ConnectedClient {
     /// Its name and version, as it has given them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// What it is: agent or editor.
+    pub kind: ClientKind,
     /// The number of the process that has joined for it.
     pub process: i32,
     /// The options of what it may do.
@@ -37,7 +51,8 @@ pub struct ConnectedClient {
 impl std::fmt::Display for ConnectedClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.name.as_deref().unwrap_or("a client without a name");
-        write!(f, "{name} (process {})", self.process)
+        let kind = if self.kind == ClientKind::Editor { "editor, " } else { "" };
+        write!(f, "{name} ({kind}process {})", self.process)
     }
 }
 
@@ -54,35 +69,41 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// Seats a new client.
-    pub(crate) fn new(clients: &Arc<Clients>, process: i32, permissions: Permissions) -> Self {
+    pub(crate) fn new(
+        clients: &Arc<Clients>,
+        kind: ClientKind,
+        process: i32,
+        permissions: Permissions,
+    ) -> Self {
         let number = clients.last.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
         // Tell it of no restart: it has seen none.
-        Self::take(clients, number, process, permissions, Vec::new(), NOTES)
+        Self::take(clients, (number, Vec::new()), kind, process, permissions, NOTES)
     }
 
     /// Seats a client that had `number` and `edits` in the image before this one.
     pub(crate) fn again(
         clients: &Arc<Clients>,
-        (number, edits): (u64, Vec<String>),
+        had: (u64, Vec<String>),
+        kind: ClientKind,
         process: i32,
         permissions: Permissions,
     ) -> Self {
-        clients.last.fetch_max(number, std::sync::atomic::Ordering::SeqCst);
-        Self::take(clients, number, process, permissions, edits, 0)
+        clients.last.fetch_max(had.0, std::sync::atomic::Ordering::SeqCst);
+        Self::take(clients, had, kind, process, permissions, 0)
     }
 
     fn take(
         clients: &Arc<Clients>,
-        number: u64,
+        (number, edits): (u64, Vec<String>),
+        kind: ClientKind,
         process: i32,
         permissions: Permissions,
-        edits: Vec<String>,
         told: usize,
     ) -> Self {
         let granted = [(Permission::Edits, permissions.edits), (Permission::Eval, permissions.eval)];
         let allowed = granted.iter().filter(|(_, granted)| *granted);
         let allowed = allowed.map(|(permission, _)| permission.option().to_owned()).collect();
-        let client = ConnectedClient { number, name: None, process, allowed };
+        let client = ConnectedClient { number, name: None, kind, process, allowed };
         clients.seats.lock().insert(number, client);
         Self {
             clients: Arc::clone(clients),
@@ -162,11 +183,11 @@ mod tests {
     #[test]
     fn a_client_is_listed_until_its_last_call_has_ended() {
         let clients = Arc::<Clients>::default();
-        let first = Seat::new(&clients, 10, Permissions::ALL);
-        let second = Arc::new(Seat::new(&clients, 20, Permissions::default()));
+        let first = Seat::new(&clients, ClientKind::Agent, 10, Permissions::ALL);
+        let second = Arc::new(Seat::new(&clients, ClientKind::Editor, 20, Permissions::default()));
         second.set_name("b 1");
         let others = first.others();
-        assert_eq!(others[0].to_string(), "b 1 (process 20)");
+        assert_eq!(others[0].to_string(), "b 1 (editor, process 20)");
         assert_eq!((others.len(), first.all().len(), others[0].allowed.len()), (1, 2, 0));
         assert_eq!(second.others()[0].allowed, ["--allow-edits", "--allow-eval"]);
         let of_a_call = Arc::clone(&second);
@@ -176,9 +197,15 @@ mod tests {
         assert!(first.others().is_empty());
         // Numbers go on after a restart.
         let next = Arc::<Clients>::default();
-        let again = Seat::again(&next, (first.number(), vec!["4".to_owned()]), 10, Permissions::ALL);
+        let again = Seat::again(
+            &next,
+            (first.number(), vec!["4".to_owned()]),
+            first.all()[0].kind,
+            10,
+            Permissions::ALL,
+        );
         assert_eq!(
-            (again.edits(), Seat::new(&next, 30, Permissions::ALL).number()),
+            (again.edits(), Seat::new(&next, ClientKind::Agent, 30, Permissions::ALL).number()),
             (vec!["4".to_owned()], 2)
         );
     }

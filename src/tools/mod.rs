@@ -17,7 +17,7 @@ pub(crate) mod words;
 use crate::answer::nearest;
 
 pub use call::{Blame, Call, CallOutcome, Failure, ToolAnswer};
-pub use clients::{Clients, ConnectedClient};
+pub use clients::{ClientKind, Clients, ConnectedClient};
 pub use session::{Permission, Permissions, ProjectRoot, Session};
 pub use structured::Structured;
 pub use tool::{About, Effect, Object, Starts, Tool};

@@ -126,6 +126,16 @@ pub(crate) struct Load {
     pub(crate) outcome: String,
 }
 
+impl Load {
+    /// Returns the name by which the outcome of a load is kept.
+    pub(crate) fn name_of(what: &LoadedItem) -> String {
+        match what {
+            LoadedItem::System(name) | LoadedItem::File(name) => name.clone(),
+            LoadedItem::Project => "the project".to_owned(),
+        }
+    }
+}
+
 impl Session {
     /// Makes a session over `bank`, which has been started.
     pub fn new(bank: Steelbank) -> Self {

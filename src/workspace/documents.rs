@@ -1,4 +1,5 @@
-//! Text that stands for a file's: what an editor has open and not saved, or what a trial puts over a file.
+//! Text that stands for a file's in a copy: what a trial puts over it. What an editor has open is its alone, in
+//! `doors/lsp/documents.rs`: an image may have several editors, and clients that see the disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,6 @@ use super::stamp::FileStamp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) struct Document {
-    /// The version that whoever holds the text gave it.
-    pub(crate) version: i32,
     /// The text, as bytes of a file.
     pub(crate) text: Arc<[u8]>,
     pub(super) stamp: FileStamp,
@@ -19,14 +18,13 @@ pub(crate) struct Document {
 
 impl Document {
     /// Makes a document.
-    pub(crate) fn new(version: i32, text: impl Into<Arc<[u8]>>) -> Document {
+    pub(crate) fn new(text: impl Into<Arc<[u8]>>) -> Document {
         let text = text.into();
-        let stamp = FileStamp::of_text(version, &text);
-        Document { version, text, stamp }
+        Document { stamp: FileStamp::of_text(&text), text }
     }
 }
 
-/// The open documents, by the real paths of their files.
+/// The documents, by the real paths of their files.
 #[derive(Debug, Default)]
 pub(crate) struct Documents(BTreeMap<PathBuf, Arc<Document>>);
 
@@ -35,10 +33,7 @@ impl Documents {
         self.0.get(path).cloned()
     }
 
-    pub(super) fn set(&mut self, path: &Path, document: Option<Document>) {
-        match document {
-            Some(document) => drop(self.0.insert(path.to_owned(), Arc::new(document))),
-            None => drop(self.0.remove(path)),
-        }
+    pub(super) fn set(&mut self, path: &Path, document: Document) {
+        self.0.insert(path.to_owned(), Arc::new(document));
     }
 }

@@ -478,19 +478,18 @@ impl Project {
             .find(|path| path.exists())
     }
 
-    /// Opens or changes the document for the file at `path`, a real path, or closes it: while it is open, its
-    /// text counts instead of what is on disk there.
-    pub(crate) fn set_document(&self, path: &Path, document: Option<Document>) {
+    /// Has the text of `document` count for the file at `path`, a real path, instead of what is on disk there.
+    pub(crate) fn set_document(&self, path: &Path, document: Document) {
         self.documents.write().set(path, document);
         self.stale.lock().files.insert(path.to_owned());
     }
 
-    /// Returns the document for the file at `path`, a real path, if one is open.
+    /// Returns the document for the file at `path`, a real path, if there is one.
     pub(crate) fn document(&self, path: &Path) -> Option<Arc<Document>> {
         self.documents.read().get(path)
     }
 
-    /// Reads the text of the file at `path`, a real path: the document's, if one is open.
+    /// Reads the text of the file at `path`, a real path: the document's, if there is one.
     pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         match self.document(path) {
             Some(document) => Ok(document.text.to_vec()),

@@ -34,9 +34,9 @@ impl FileStamp {
     }
 
     /// Stamps `text`, which stands for a file's.
-    pub(super) fn of_text(version: i32, text: &[u8]) -> FileStamp {
+    pub(super) fn of_text(text: &[u8]) -> FileStamp {
         let hash = fnv_1a(text) as i64;
-        FileStamp { modified: None, size: text.len() as u64, changed: (hash, i64::from(version)), inode: 0 }
+        FileStamp { modified: None, size: text.len() as u64, changed: (hash, 0), inode: 0 }
     }
 
     /// Stamps the file at `path`, if it exists.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank::doors::mcp::McpServer;
 use steelbank::doors::mcp::http::{HttpAddress, HttpSeat, serve};
+use steelbank::doors::mcp::{SeatedClient, ServedClients};
 use steelbank::tools::{About, Call, CallOutcome, Effect, Session, Tool, ToolAnswer, Tools};
 use steelbank::{Progress, Step};
 
@@ -51,12 +51,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         tool("test_logging_tool", "Nothing is logged.", none, CallOutcome::Answered),
     ]);
     let session = Session::starting(|| Err(steelbank::Error::NeverBegan)).with_tools(Tools::of(tools));
-    let server = McpServer::new(&session);
+    let served = ServedClients::new(&session);
     let join = move || {
         let seated = || {
             let (stream, image) = UnixStream::pair()?;
             let output = image.try_clone()?;
-            let client = server.seat(image.into(), output.into(), session.clone(), None, None, || ())?;
+            let client = SeatedClient::new(
+                &served,
+                [image.into(), output.into()],
+                session.clone(),
+                None,
+                None,
+                || (),
+            )?;
             std::thread::spawn(move || client.wait());
             Ok::<_, Box<dyn Error>>(HttpSeat { stream, kept: Box::new(()) })
         };

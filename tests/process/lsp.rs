@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -30,16 +31,17 @@ const CART: &str = "(in-package :lsp-shop)
 ";
 
 /// An editor.
-struct Editor {
-    child: Child,
-    input: Option<ChildStdin>,
+pub(crate) struct Editor {
+    pub(crate) child: Child,
+    pub(crate) input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     next: i64,
-    root: tempfile::TempDir,
-    _cache: tempfile::TempDir,
+    root: PathBuf,
+    /// Folders that are removed with it.
+    kept: Vec<tempfile::TempDir>,
     encoding: PositionEncoding,
     /// What the server has told besides its answers.
-    told: Vec<Value>,
+    pub(crate) told: Vec<Value>,
 }
 
 impl Editor {
@@ -77,23 +79,25 @@ impl Editor {
         encoding: PositionEncoding,
         options: &[&str],
     ) -> Editor {
-        let mut child = Command::new(STEELBANK)
-            .arg("--no-userinit")
-            .args(options)
-            .current_dir(root.path())
-            .env("STEELBANK_CACHE", cache.path())
-            .env("CL_SOURCE_REGISTRY", library_registry())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Editor { child, input: Some(input), output, next: 0, root, _cache: cache, encoding, told: Vec::new() }
+        let mut command = Command::new(STEELBANK);
+        command.arg("--no-userinit").args(options).env("STEELBANK_CACHE", cache.path());
+        command.current_dir(root.path()).env("CL_SOURCE_REGISTRY", library_registry());
+        let mut editor = Self::of(command, root.path(), encoding);
+        editor.kept = vec![root, cache];
+        editor
+    }
+
+    /// An editor that has started the server `command` for the project in `root`.
+    pub(crate) fn of(mut command: Command, root: &Path, encoding: PositionEncoding) -> Editor {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let root = root.canonicalize().unwrap();
+        Editor { child, input, output, next: 0, root, kept: Vec::new(), encoding, told: Vec::new() }
     }
 
     /// Initializes the server with the folders that `params` names.
-    fn greet(&mut self, mut params: Value) {
+    pub(crate) fn greet(&mut self, mut params: Value) {
         let utf8 = self.encoding == PositionEncoding::Utf8;
         let encodings = if utf8 { json!(["utf-16", "utf-8"]) } else { json!(["utf-16"]) };
         params["capabilities"] =
@@ -104,7 +108,7 @@ impl Editor {
         self.tell("initialized", json!({}));
     }
 
-    fn await_load(&mut self) {
+    pub(crate) fn await_load(&mut self) {
         loop {
             let message = self.read();
             if message["method"] == "$/progress" && message["params"]["value"]["kind"] == "end" {
@@ -113,8 +117,8 @@ impl Editor {
         }
     }
 
-    fn uri(&self, name: &str) -> String {
-        format!("file://{}/{name}", self.root.path().canonicalize().unwrap().display())
+    pub(crate) fn uri(&self, name: &str) -> String {
+        format!("file://{}/{name}", self.root.display())
     }
 
     fn send(&mut self, message: &Value) {
@@ -127,21 +131,21 @@ impl Editor {
         input.flush().unwrap();
     }
 
-    fn read(&mut self) -> Value {
+    pub(crate) fn read(&mut self) -> Value {
         framing::read(&mut self.output)
     }
 
-    fn tell(&mut self, method: &str, params: Value) {
+    pub(crate) fn tell(&mut self, method: &str, params: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
     }
 
-    fn begin(&mut self, method: &str, params: Value) -> i64 {
+    pub(crate) fn begin(&mut self, method: &str, params: Value) -> i64 {
         self.next += 1;
         self.send(&json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params }));
         self.next
     }
 
-    fn response(&mut self, id: i64) -> Value {
+    pub(crate) fn response(&mut self, id: i64) -> Value {
         let is_it = |message: &Value| message["id"] == id && message.get("method").is_none();
         if let Some(at) = self.told.iter().position(is_it) {
             return self.told.remove(at);
@@ -155,33 +159,33 @@ impl Editor {
         }
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
         let response = self.response(id);
         assert!(response.get("error").is_none(), "{method}: {response}");
         response["result"].clone()
     }
 
-    fn error(&mut self, method: &str, params: Value) -> i64 {
+    pub(crate) fn error(&mut self, method: &str, params: Value) -> i64 {
         let id = self.begin(method, params);
         self.response(id)["error"]["code"].as_i64().unwrap()
     }
 
-    fn open(&mut self, name: &str, text: &str) {
+    pub(crate) fn open(&mut self, name: &str, text: &str) {
         let document =
             json!({ "uri": self.uri(name), "languageId": "commonlisp", "version": 1, "text": text });
         self.tell("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
     /// Puts `text` in place of all of a document.
-    fn change(&mut self, name: &str, version: i32, text: &str) {
+    pub(crate) fn change(&mut self, name: &str, version: i32, text: &str) {
         let document = json!({ "uri": self.uri(name), "version": version });
         let params = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
         self.tell("textDocument/didChange", params);
     }
 
     /// The parameters of a request at the `nth` place of `word` in `text`.
-    fn at(&self, name: &str, text: &str, word: &str, nth: usize) -> Value {
+    pub(crate) fn at(&self, name: &str, text: &str, word: &str, nth: usize) -> Value {
         let start = text.match_indices(word).nth(nth).unwrap().0;
         let lines = LineIndex::new(text.as_bytes());
         let LineColumn { line, column } = lines.position_in(text.as_bytes(), start as u32, self.encoding);
@@ -189,7 +193,7 @@ impl Editor {
     }
 
     /// The text at a range of the protocol.
-    fn text_at<'a>(&self, text: &'a str, range: &Value) -> &'a str {
+    pub(crate) fn text_at<'a>(&self, text: &'a str, range: &Value) -> &'a str {
         let lines = LineIndex::new(text.as_bytes());
         let at = |end: &str| {
             let number = |key: &str| range[end][key].as_u64().unwrap() as u32 + 1;
@@ -200,7 +204,7 @@ impl Editor {
     }
 
     /// The places of an answer: file and text, each with its line from 1.
-    fn places(&self, answer: &Value, texts: &[(&str, &str)]) -> Vec<String> {
+    pub(crate) fn places(&self, answer: &Value, texts: &[(&str, &str)]) -> Vec<String> {
         let place = |place: &Value| {
             let uri = place["uri"].as_str().unwrap();
             let name = uri.rsplit('/').next().unwrap();
@@ -211,7 +215,7 @@ impl Editor {
         answer.as_array().unwrap().iter().map(place).collect()
     }
 
-    fn leave(mut self) -> i32 {
+    pub(crate) fn leave(mut self) -> i32 {
         self.ask("shutdown", Value::Null);
         assert_eq!(self.error("textDocument/hover", json!({})), -32600);
         self.tell("exit", Value::Null);
@@ -330,7 +334,7 @@ const THINGS: &str = "(in-package :lsp-shop)
 #[test]
 fn classes_lenses_mends_and_commands() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
-    let shown = editor.root.path().join("things.lisp");
+    let shown = editor.root.join("things.lisp");
     fs::write(&shown, THINGS.replace(" :w ", " ")).unwrap();
     let load = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": shown }] });
     editor.ask("workspace/executeCommand", load);
@@ -385,7 +389,7 @@ fn classes_lenses_mends_and_commands() {
 
     // Indentation: a macro of the project's own tells its body.
     let macros = "(in-package :lsp-shop)\n(defmacro twice-over ((name) &body body)\n`(let ((,name 1))\n,@body))\n(twice-over (n)\n(list n\n2))\n";
-    let path = editor.root.path().join("macros.lisp");
+    let path = editor.root.join("macros.lisp");
     fs::write(&path, macros).unwrap();
     editor.ask(
         "workspace/executeCommand",
@@ -483,7 +487,7 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
     editor.change("huge.lisp", 2, &huge);
     assert!(editor.ask("textDocument/hover", at)["contents"].is_object());
     // What is cancelled says so, and ends.
-    fs::write(editor.root.path().join("sleeping.lisp"), "(sleep 1000)").unwrap();
+    fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
     let command = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
     let id = editor.begin("workspace/executeCommand", command);
     editor.tell("$/cancelRequest", json!({ "id": id }));
@@ -518,7 +522,7 @@ fn the_compiler_is_heard_when_a_file_is_saved() {
     let text = format!("{CART}(defun broken () #|𝒳|# (no-such nowhere))\n");
     editor.open("cart.lisp", CART);
     editor.change("cart.lisp", 2, &text);
-    fs::write(editor.root.path().join("cart.lisp"), &text).unwrap();
+    fs::write(editor.root.join("cart.lisp"), &text).unwrap();
     let document = json!({ "uri": editor.uri("cart.lisp") });
     editor.tell("textDocument/didSave", json!({ "textDocument": document }));
     let told = loop {
@@ -737,7 +741,7 @@ fn answers_in_open_text_are_those_of_a_new_server_on_the_saved_text() {
         copy(&lisp_libraries().join(library), root.path());
         let options = ["--no-snapshot", "--system", library, "lsp", "--no-compile"];
         let mut editor = Editor::start_in(root, cache, PositionEncoding::Utf8, &options);
-        let root = editor.root.path().canonicalize().unwrap();
+        let root = editor.root.clone();
         let files = fs::read_dir(&root).unwrap().flatten().map(|entry| entry.path());
         let mut files: Vec<_> = files
             .filter(|path| path.extension().is_some_and(|kind| kind == "lisp"))
@@ -918,7 +922,7 @@ fn text_that_is_not_saved_is_compiled_in_a_copy_that_can_write_nowhere() {
         }
     }
     assert!(!evil.exists(), "text that nobody saved has written a file");
-    assert_eq!(fs::read_to_string(editor.root.path().join("one.lisp")).unwrap(), text);
+    assert_eq!(fs::read_to_string(editor.root.join("one.lisp")).unwrap(), text);
     let answer = editor.ask("workspace/executeCommand", json!({ "command": "steelbank.check" }));
     assert_eq!(answer["loads"], true, "{answer}");
     assert_eq!(editor.leave(), 0);

@@ -55,6 +55,7 @@ mod same_answers;
 mod serve;
 mod setup;
 mod share;
+mod share_editors;
 mod snapshot;
 mod swank;
 mod tasks;

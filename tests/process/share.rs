@@ -29,7 +29,7 @@ pub(crate) fn project(name: &str) -> Folder {
 }
 
 /// Joins the image of the project in `folder`, with these options.
-fn join(folder: &Folder, options: &[&str]) -> (Child, Client) {
+pub(crate) fn join(folder: &Folder, options: &[&str]) -> (Child, Client) {
     initialized(sharing(folder, options), Streams::Pipes)
 }
 
@@ -41,20 +41,20 @@ fn sharing(folder: &Folder, options: &[&str]) -> Command {
 }
 
 /// Returns what `status` says of the host.
-fn host(client: &mut Client) -> Value {
+pub(crate) fn host(client: &mut Client) -> Value {
     client.call("status", json!({}))["structuredContent"]["host"].clone()
 }
 
-fn lives(process: &Value) -> bool {
+pub(crate) fn lives(process: &Value) -> bool {
     Path::new(&format!("/proc/{process}")).exists()
 }
 
-fn loaded(client: &mut Client) {
+pub(crate) fn loaded(client: &mut Client) {
     wait_while(|| client.call("status", json!({}))["structuredContent"]["loading"] == true);
 }
 
 /// Has all leave, and waits until the host has ended.
-fn end(clients: Vec<(Child, Client)>, host: &Value) {
+pub(crate) fn end(clients: Vec<(Child, Client)>, host: &Value) {
     clients.into_iter().for_each(|(child, client)| ends_well(child, client));
     wait_while(|| lives(host));
 }
@@ -324,6 +324,14 @@ fn a_host_outlives_half_a_handover_and_a_lack_of_descriptors() {
     let (child, mut client) = serve(sharing(&folder, &[]), Streams::Pipes);
     // The host tries to accept it in vain, meanwhile.
     std::thread::sleep(Duration::from_millis(500));
+    // Then it finds some, and too few to serve a client.
+    for _ in 0..3 {
+        first.1.text(
+            "evaluate",
+            json!({ "code": "(loop repeat 2 do (sb-unix:unix-close (pop cl-user::*held*)))" }),
+        );
+        std::thread::sleep(Duration::from_millis(300));
+    }
     let told = first.1.text("evaluate", json!({ "code": "(mapc #'sb-unix:unix-close cl-user::*held*)" }));
     client.initialize();
     assert_eq!(host(&mut client)["process"], process, "{told}");

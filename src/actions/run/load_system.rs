@@ -78,19 +78,7 @@ pub(crate) fn loaded(
         Ok(answer) => text::load(&relative(answer.clone(), shown)),
         Err(error) => error.to_string(),
     };
-    let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
-    let line = text.lines().next().unwrap_or_default().to_owned();
-    let name = match &what {
-        LoadedItem::System(name) | LoadedItem::File(name) => name.clone(),
-        LoadedItem::Project => "the project".to_owned(),
-    };
-    session.note_load(Load { name, loaded, outcome: line });
-    if !matches!(&outcome, Err(Error::Lisp(LispError::Dead { .. }))) {
-        session.recovery().note_ended(&what);
-    }
-    if loaded {
-        session.recovery().note_loaded(what);
-    }
+    let loaded = note_outcome(session, what, &outcome, &text);
     let mut answer = ListedLoad::new(outcome?, shown, detail);
     if let Some(missing) = missing {
         // Drop the failure, which the sentence below repeats; a program that asked for details finds it where
@@ -100,6 +88,26 @@ pub(crate) fn loaded(
     }
     let ended = if loaded { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(text, &LookupReply::yes(answer), ended)
+}
+
+/// Notes how a load of `what` has ended, of which `text` is said: `status` reports it, and what is loaded is loaded again after
+/// a restart. Whether all of it is loaded.
+pub(crate) fn note_outcome(
+    session: &Session,
+    what: LoadedItem,
+    outcome: &Result<LoadAnswer, Error>,
+    text: &str,
+) -> bool {
+    let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
+    let outcome_line = text.lines().next().unwrap_or_default().to_owned();
+    session.note_load(Load { name: Load::name_of(&what), loaded, outcome: outcome_line });
+    if !matches!(outcome, Err(Error::Lisp(LispError::Dead { .. }))) {
+        session.recovery().note_ended(&what);
+    }
+    if loaded {
+        session.recovery().note_loaded(what);
+    }
+    loaded
 }
 
 /// Makes the answer for a load whose system or file does not exist; none for other failures.

@@ -3,40 +3,82 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::serve::{Source, StartedImage, chosen, opened_swank, swank_not_allowed};
 use super::{CommandError, Exit, Serve, Shell, installation, share};
-use crate::doors::mcp::{Joined, McpServer, SeatedClient};
+use crate::doors::lsp::{CheckCopies, FirstLoad, SeatedEditor, ServerOptions};
+use crate::doors::mcp::{Joined, SeatedClient, ServeError, ServedClients};
 use crate::doors::share::{
-    ClientSettings, HostAddress, HostMessage, accept, own_users, peer_process, take_over,
+    ClientProtocol, ClientSettings, HostAddress, HostMessage, Joining, accept, own_users, peer_process,
+    take_over,
 };
 use crate::doors::streams::{out_of_reach, take as take_streams};
 use crate::engine::{StartError, adopt_descriptor, end_children, end_children_at_signals};
 use crate::handle::Error;
 use crate::handle::recovery::{ClientHandover, JoinedClient};
-use crate::tools::clients::Seat;
+use crate::tools::clients::{ClientKind, Seat};
+use crate::tools::session::Load;
 use crate::tools::{Clients, Permissions, Session};
-use crate::{Control, RecoverEditsRequest};
+use crate::{Control, RecoverEditsRequest, Steelbank};
 
 /// How often to try again when the system accepts nobody, as where Lisp code has used up the descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What all clients of the process share.
 struct Host {
-    server: Arc<McpServer>,
+    served: Arc<ServedClients>,
     clients: Arc<Clients>,
     session: Session,
     /// What the image is made of, in full.
     image: String,
+    /// The names of what is loaded first.
+    loads: Vec<String>,
+    /// Where the editors' files are compiled, as long as there are editors.
+    copies: Mutex<Weak<CheckCopies>>,
     /// The number of clients and of those that are joining.
     present: AtomicUsize,
     /// An event descriptor, readable when a client has left.
     left: OwnedFd,
+}
+
+/// A client that is being served.
+enum Seated {
+    Agent(SeatedClient),
+    Editor(SeatedEditor),
+}
+
+/// Why a client is not seated.
+enum SeatError {
+    Refused(String),
+    /// The system lacks something now.
+    Later(io::Error),
+}
+
+impl From<io::Error> for SeatError {
+    fn from(error: io::Error) -> Self {
+        Self::Later(error)
+    }
+}
+
+impl From<CommandError> for SeatError {
+    fn from(error: CommandError) -> Self {
+        Self::Refused(error.message)
+    }
+}
+
+impl From<ServeError> for SeatError {
+    fn from(error: ServeError) -> Self {
+        match error {
+            ServeError::System(error) => Self::Later(error),
+            error => Self::Refused(error.to_string()),
+        }
+    }
 }
 
 /// Keeps the image called `name` until no client has been there for a while.
@@ -65,10 +107,15 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         }
     };
     let host = Arc::new(Host {
-        server: McpServer::new(&session),
+        served: ServedClients::new(&session),
         clients: Arc::default(),
         session,
         image,
+        loads: {
+            let again = handover.iter().flat_map(|handover| handover.loads.clone());
+            shell.options.project.loads().into_iter().chain(again).map(|load| Load::name_of(&load)).collect()
+        },
+        copies: Mutex::default(),
         present: AtomicUsize::new(0),
         left: out_of_reach(
             &eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
@@ -85,7 +132,7 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         }
     }
     if let Some(hooks) = restarts {
-        host.server.restart_by(hooks)?;
+        host.served.restart_by(hooks)?;
     }
     host.accept_all(&address, &listener, Duration::from_secs(command.linger))?;
     end_children();
@@ -139,12 +186,16 @@ impl Host {
 
     fn begin(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
         self.spawn(move |host| {
-            if own_users(&socket).is_ok()
-                && let Err(error) = host.serve_new(&socket)
-            {
-                let why = format!("The shared Lisp does not serve this client: {}", error.message);
-                let _ = HostMessage::Refused(why).send(&socket);
-            }
+            // Close the socket of one who hands nothing over, or whose streams find no descriptor: he tries again.
+            let Ok((joining, streams)) = own_users(&socket).and_then(|()| take_over(&socket)) else { return };
+            let answer = match host.serve_new(&socket, &joining, streams) {
+                Ok(()) => return,
+                Err(SeatError::Refused(why)) => {
+                    HostMessage::Refused(format!("The shared Lisp does not serve this client: {why}"))
+                }
+                Err(SeatError::Later(error)) => HostMessage::Later(error.to_string()),
+            };
+            let _ = answer.send(&socket);
         })
     }
 
@@ -164,15 +215,20 @@ impl Host {
         let _ = rustix::io::write(&self.left, &1_u64.to_ne_bytes());
     }
 
-    fn serve_new(&self, socket: &UnixStream) -> Result<(), CommandError> {
-        let (joining, streams) = take_over(socket)?;
+    fn serve_new(
+        &self,
+        socket: &UnixStream,
+        joining: &Joining,
+        streams: [OwnedFd; 2],
+    ) -> Result<(), SeatError> {
         if joining.image != self.image {
-            return Err(io::Error::other("it wants another image").into());
+            return Err(SeatError::Refused("it wants another image".to_owned()));
         }
         if let Some(port) = joining.settings.swank {
             self.open_swank(port, joining.settings.eval, socket)?;
         }
-        let seat = Seat::new(&self.clients, peer_process(socket), joining.settings.permissions());
+        let (kind, permissions) = (kind(&joining.settings), joining.settings.permissions());
+        let seat = Seat::new(&self.clients, kind, peer_process(socket), permissions);
         serve(self.seat(socket, streams, &joining.settings, seat, None)?, socket);
         Ok(())
     }
@@ -200,10 +256,11 @@ impl Host {
         streams: [OwnedFd; 2],
         joined: &JoinedClient,
         client: &ClientHandover,
-    ) -> Result<SeatedClient, CommandError> {
+    ) -> Result<Seated, SeatError> {
         let settings: ClientSettings = serde_json::from_str(&joined.settings).map_err(io::Error::from)?;
         let had = (joined.number, joined.edits.clone());
-        let seat = Seat::again(&self.clients, had, peer_process(socket), settings.permissions());
+        let permissions = settings.permissions();
+        let seat = Seat::again(&self.clients, had, kind(&settings), peer_process(socket), permissions);
         self.seat(socket, streams, &settings, seat, Some(client))
     }
 
@@ -215,12 +272,15 @@ impl Host {
         settings: &ClientSettings,
         seat: Seat,
         handover: Option<&ClientHandover>,
-    ) -> Result<SeatedClient, CommandError> {
+    ) -> Result<Seated, SeatError> {
         let permissions = settings.permissions();
         let session = self.session.clone().allowing(permissions).with_tools(chosen(settings)?).seated(seat);
         if permissions.edits {
             // Take back what was cut before. Status tells of it, also if this fails.
-            let _ = session.bank()?.run(&RecoverEditsRequest::new(), &Control::default());
+            let _ = session
+                .bank()
+                .map_err(CommandError::from)?
+                .run(&RecoverEditsRequest::new(), &Control::default());
         }
         let joined = Joined {
             socket: out_of_reach(socket)?,
@@ -232,17 +292,59 @@ impl Host {
                 let _ = HostMessage::Welcome.send(socket);
             }
         };
-        let (input, output) = (out_of_reach(&input)?, out_of_reach(&output)?);
-        Ok(self.server.seat(input, output, session, Some(joined), handover, welcome)?)
+        let streams = [out_of_reach(&input)?, out_of_reach(&output)?];
+        let (served, joined) = (&self.served, Some(joined));
+        Ok(match settings.protocol {
+            ClientProtocol::Mcp => {
+                Seated::Agent(SeatedClient::new(served, streams, session, joined, handover, welcome)?)
+            }
+            ClientProtocol::Lsp { compile } => {
+                let (load, copies) = (self.first_load(), self.copies());
+                let options = ServerOptions { compile, load, handover: handover.cloned(), copies };
+                Seated::Editor(SeatedEditor::new(served, streams, session, joined, options, welcome)?)
+            }
+        })
+    }
+
+    /// Waits for an editor until what the host loads is loaded, and tells it what is not.
+    fn first_load(&self) -> FirstLoad {
+        let named = self.loads.clone();
+        Box::new(move |session| {
+            while session.started().is_some_and(Steelbank::is_loading) {
+                std::thread::sleep(PAUSE);
+            }
+            let failed =
+                session.loads().into_iter().filter(|load| !load.loaded && named.contains(&load.name));
+            failed.map(|load| load.outcome).reduce(|all, next| format!("{all}\n{next}"))
+        })
+    }
+
+    /// Returns the copies in which all editors' files are compiled.
+    fn copies(&self) -> Arc<CheckCopies> {
+        let mut known = self.copies.lock();
+        known.upgrade().unwrap_or_else(|| {
+            let copies = Arc::default();
+            *known = Arc::downgrade(&copies);
+            copies
+        })
+    }
+}
+
+/// What a client with these settings is.
+fn kind(settings: &ClientSettings) -> ClientKind {
+    match settings.protocol {
+        ClientProtocol::Mcp => ClientKind::Agent,
+        ClientProtocol::Lsp { .. } => ClientKind::Editor,
     }
 }
 
 /// Serves a client until it has left, and says so to its process.
-fn serve(client: SeatedClient, socket: &UnixStream) {
-    let said = match client.wait() {
-        Ok(()) => HostMessage::Left,
-        Err(error) => HostMessage::Refused(error.to_string()),
+fn serve(client: Seated, socket: &UnixStream) {
+    let left = match client {
+        Seated::Agent(client) => client.wait().map(|()| true).map_err(|error| error.to_string()),
+        Seated::Editor(editor) => editor.wait().map_err(|error| error.to_string()),
     };
+    let said = left.map_or_else(HostMessage::Refused, |well| HostMessage::Left { well });
     // Ignore the errors: the process may have ended.
     let _ = said.send(socket);
     let _ = socket.shutdown(std::net::Shutdown::Both);

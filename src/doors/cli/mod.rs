@@ -50,6 +50,14 @@ enum Exit {
     Engine = 3,
 }
 
+impl Exit {
+    /// The code for a client that has left, `well` or not: the Language Server Protocol wants another one for an editor that
+    /// did not say goodbye.
+    fn of_editor(well: bool) -> Self {
+        if well { Self::Answered } else { Self::NotFound }
+    }
+}
+
 /// A failed command: a sentence for standard error, and the exit code.
 #[derive(Debug)]
 struct CommandError {

@@ -12,7 +12,7 @@ use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::Steelbank;
 use crate::answer::Wording;
 use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts};
-use crate::doors::share::ClientSettings;
+use crate::doors::share::{ClientProtocol, ClientSettings};
 use crate::doors::streams::take as take_streams;
 use crate::engine::{
     ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, execute_again,
@@ -61,13 +61,11 @@ impl Serve {
                  see docs/hosts.md for how to tell it. Ctrl-D ends it.",
             );
         }
-        if self.share {
-            match shell.options.project.root()?.folder() {
-                Some(folder) => return super::share::join(shell, &folder, settings, self.linger),
-                None => shell
-                    .output
-                    .error("There is no project here whose Lisp could be shared: this client has its own."),
-            }
+        if self.share
+            && self.restarted_from.is_none()
+            && let Some(exit) = super::share::join(shell, settings.clone(), self.linger)?
+        {
+            return Ok(exit);
         }
         end_children_at_signals(|| ()).map_err(|error| Error::from(StartError::from(error)))?;
         let handover = self.handover()?;
@@ -101,7 +99,8 @@ impl Serve {
         if self.swank.is_some() && !eval {
             return Err(swank_not_allowed());
         }
-        let settings = ClientSettings { eval, edits, tools: offered.map(str::to_owned), swank: self.swank };
+        let (tools, protocol) = (offered.map(str::to_owned), ClientProtocol::Mcp);
+        let settings = ClientSettings { eval, edits, tools, swank: self.swank, protocol };
         chosen(&settings).map(|_| settings)
     }
 

@@ -1,4 +1,4 @@
-//! `steelbank serve --share`: hands the standard streams to the host of the image, which it starts if there is none, and
+//! `steelbank serve --share` and `steelbank lsp --share`: hands the standard streams to the host of the image, which it starts if there is none, and
 //! waits until it has left.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -19,8 +19,8 @@ use crate::doors::share::{ClientSettings, HostAddress, HostMessage, Joining, han
 use crate::doors::streams::take as take_streams;
 use crate::tools::Permissions;
 
-/// How often to try again when a host has ended, or was started again, before it said a word.
-const ATTEMPTS: u32 = 10;
+/// How long to try again where a host ends, or is started again, before it says a word, or lacks descriptors.
+const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What of the environment makes another image: where code, the user's files and the runtime are found.
@@ -65,19 +65,22 @@ fn failed(message: String) -> CommandError {
     CommandError { exit: Exit::Engine, message }
 }
 
-/// Has the host of the image serve the standard streams, and waits until the client has left.
+/// Has the host of the image serve the standard streams, and waits until the client has left. None if there is no project.
 pub(super) fn join(
     shell: &Arc<Shell>,
-    folder: &Path,
     settings: ClientSettings,
     linger: u64,
-) -> Result<Exit, CommandError> {
-    let joiner = Joiner::new(shell, folder, settings, linger)?;
+) -> Result<Option<Exit>, CommandError> {
+    let Some(folder) = shell.options.project.root()?.folder() else {
+        shell.output.error("There is no project here whose Lisp could be shared: this client has its own.");
+        return Ok(None);
+    };
+    let joiner = Joiner::new(shell, &folder, settings, linger)?;
     let (input, output) = take_streams()?;
     let (_, mut said) = joiner.join([input.as_fd(), output.as_fd()])?;
     drop((input, output));
     match said.next() {
-        Some(HostMessage::Left) => Ok(Exit::Answered),
+        Some(HostMessage::Left { well }) => Ok(Some(Exit::of_editor(well))),
         Some(HostMessage::Refused(why)) => Err(failed(why)),
         _ => Err(failed(format!(
             "The process that keeps the shared Lisp has ended. Its log is {}.",
@@ -131,7 +134,8 @@ impl Joiner {
         &self,
         streams: [BorrowedFd<'_>; 2],
     ) -> Result<(UnixStream, impl Iterator<Item = HostMessage> + Send + use<>), CommandError> {
-        for _ in 0..ATTEMPTS {
+        let end = Instant::now() + PATIENCE;
+        loop {
             let socket = self.connect().map_err(|error| trouble(&error))?;
             // Try again if this fails: the host has ended.
             let _ = hand_over(&socket, &self.joining, streams);
@@ -148,16 +152,21 @@ impl Joiner {
                 }
                 _ => true,
             });
-            match said.next() {
+            let why = match said.next() {
                 Some(HostMessage::Welcome) => return Ok((socket, said)),
                 Some(HostMessage::Refused(why)) => return Err(failed(why)),
-                _ => std::thread::sleep(PAUSE),
+                Some(HostMessage::Later(why)) => why,
+                _ => "it ends, or closes the socket, before it says a word".to_owned(),
+            };
+            if Instant::now() >= end {
+                return Err(failed(format!(
+                    "The process that keeps the shared Lisp did not serve this client within {} s: {why}. Its log is {}.",
+                    PATIENCE.as_secs(),
+                    self.address.log().display()
+                )));
             }
+            std::thread::sleep(PAUSE);
         }
-        Err(failed(format!(
-            "The process that keeps the shared Lisp ends before it serves this client. Its log is {}.",
-            self.address.log().display()
-        )))
     }
 
     /// Connects to the host, which is started if there is none.

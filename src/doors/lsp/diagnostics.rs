@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineColumn, PositionEncoding};
 use steelbank_reader::structure::{self, ProblemKind};
@@ -29,6 +30,46 @@ pub(super) struct NextCheck {
     document: Arc<OpenDocument>,
     due: Instant,
     saved: bool,
+}
+
+/// What the thread that has documents compiled is to do.
+#[derive(Default)]
+pub(super) struct ChecksDue {
+    /// Those of older versions are passed over.
+    due: Vec<NextCheck>,
+    /// Whether the image has changed: what the compiler said may be true no more.
+    changed: bool,
+    /// Whether the editor has left.
+    pub(super) ended: bool,
+}
+
+/// The copies of an image in which its editors' documents are compiled, in turn.
+#[derive(Debug, Default)]
+pub struct CheckCopies(Mutex<Spare>);
+
+#[derive(Debug, Default)]
+struct Spare {
+    /// The copy that is started ahead, with the stamp of the index.
+    copy: Option<(u64, SpareCopy)>,
+    /// The change for which a new snapshot was ordered last.
+    ordered: Option<SystemTime>,
+}
+
+impl Spare {
+    /// Starts a copy from the snapshot of what is loaded. Has one made where none is new enough.
+    fn start(&mut self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
+        let stamp = bank.index().stamp();
+        if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(ALLOWED)) {
+            return Some((stamp, copy));
+        }
+        let changed = bank.changed_at();
+        if changed.is_some() && changed != self.ordered {
+            self.ordered = changed;
+            // Ignore the error: without a copy, files are checked when they are saved.
+            let _ = bank.make_snapshot_later(false);
+        }
+        None
+    }
 }
 
 impl Server {
@@ -78,16 +119,34 @@ impl Server {
     pub(super) fn check_later(&self, document: &Arc<OpenDocument>, pause: Duration, saved: bool) {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
-            *self.next_check.lock() = Some(NextCheck { document: Arc::clone(document), due, saved });
+            let mut checks = self.checks.lock();
+            let is_older = |other: &NextCheck| {
+                other.document.path == document.path && other.document.version <= document.version
+            };
+            checks.due.retain(|other| !is_older(other));
+            checks.due.push(NextCheck { document: Arc::clone(document), due, saved });
             self.check_due.notify_all();
         }
     }
 
-    /// Compiles documents as they are due, for as long as the process lasts.
+    /// Notes that the image has changed, by whomever.
+    pub(super) fn note_changed_image(&self) {
+        self.checks.lock().changed = true;
+        self.check_due.notify_all();
+    }
+
+    /// Has the editor ask anew, and the documents compiled of which the compiler has said something.
+    fn look_again(&self) {
+        self.refresh_tokens();
+        for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {
+            self.check_later(document, PAUSE, document.is_saved());
+        }
+    }
+
+    /// Compiles documents as they are due, until the editor has left.
     pub(super) fn run_checks(&self) {
-        let mut spare = None;
-        loop {
-            let NextCheck { document, saved, .. } = self.await_check();
+        while let Some(NextCheck { document, saved, .. }) = self.await_check() {
+            let mut spare = self.copies.0.lock();
             if !self.is_current(&document) {
                 continue;
             }
@@ -107,22 +166,29 @@ impl Server {
                 }
             }
             if let Ok(bank) = self.bank() {
-                spare = self.spare(bank);
+                spare.copy = spare.start(bank);
             }
         }
     }
 
-    fn await_check(&self) -> NextCheck {
-        let mut next = self.next_check.lock();
+    /// Waits for a document that is due; none once the editor has left.
+    fn await_check(&self) -> Option<NextCheck> {
+        let mut checks = self.checks.lock();
         loop {
-            match next.take() {
-                None => self.check_due.wait(&mut next),
-                Some(check) if check.due <= Instant::now() => return check,
-                Some(check) => {
-                    let due = check.due;
-                    *next = Some(check);
-                    self.check_due.wait_until(&mut next, due);
-                }
+            if checks.ended {
+                return None;
+            }
+            if std::mem::take(&mut checks.changed) {
+                drop(checks);
+                self.look_again();
+                checks = self.checks.lock();
+                continue;
+            }
+            let first = (0..checks.due.len()).min_by_key(|at| checks.due[*at].due);
+            match first.map(|at| (at, checks.due[at].due)) {
+                None => self.check_due.wait(&mut checks),
+                Some((at, due)) if due <= Instant::now() => return Some(checks.due.swap_remove(at)),
+                Some((_, due)) => drop(self.check_due.wait_until(&mut checks, due)),
             }
         }
     }
@@ -131,19 +197,12 @@ impl Server {
         self.document(&document.path).is_some_and(|current| current.version == document.version)
     }
 
-    /// Starts a copy ahead: the next check finds it ready.
-    fn spare(&self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
-        let stamp = bank.index().stamp();
-        let request = SpareCopyRequest { made_after: *self.loaded_at.lock() };
-        Some((stamp, bank.run(&request, &Control::new(ALLOWED)).ok()?))
-    }
-
     /// What the compiler says of a document; none if it cannot be asked now.
     fn compiled(
         &self,
         document: &OpenDocument,
         saved: bool,
-        spare: &mut Option<(u64, SpareCopy)>,
+        spare: &mut Spare,
     ) -> Result<Option<Vec<Value>>, String> {
         let bank = self.bank().map_err(|refusal| refusal.message)?;
         let control = Control::new(ALLOWED);
@@ -151,8 +210,8 @@ impl Server {
         if whole.problem.is_some() && !saved {
             return Ok(None);
         }
-        let fresh = spare.take().filter(|(stamp, _)| *stamp == bank.index().stamp());
-        let copy = fresh.or_else(|| self.spare(bank));
+        let fresh = spare.copy.take().filter(|(stamp, _)| *stamp == bank.index().stamp());
+        let copy = fresh.or_else(|| spare.start(bank));
         if let Some((_, copy)) = copy {
             match copy.check(&document.path, &document.text, &control) {
                 Ok(answer) => return Ok(Some(self.told(document, &answer.diagnostics))),
@@ -178,9 +237,7 @@ impl Server {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;
         for document in self.documents() {
-            let is_saved = steelbank_tree::read_source(&document.path)
-                .is_ok_and(|disk| disk == document.text.as_bytes());
-            if is_saved {
+            if document.is_saved() {
                 *document.compiled.lock() = self.told(&document, &answer.diagnostics);
                 self.publish(&document);
             }

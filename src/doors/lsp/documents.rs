@@ -56,6 +56,11 @@ impl OpenDocument {
         is_too_large(&self.text)
     }
 
+    /// Whether the text is what is on disk.
+    pub(super) fn is_saved(&self) -> bool {
+        steelbank_tree::read_source(&self.path).is_ok_and(|disk| disk == self.text.as_bytes())
+    }
+
     /// The document after `changes`, in order.
     pub(super) fn changed(
         &self,

@@ -20,4 +20,5 @@ mod server;
 mod view;
 mod workspace;
 
-pub use server::{FirstLoad, ServerOptions, serve};
+pub use diagnostics::CheckCopies;
+pub use server::{FirstLoad, SeatedEditor, ServerOptions, serve};

@@ -106,18 +106,9 @@ impl Server {
         request: &RenameRequest,
         control: &Control,
     ) -> Result<(Vec<Arc<OpenDocument>>, RenamePlan), RequestRefusal> {
-        let bank = self.bank()?;
-        let is_unsaved = |document: &Arc<OpenDocument>| {
-            let disk = steelbank_tree::read_source(&document.path).unwrap_or_default();
-            disk != document.text.as_bytes()
-        };
-        let unsaved: Vec<_> = self.documents().into_iter().filter(is_unsaved).collect();
-        unsaved.iter().for_each(|document| bank.set_document(&document.path, None));
-        let plan = bank.ask(request, control);
-        unsaved.iter().for_each(|document| {
-            bank.set_document(&document.path, Some((document.version, &document.text)));
-        });
-        let plan = plan?;
+        let plan = self.bank()?.ask(request, control)?;
+        let mut unsaved = self.documents();
+        unsaved.retain(|document| !document.is_saved());
         match plan.conflicts.first() {
             Some(conflict) => Err(RequestRefusal::failed(conflict.message.clone())),
             None => Ok((unsaved, plan)),

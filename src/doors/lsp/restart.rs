@@ -10,13 +10,10 @@ use serde_json::Value;
 
 use super::convert::RequestRefusal;
 use super::documents::OpenDocument;
-use super::server::{Server, framed};
-use crate::doors::restart::RestartHooks;
-use crate::engine::Writing;
-use crate::handle::recovery::{ClientHandover, Moment};
+use super::server::{Server, framed, response};
+use crate::doors::restart::{GoOn, ServedClient, UNREAD_RESTART_TIME};
+use crate::handle::recovery::ClientHandover;
 
-/// The time that requests may go on before they are left to the next process.
-const GRACE: Duration = Duration::from_millis(800);
 /// The time that a request waits for what is loaded again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -55,47 +52,54 @@ impl EditorState {
     }
 }
 
-impl Server {
-    /// Restarts for each cause, for as long as the process lasts.
-    pub(super) fn restart_by(&self, hooks: &RestartHooks) {
-        while let Ok(cause) = hooks.causes.recv() {
-            let recovery = self.session().recovery();
-            let Some(mut handover) = recovery.decide(&cause, Moment::now()) else {
-                self.answer_deferred();
-                self.show(1, "Lisp has died three times within a minute: start the language server again.");
-                continue;
-            };
-            let unread = self.input.halt();
-            let mut requests = self.leave_requests();
-            // Wait for the message that is being carried out, which may be a further request.
-            let turn = self.turn.lock();
-            requests.extend(self.leave_requests());
-            let _no_writing = Writing::forbid();
-            let mut client = ClientHandover {
-                input: self.input.stream.as_fd().as_raw_fd(),
-                output: self.output.stream.as_fd().as_raw_fd(),
-                ..ClientHandover::default()
-            };
-            for request in &requests {
-                client.unread.extend(framed(&Message::Request(Request::clone(request))));
-            }
-            client.unread.extend_from_slice(&unread);
-            client.protocol = serde_json::to_string(&self.state(&turn)).unwrap_or_default();
-            if !self.output.drain(None) || self.output.is_gone() {
-                return;
-            }
-            handover.clients.push(client);
-            handover.project = self.session().project_folder();
-            (hooks.execute)(handover);
-            // Go on without Lisp.
-            recovery.give_up();
+impl ServedClient for Server {
+    fn halt(&self) -> Vec<u8> {
+        self.input.halt()
+    }
+
+    fn await_answers(&self, _: bool, end: Instant) {
+        let mut running = self.running.lock();
+        while !running.is_empty() && !self.ended.wait_until(&mut running, end).timed_out() {}
+    }
+
+    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, GoOn<'_>)> {
+        let mut requests = self.leave_requests();
+        // Wait for the message that is being carried out, which may be a further request. None comes after it.
+        let turn = match others {
+            true => *self.turn.try_lock_for(UNREAD_RESTART_TIME)?,
+            false => *self.turn.lock(),
+        };
+        requests.extend(self.leave_requests());
+        let mut client = ClientHandover {
+            input: self.input.stream.as_fd().as_raw_fd(),
+            output: self.output.stream.as_fd().as_raw_fd(),
+            joined: self.joined.as_ref().map(|joined| joined.hand_over(self.session())),
+            ..ClientHandover::default()
+        };
+        for request in &requests {
+            client.unread.extend(framed(&Message::Request(Request::clone(request))));
+        }
+        client.unread.extend_from_slice(unread);
+        client.protocol = serde_json::to_string(&self.state(turn)).unwrap_or_default();
+        if !self.output.drain(others.then(|| Instant::now() + UNREAD_RESTART_TIME)) || self.output.is_gone() {
+            return None;
+        }
+        let go_on = move || {
             self.deferred.lock().extend(requests);
             self.answer_deferred();
             self.input.resume();
-        }
+        };
+        Some((client, Box::new(go_on)))
     }
 
-    fn state(&self, (started, shut_down): &(bool, bool)) -> EditorState {
+    fn go_without_lisp(&self) {
+        self.answer_deferred();
+        self.show(1, &format!("Lisp has died three times within a minute: {}.", self.remedy()));
+    }
+}
+
+impl Server {
+    fn state(&self, (started, shut_down): (bool, bool)) -> EditorState {
         let document = |document: &Arc<OpenDocument>| DocumentState {
             uri: document.uri.clone(),
             version: document.version,
@@ -104,18 +108,16 @@ impl Server {
         };
         EditorState {
             initialize: self.initialized.lock().clone(),
-            started: *started,
-            shut_down: *shut_down,
+            started,
+            shut_down,
             requests: self.requests(),
             documents: self.documents().iter().map(document).collect(),
         }
     }
 
-    /// Waits a while for the requests that end by themselves, and takes the others. Those that run code are answered.
+    /// Takes the requests that have no answer. Those that run code are answered.
     fn leave_requests(&self) -> Vec<Arc<Request>> {
-        let end = Instant::now() + GRACE;
         let mut running = self.running.lock();
-        while !running.is_empty() && !self.ended.wait_until(&mut running, end).timed_out() {}
         let mut left = std::mem::take(&mut *self.deferred.lock());
         for (_, (cancellation, request)) in running.drain() {
             cancellation.cancel();
@@ -127,7 +129,8 @@ impl Server {
             left.into_iter().partition(|request| request.method == "workspace/executeCommand");
         for request in lost {
             let why = "Lisp died while the command was carried out. It is coming back.";
-            self.respond(request.id.clone(), Err(RequestRefusal::failed(why)));
+            // Do not wait for an editor that does not read.
+            self.output.add(&response(request.id.clone(), Err(RequestRefusal::failed(why))));
         }
         repeated
     }
@@ -148,8 +151,16 @@ impl Server {
     /// Answers what no later process will.
     fn answer_deferred(&self) {
         for request in std::mem::take(&mut *self.deferred.lock()) {
-            let why = "Lisp has died, and does not come back: start the language server again.";
+            let why = format!("Lisp has died, and does not come back: {}.", self.remedy());
             self.respond(request.id.clone(), Err(RequestRefusal::failed(why)));
+        }
+    }
+
+    /// What starts a Lisp again that has died too often.
+    fn remedy(&self) -> &str {
+        match self.joined {
+            Some(_) => "an agent that shares it can call restart-lisp",
+            None => "start the language server again",
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use lsp_server::{Message, Notification, Request, RequestId, Response};
 use parking_lot::{Condvar, Mutex};
@@ -14,16 +14,17 @@ use serde_json::{Value, json};
 use steelbank_reader::lines::PositionEncoding;
 
 use super::convert::{self, Answered, RequestRefusal};
-use super::diagnostics::{NextCheck, PAUSE};
+use super::diagnostics::{CheckCopies, ChecksDue, PAUSE};
 use super::documents::OpenDocument;
 use super::restart::EditorState;
 use super::view::LoadedTexts;
 use crate::Steelbank;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
-use crate::doors::restart::RestartHooks;
+use crate::doors::restart::{Joined, LEAVING_TIME, RestartHooks, ServedClients};
 use crate::doors::streams::input::{ClientInput, Framing, Taken};
 use crate::doors::streams::output::ClientOutput;
 use crate::engine::control::{Cancellation, Control};
+use crate::handle::ChangeListener;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
@@ -41,8 +42,8 @@ pub struct ServerOptions {
     pub load: FirstLoad,
     /// What the process before this one hands over.
     pub handover: Option<ClientHandover>,
-    /// How the program is executed again when Lisp has died; none if it is not.
-    pub restarts: Option<RestartHooks>,
+    /// The copies in which the documents of all editors of the image are compiled.
+    pub copies: Arc<CheckCopies>,
 }
 
 impl std::fmt::Debug for ServerOptions {
@@ -80,86 +81,118 @@ pub(super) struct Server {
     /// Whether what the process before this one had loaded is being loaded again.
     pub(super) reloading: Mutex<bool>,
     pub(super) reloaded: Condvar,
-    /// The document that is compiled next.
-    pub(super) next_check: Mutex<Option<NextCheck>>,
+    pub(super) checks: Mutex<ChecksDue>,
     pub(super) check_due: Condvar,
-    /// When the editor last had something loaded: a snapshot from before does not have it.
-    pub(super) loaded_at: Mutex<Option<SystemTime>>,
+    pub(super) copies: Arc<CheckCopies>,
+    /// Hears that the image has changed, for as long as it is kept.
+    hears: OnceLock<Arc<ChangeListener>>,
+    /// What the editor's process has handed over, if it shares the image.
+    pub(super) joined: Option<Joined>,
     requests: AtomicI32,
 }
 
-/// Serves one editor until it says `exit` or closes `input`. True if it said `shutdown` before.
+/// Serves one editor until it says `exit` or closes its stream, and restarts the program by `restarts`. True if it said
+/// `shutdown` before.
 ///
 /// # Errors
 /// The system refuses a thread.
-pub fn serve(input: OwnedFd, output: OwnedFd, session: Session, options: ServerOptions) -> io::Result<bool> {
-    let handover = options.handover.unwrap_or_default();
-    let server = Arc::new(Server {
-        session,
-        input: ClientInput::new(input, Framing::Headers, handover.unread)?,
-        output: ClientOutput::new(output),
-        utf8: AtomicBool::new(false),
-        compile: options.compile,
-        pulls: AtomicBool::new(false),
-        progress: AtomicBool::new(false),
-        shows_references: AtomicBool::new(false),
-        documents: Mutex::default(),
-        loaded: Mutex::default(),
-        known_names: Mutex::default(),
-        turn: Mutex::default(),
-        initialized: Mutex::default(),
-        running: Mutex::default(),
-        ended: Condvar::new(),
-        deferred: Mutex::default(),
-        reloading: Mutex::new(false),
-        reloaded: Condvar::new(),
-        next_check: Mutex::default(),
-        check_due: Condvar::new(),
-        loaded_at: Mutex::default(),
-        requests: AtomicI32::new(0),
-    });
-    let mut load = Some(options.load);
-    if let Ok(state) = serde_json::from_str::<EditorState>(&handover.protocol) {
-        server.take_over(&state, &mut load)?;
-    }
-    if let Some(hooks) = options.restarts {
-        let server = Arc::clone(&server);
-        let thread = std::thread::Builder::new().name("lsp-restart".into());
-        thread.spawn(move || server.restart_by(&hooks))?;
-    }
-    if server.compile {
-        let server = Arc::clone(&server);
-        std::thread::Builder::new().name("lsp-check".into()).spawn(move || server.run_checks())?;
-    }
-    let mut body = Vec::new();
-    loop {
-        let mut turn = server.turn.lock();
-        match server.input.take(&mut body) {
-            Taken::Message => match serde_json::from_slice(&body) {
-                Ok(message) => {
-                    if !server.carry_out(message, &mut turn, &mut load)? {
-                        break;
-                    }
-                }
-                Err(error) => server.log(&format!("A message could not be read: {error}.")),
-            },
-            Taken::Refused => {
-                server.log("A message could not be read: it has no fit header, or is too long.");
-            }
-            Taken::Nothing => {
-                drop(turn);
-                if server.output.is_gone() || server.input.fill().is_err() {
-                    break;
-                }
-            }
-            Taken::End => break,
-        }
-    }
-    server.running.lock().values().for_each(|(cancellation, _)| cancellation.cancel());
-    Ok(server.turn.lock().1)
+pub fn serve(
+    streams: [OwnedFd; 2],
+    session: Session,
+    options: ServerOptions,
+    restarts: Option<RestartHooks>,
+) -> io::Result<bool> {
+    let served = ServedClients::new(&session);
+    let editor = SeatedEditor::new(&served, streams, session, None, options, || ())?;
+    restarts.map_or(Ok(()), |hooks| served.restart_by(hooks))?;
+    editor.wait()
 }
 
-fn response(id: RequestId, answer: Answered) -> Vec<u8> {
+/// An editor that is being served.
+pub struct SeatedEditor {
+    served: Arc<ServedClients>,
+    server: Arc<Server>,
+    load: Option<FirstLoad>,
+}
+
+impl std::fmt::Debug for SeatedEditor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SeatedEditor").finish_non_exhaustive()
+    }
+}
+
+impl SeatedEditor {
+    /// Begins to serve an editor on a pair of streams, or takes over that of the image before this one. Nothing is read before
+    /// [`SeatedEditor::wait`], and `welcome` is called first.
+    ///
+    /// # Errors
+    /// The system refuses a thread or a descriptor.
+    pub fn new(
+        served: &Arc<ServedClients>,
+        [input, output]: [OwnedFd; 2],
+        session: Session,
+        joined: Option<Joined>,
+        options: ServerOptions,
+        welcome: impl FnOnce(),
+    ) -> io::Result<Self> {
+        let handover = options.handover.unwrap_or_default();
+        let server = Arc::new(Server {
+            session,
+            input: ClientInput::new(input, Framing::Headers, handover.unread)?,
+            output: ClientOutput::new(output),
+            utf8: AtomicBool::new(false),
+            compile: options.compile,
+            pulls: AtomicBool::new(false),
+            progress: AtomicBool::new(false),
+            shows_references: AtomicBool::new(false),
+            documents: Mutex::default(),
+            loaded: Mutex::default(),
+            known_names: Mutex::default(),
+            turn: Mutex::default(),
+            initialized: Mutex::default(),
+            running: Mutex::default(),
+            ended: Condvar::new(),
+            deferred: Mutex::default(),
+            reloading: Mutex::new(false),
+            reloaded: Condvar::new(),
+            checks: Mutex::default(),
+            check_due: Condvar::new(),
+            copies: options.copies,
+            hears: OnceLock::new(),
+            joined,
+            requests: AtomicI32::new(0),
+        });
+        let mut load = Some(options.load);
+        if let Ok(state) = serde_json::from_str::<EditorState>(&handover.protocol) {
+            server.take_over(&state, &mut load)?;
+        }
+        let server = served.add(|| {
+            welcome();
+            server.spawn("lsp-check", |server| server.run_checks())?;
+            if server.joined.is_some() {
+                server.spawn("lsp-socket", |server| {
+                    server.joined.iter().for_each(Joined::wait_for_end);
+                    server.input.close();
+                })?;
+            }
+            Ok::<_, io::Error>(server)
+        })?;
+        Ok(Self { served: Arc::clone(served), server, load })
+    }
+
+    /// Serves the editor until it has left. True if it said `shutdown` before.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn wait(mut self) -> io::Result<bool> {
+        let outcome = self.server.carry_out_all(&mut self.load);
+        self.server.leave();
+        self.served.remove(&self.server);
+        outcome.map(|()| self.server.turn.lock().1)
+    }
+}
+
+pub(super) fn response(id: RequestId, answer: Answered) -> Vec<u8> {
     let response_result = answer.map_err(|refusal| lsp_server::ResponseError {
         code: refusal.code,
         message: refusal.message,
@@ -188,6 +221,49 @@ impl Server {
 
     pub(super) fn encoding(&self) -> PositionEncoding {
         if self.utf8.load(Ordering::Relaxed) { PositionEncoding::Utf8 } else { PositionEncoding::Utf16 }
+    }
+
+    fn spawn(self: &Arc<Self>, name: &str, body: impl FnOnce(&Arc<Self>) + Send + 'static) -> io::Result<()> {
+        let server = Arc::clone(self);
+        std::thread::Builder::new().name(name.into()).spawn(move || body(&server)).map(drop)
+    }
+
+    /// Carries out what the editor says, until it leaves.
+    fn carry_out_all(self: &Arc<Self>, load: &mut Option<FirstLoad>) -> io::Result<()> {
+        let mut body = Vec::new();
+        loop {
+            let mut turn = self.turn.lock();
+            match self.input.take(&mut body) {
+                Taken::Message => match serde_json::from_slice(&body) {
+                    Ok(message) => {
+                        if !self.carry_out(message, &mut turn, load)? {
+                            return Ok(());
+                        }
+                    }
+                    Err(error) => self.log(&format!("A message could not be read: {error}.")),
+                },
+                Taken::Refused => {
+                    self.log("A message could not be read: it has no fit header, or is too long.");
+                }
+                Taken::Nothing => {
+                    drop(turn);
+                    if self.output.is_gone() || self.input.fill().is_err() {
+                        return Ok(());
+                    }
+                }
+                Taken::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Ends the requests and threads once the editor has left.
+    fn leave(&self) {
+        self.running.lock().values().for_each(|(cancellation, _)| cancellation.cancel());
+        self.checks.lock().ended = true;
+        self.check_due.notify_all();
+        self.output.drain(Some(Instant::now() + LEAVING_TIME));
+        self.output.close();
+        self.input.close();
     }
 
     /// Carries a message out, or begins to. False after the last one.
@@ -233,9 +309,7 @@ impl Server {
     fn begin_load(self: &Arc<Self>, load: &mut Option<FirstLoad>, again: bool) -> io::Result<()> {
         let Some(load) = load.take() else { return Ok(()) };
         *self.reloading.lock() = again;
-        let server = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("lsp-load".into());
-        thread.spawn(move || server.load_first(load, again)).map(drop)
+        self.spawn("lsp-load", move |server| server.load_first(load, again))
     }
 
     /// Goes on where the process before this one had to stop.
@@ -289,6 +363,10 @@ impl Server {
 
     fn initialize(&self, params: &Value) -> Value {
         let client = &params["capabilities"];
+        if let (Some(seat), Some(name)) = (self.session.seat(), params["clientInfo"]["name"].as_str()) {
+            let version = params["clientInfo"]["version"].as_str().unwrap_or_default();
+            seat.set_name(format!("{name} {version}").trim_end());
+        }
         let encodings = client["general"]["positionEncodings"].as_array();
         let utf8 = encodings.is_some_and(|all| all.iter().any(|each| each == "utf-8"));
         self.utf8.store(utf8, Ordering::Relaxed);
@@ -345,7 +423,7 @@ impl Server {
     }
 
     /// Loads what is to be loaded first, or `again` after a restart, and shows it as progress.
-    fn load_first(&self, load: FirstLoad, again: bool) {
+    fn load_first(self: &Arc<Self>, load: FirstLoad, again: bool) {
         let token = "steelbank/load";
         let shown = self.progress.load(Ordering::Relaxed);
         let tell = |value: Value| {
@@ -357,20 +435,24 @@ impl Server {
             self.request("window/workDoneProgress/create", json!({ "token": token }));
         }
         tell(json!({ "kind": "begin", "title": "Loading the project" }));
-        if self.bank().is_ok() {
-            // They were opened before SBCL was there.
-            for document in self.documents() {
-                self.set_document(&document.path, Some((document.version, &document.text)));
-            }
-        }
+        let is_there = self.joined.is_some() && self.bank().is_ok_and(|bank| !bank.is_loading());
         let trouble = load(&self.session);
-        let message = if trouble.is_some() { "Not all of it is loaded." } else { "It is loaded." };
+        let message = match trouble {
+            Some(_) => "Not all of it is loaded.",
+            None if is_there && !again => "It is loaded already, in a Lisp that is shared.",
+            None => "It is loaded.",
+        };
         tell(json!({ "kind": "end", "message": message }));
         if let Some(trouble) = trouble {
             self.show(2, &trouble);
         }
         *self.reloading.lock() = false;
         self.reloaded.notify_all();
+        if let Ok(bank) = self.bank() {
+            let server = Arc::downgrade(self);
+            let hears = move || server.upgrade().iter().for_each(|server| server.note_changed_image());
+            bank.tell_changes_to(self.hears.get_or_init(|| Arc::new(hears)));
+        }
         if let Some(restart) = self.session.recovery().sentences().last().filter(|_| again) {
             self.show(2, restart);
         }
@@ -386,9 +468,7 @@ impl Server {
             }
             running.insert(request.id.clone(), (control.cancellation(), Arc::clone(&request)));
         }
-        let server = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("lsp-request".into());
-        thread.spawn(move || {
+        self.spawn("lsp-request", move |server| {
             server.await_reload(|| control.cancellation().is_cancelled());
             let answer = server.answer(&request.method, &request.params, &control);
             let answer = match control.cancellation().is_cancelled() {
@@ -407,8 +487,7 @@ impl Server {
             drop(running);
             server.ended.notify_all();
             server.output.flush();
-        })?;
-        Ok(())
+        })
     }
 
     fn answer(&self, method: &str, params: &Value, control: &Control) -> Answered {
@@ -471,7 +550,6 @@ impl Server {
             }),
             "textDocument/didClose" => self.document_of(params).map(|document| {
                 self.documents.lock().remove(&document.path);
-                self.set_document(&document.path, None);
                 self.notify(
                     "textDocument/publishDiagnostics",
                     json!({ "uri": document.uri, "diagnostics": [] }),
@@ -514,15 +592,8 @@ impl Server {
     fn set(&self, document: OpenDocument) -> Arc<OpenDocument> {
         let document = Arc::new(document);
         self.documents.lock().insert(document.path.clone(), Arc::clone(&document));
-        self.set_document(&document.path, Some((document.version, &document.text)));
         self.publish(&document);
         document
-    }
-
-    fn set_document(&self, path: &Path, text: Option<(i32, &str)>) {
-        if let Some(bank) = self.session.started() {
-            bank.set_document(path, text);
-        }
     }
 
     pub(super) fn notify(&self, method: &str, params: Value) {
@@ -536,6 +607,13 @@ impl Server {
 
     pub(super) fn refresh_diagnostics(&self) {
         self.request("workspace/diagnostic/refresh", Value::Null);
+    }
+
+    /// Has the editor ask anew what stands in its documents, if it can.
+    pub(super) fn refresh_tokens(&self) {
+        if self.initialized.lock()["capabilities"]["workspace"]["semanticTokens"]["refreshSupport"] == true {
+            self.request("workspace/semanticTokens/refresh", Value::Null);
+        }
     }
 
     pub(super) fn respond(&self, id: RequestId, answer: Answered) {

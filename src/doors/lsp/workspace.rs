@@ -1,6 +1,5 @@
 //! What is about the whole project: its symbols, and commands.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,11 +13,14 @@ use crate::LoadRequest;
 use crate::actions::change::reload::ReloadRequest;
 use crate::actions::change::rename::{RenameRequest, RenameVerifyRequest};
 use crate::actions::run::evaluate::EvaluateRequest;
+use crate::actions::run::load_system::note_outcome;
 use crate::actions::run::macroexpand::MacroexpandRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::engine::control::Control;
+use crate::handle::loaded::text;
+use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
 
 /// The commands that the server carries out.
@@ -61,6 +63,15 @@ impl Server {
         Ok(names)
     }
 
+    /// Loads, and remembers it, as all loads by clients of the image are.
+    fn load(&self, what: LoadedItem, request: &LoadRequest, control: &Control) -> Answered {
+        self.session().recovery().note_begun(&what);
+        let outcome = self.bank()?.run(request, control);
+        let text = outcome.as_ref().map_or_else(ToString::to_string, text::load);
+        note_outcome(self.session(), what, &outcome, &text);
+        Ok(json!(outcome?))
+    }
+
     pub(super) fn execute(&self, params: &Value, control: &Control) -> Answered {
         let given = &params["arguments"][0];
         let word = |key: &str| {
@@ -70,16 +81,16 @@ impl Server {
         };
         let bank = self.bank()?;
         let command = params["command"].as_str().unwrap_or_default();
-        if ["steelbank.load", "steelbank.loadFile", "steelbank.reload", "steelbank.evaluate"]
-            .contains(&command)
-        {
-            *self.loaded_at.lock() = Some(SystemTime::now());
-        }
         match command {
             "steelbank.check" => self.check_project(control),
-            "steelbank.load" => Ok(json!(bank.run(&LoadRequest::system(word("system")?), control)?)),
+            "steelbank.load" => {
+                let system = word("system")?;
+                let what = LoadedItem::System(system.to_owned());
+                self.load(what, &LoadRequest::system(system), control)
+            }
             "steelbank.loadFile" => {
-                Ok(json!(bank.run(&LoadRequest::file(Path::new(word("path")?)), control)?))
+                let path = word("path")?;
+                self.load(LoadedItem::File(path.to_owned()), &LoadRequest::file(path), control)
             }
             "steelbank.reload" => Ok(json!(bank.run(&ReloadRequest::default(), control)?)),
             "steelbank.runTests" => {
@@ -110,6 +121,7 @@ impl Server {
             "steelbank.evaluate" => {
                 self.session().permit(Permission::Eval)?;
                 let package = given["package"].as_str().unwrap_or("COMMON-LISP-USER");
+                bank.note_changed(SystemTime::now());
                 let request = EvaluateRequest::new(word("code")?).package(package).values();
                 let answer = bank.run(&request, control)?;
                 Ok(json!({ "values": answer.values, "output": answer.output }))

@@ -2,8 +2,7 @@
 //!
 //! `client` is what is one client's: its streams, the state agreed with it (`protocol`), its calls
 //! (`calls`) and its session. `reader` is the transport; it hands each line to `dispatch`, which has `message` read it and
-//! `call` carry out a tool's call. `server` is the entry, and has the clients: one, or those that share the image;
-//! `restart` executes the program again with the same clients. `http` makes a client of each session over HTTP: it carries
+//! `call` carry out a tool's call. `server` is the entry; `restart` takes a client through a restart of the program. `http` makes a client of each session over HTTP: it carries
 //! the client's lines, and dispatches nothing.
 //!
 //! rmcp provides the types of the messages. The loop over the streams is ours: rmcp's service switches tasks
@@ -28,11 +27,10 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use crate::doors::restart::RestartHooks;
-pub use client::Joined;
+pub use crate::doors::restart::{Joined, RestartHooks, ServedClients};
 pub use instructions::INSTRUCTIONS;
 pub use listing::listing;
-pub use server::{McpServer, SeatedClient, ServeError, serve_on, serve_stdio, serve_with_restarts};
+pub use server::{SeatedClient, ServeError, serve_on, serve_stdio, serve_with_restarts};
 
 /// Whether `line` parses as a message of the protocol. For fuzzing: no input may panic.
 #[doc(hidden)]

@@ -5,12 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use parking_lot::Mutex;
-
-use super::client::{Client, Joined};
-use crate::doors::restart::RestartHooks;
+use super::client::Client;
+use crate::doors::restart::{Joined, RestartHooks, ServedClients};
 use crate::doors::streams;
-use crate::handle::recovery::{ClientHandover, Recovery};
+use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
 /// The reasons for which the server ends other than by its client's leaving.
@@ -66,71 +64,17 @@ pub fn serve_with_restarts(
     handover: Option<&ClientHandover>,
     restarts: Option<RestartHooks>,
 ) -> Result<(), ServeError> {
-    let server = McpServer::new(&session);
-    let client = server.seat(input, output, session, None, handover, || ())?;
+    let served = ServedClients::new(&session);
+    let client = SeatedClient::new(&served, [input, output], session, None, handover, || ())?;
     if let Some(hooks) = restarts {
-        server.restart_by(hooks)?;
+        served.restart_by(hooks)?;
     }
     client.wait()
 }
 
-/// The clients that are served in one process, and restarted with it.
-pub struct McpServer {
-    pub(super) recovery: Arc<Recovery>,
-    /// Locked while the program is started again.
-    pub(super) clients: Mutex<Vec<Arc<Client>>>,
-}
-
-impl std::fmt::Debug for McpServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("McpServer").finish_non_exhaustive()
-    }
-}
-
-impl McpServer {
-    /// Makes a server without clients, whose sessions will share the Lisp of `session`.
-    pub fn new(session: &Session) -> Arc<Self> {
-        Arc::new(Self { recovery: Arc::clone(session.recovery()), clients: Mutex::default() })
-    }
-
-    /// Restarts the program in place, with all clients, for as long as the process lasts.
-    ///
-    /// # Errors
-    /// The system refuses a thread.
-    pub fn restart_by(self: &Arc<Self>, hooks: RestartHooks) -> io::Result<()> {
-        let server = Arc::clone(self);
-        std::thread::Builder::new().name("mcp-restart".into()).spawn(move || hooks.run(&server)).map(drop)
-    }
-
-    /// Begins to serve a client on a pair of streams, or takes over that of the image before this one. Nothing is read before
-    /// `welcome` has been called, and a restart comes before it, or takes the client along.
-    ///
-    /// # Errors
-    /// [`ServeError`].
-    pub fn seat(
-        self: &Arc<Self>,
-        input: OwnedFd,
-        output: OwnedFd,
-        session: Session,
-        joined: Option<Joined>,
-        handover: Option<&ClientHandover>,
-        welcome: impl FnOnce(),
-    ) -> Result<SeatedClient, ServeError> {
-        let mut clients = self.clients.lock();
-        let (client, ended) = Client::new(input, output, session, joined, handover)?;
-        welcome();
-        if let Err(error) = client.spawn_threads() {
-            client.close();
-            return Err(error.into());
-        }
-        clients.push(Arc::clone(&client));
-        Ok(SeatedClient { server: Arc::clone(self), client, ended })
-    }
-}
-
 /// A client that is being served.
 pub struct SeatedClient {
-    server: Arc<McpServer>,
+    served: Arc<ServedClients>,
     client: Arc<Client>,
     ended: Receiver<()>,
 }
@@ -142,16 +86,38 @@ impl std::fmt::Debug for SeatedClient {
 }
 
 impl SeatedClient {
+    /// Begins to serve a client on a pair of streams, or takes over that of the image before this one. Nothing is read before
+    /// `welcome` has been called, and a restart comes before it, or takes the client along.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn new(
+        served: &Arc<ServedClients>,
+        [input, output]: [OwnedFd; 2],
+        session: Session,
+        joined: Option<Joined>,
+        handover: Option<&ClientHandover>,
+        welcome: impl FnOnce(),
+    ) -> Result<Self, ServeError> {
+        let (client, ended) = Client::new(input, output, session, joined, handover)?;
+        let client = served.add(|| {
+            welcome();
+            client.spawn_threads().inspect_err(|_| client.close())?;
+            Ok::<_, ServeError>(client)
+        })?;
+        Ok(Self { served: Arc::clone(served), client, ended })
+    }
+
     /// Waits until the client has left, and ends its calls.
     ///
     /// # Errors
     /// [`ServeError::StreamsLost`].
     pub fn wait(self) -> Result<(), ServeError> {
-        let Self { server, client, ended } = self;
+        let Self { served, client, ended } = self;
         // An error would say that the client is gone: it is not, while `client` lives.
         let _ = ended.recv();
         client.leave();
-        server.clients.lock().retain(|other| !Arc::ptr_eq(other, &client));
+        served.remove(&client);
         if client.input.stream.is_lost() || client.output.stream.is_lost() {
             return Err(ServeError::StreamsLost);
         }

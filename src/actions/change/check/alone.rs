@@ -1,7 +1,6 @@
 //! Checks one file in a copy of the image as it is loaded: nothing else is compiled.
 
 use std::path::Path;
-use std::time::SystemTime;
 
 use super::run::load;
 use crate::engine::control::Control;
@@ -18,10 +17,7 @@ pub(crate) const OVERLAY: &str = "lay-over";
 /// since. It can be started ahead, and checks one text: compiling leaves packages, structures and `eval-when` behind, with
 /// which a second check would lie.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SpareCopyRequest {
-    /// When something was loaded of which an older snapshot knows nothing.
-    pub made_after: Option<SystemTime>,
-}
+pub struct SpareCopyRequest;
 
 /// A copy that has compiled nothing.
 #[derive(Debug)]
@@ -31,7 +27,7 @@ impl Action for SpareCopyRequest {
     type Answer = SpareCopy;
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<SpareCopy, Error> {
-        if !bank.snapshot_key().is_some_and(|key| key.is_made_after(self.made_after)) {
+        if !bank.snapshot_key().is_some_and(|key| key.is_made_after(bank.changed_at())) {
             return Err(ScratchError::Broken("there is no snapshot of what is loaded".to_owned()).into());
         }
         Ok(SpareCopy(bank.scratch(&ScratchRequest::new().confined(true).of_loaded(), control)?))
