@@ -34,6 +34,7 @@ mod framing;
 mod hermetic;
 mod hostile_code;
 mod hostile_trees;
+mod hour;
 mod http;
 mod limits;
 mod lsp;

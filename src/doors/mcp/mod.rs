@@ -2,7 +2,7 @@
 //!
 //! `client` is what is one client's: its streams, the state agreed with it (`protocol`), its calls
 //! (`calls`) and its session. `reader` is the transport; it hands each line to `dispatch`, which has `message` read it and
-//! `call` carry out a tool's call. `server` is the entry, and has the clients: one, or those that share the image;
+//! `call` carry out a tool's call, or `ask` ask tools for what `resources` and `completion` tell. `server` is the entry, and has the clients: one, or those that share the image;
 //! `restart` executes the program again with the same clients. `http` makes a client of each session over HTTP: it carries
 //! the client's lines, and dispatches nothing.
 //!
@@ -10,9 +10,11 @@
 //! for each message.
 
 mod about;
+mod ask;
 mod call;
 mod calls;
 mod client;
+mod completion;
 mod dispatch;
 #[cfg(feature = "http")]
 pub mod http;
@@ -20,8 +22,10 @@ mod instructions;
 mod listing;
 mod message;
 mod progress;
+mod prompts;
 mod protocol;
 mod reader;
+mod resources;
 mod restart;
 mod roots;
 mod server;
