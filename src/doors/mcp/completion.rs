@@ -87,9 +87,29 @@ fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, 
     if answer.outcome != CallOutcome::Answered {
         return Ok(Default::default());
     }
-    let names = answer.structured["symbols"].as_array().into_iter().flatten();
-    let names = names.filter_map(|symbol| symbol["name"].as_str().map(str::to_owned)).collect();
+    let prefix = &typed[..typed.rfind(':').map_or(0, |colon| colon + 1)];
+    let symbols = answer.structured["symbols"].as_array().into_iter().flatten();
+    let names = symbols
+        .filter_map(|symbol| Some(written(symbol["name"].as_str()?, symbol["external"] == true, prefix)));
+    let names = names.collect();
     Ok((names, answer.structured["total"].as_u64().unwrap_or_default() as usize))
+}
+
+/// Writes a symbol as a person does, with the prefix that was typed.
+fn written(printed: &str, external: bool, prefix: &str) -> String {
+    match printed.split_once("::").filter(|(package, _)| !package.starts_with('|')) {
+        None => printed.to_owned(),
+        Some((_, name)) if !prefix.is_empty() => format!("{prefix}{}", lower(name)),
+        Some((package, name)) => {
+            format!("{}{}{}", lower(package), if external { ":" } else { "::" }, lower(name))
+        }
+    }
+}
+
+/// Writes in lower case what is read so.
+fn lower(name: &str) -> String {
+    let is_kept = name.chars().any(|char| char.is_lowercase() || "|\\".contains(char));
+    if is_kept { name.to_owned() } else { name.to_lowercase() }
 }
 
 /// Returns the names of the image's packages, in lower case if they are read so.
@@ -97,9 +117,5 @@ fn packages(session: &Session) -> Result<Vec<String>, AskRefusal> {
     let bank = session.bank()?;
     bank.catch_up();
     let index = bank.index();
-    let written = |name: &str| match name.chars().any(char::is_lowercase) {
-        true => name.to_owned(),
-        false => name.to_lowercase(),
-    };
-    Ok(index.packages().map(|package| written(&index.package_name(package))).collect())
+    Ok(index.packages().map(|package| lower(&index.package_name(package))).collect())
 }

@@ -170,13 +170,15 @@ fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, AskRefusal> {
     Ok(all)
 }
 
-/// Returns the names of the project's systems, and of their files. None while the client may still name the project.
+/// Returns the names of the project's systems, and of their files: none without a project, or while the client may still
+/// name it.
 pub(super) fn systems_and_files(
     session: &Session,
     call: &Call,
 ) -> Result<(Vec<String>, Vec<String>), AskRefusal> {
     let arguments = Object::from_iter([("files".to_owned(), true.into())]);
-    if session.awaits_project() || session.tools().get("list-systems").is_err() {
+    let is_asked = !session.awaits_project() && session.tools().get("list-systems").is_ok();
+    if !is_asked || session.bank()?.root().is_none() {
         return Ok(Default::default());
     }
     let answer = answer_of("list-systems", arguments, session, call)?;
