@@ -121,10 +121,9 @@ fn names_are_completed_best_first_and_at_most_a_hundred() {
         }
         // What is offered can be read.
         for value in symbols(&mut client, "cl:")["values"].as_array().unwrap().iter().take(5) {
-            let uri = format!(
-                "steelbank:///symbol/{}",
-                value.as_str().unwrap().replace('%', "%25").replace('/', "%2F")
-            );
+            let escaped: String =
+                value.as_str().unwrap().bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let uri = format!("steelbank:///symbol/{escaped}");
             assert!(read(&mut client, &uri)["result"].is_object(), "{uri}");
         }
         for typed in ["", "::", ":", "no-such-package:x", "no-such-symbol-at-all", "|", "\u{0}", "(", "\\"] {

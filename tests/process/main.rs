@@ -50,6 +50,7 @@ mod rename;
 mod rename_libraries;
 #[path = "../renames/mod.rs"]
 mod renames;
+mod resources;
 mod restart;
 mod run_tests;
 mod same_answers;
