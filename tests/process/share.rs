@@ -306,7 +306,7 @@ fn memory(process: &Value) -> u64 {
 fn five_clients_hold_half_more_memory_than_one_alone_at_most() {
     let folder = project("share-memory");
     // A project of some systems, and of the data that such have.
-    let held = "(defvar cl-user::*held* (make-array 4000000 :initial-element 0))\n";
+    let held = "(defvar cl-user::*held* (make-array 4000000 :initial-element 7))\n";
     let path = folder.0.join("project/shop.lisp");
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + held).unwrap();
     let needed =
