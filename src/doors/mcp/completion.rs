@@ -47,8 +47,8 @@ fn values(
     let known = match name {
         "name" => return symbols(typed, session, call),
         "package" => packages(session)?,
-        "system" => systems_and_files(session, call)?.0,
-        "path" => systems_and_files(session, call)?.1,
+        "system" => systems_and_files(session, call, false)?.0,
+        "path" => systems_and_files(session, call, false)?.1,
         _ => Vec::new(),
     };
     let typed = typed.to_lowercase();

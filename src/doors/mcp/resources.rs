@@ -110,6 +110,15 @@ impl ResourceKind {
         Some(Object::from_iter([(variable.to_owned(), value.into())]))
     }
 
+    /// Makes the URI of which the variable is `value`.
+    fn uri(&self, value: &str) -> String {
+        let escaped = uri_path(value.as_bytes());
+        match self.variable {
+            Some("path") => format!("{}{escaped}", self.prefix),
+            _ => format!("{}{}", self.prefix, escaped.replace('/', "%2F")),
+        }
+    }
+
     fn resource(&self, uri: String, name: &str) -> Resource {
         Resource::new(uri, name)
             .with_title(self.title)
@@ -138,7 +147,8 @@ pub(super) fn templates(tools: &Tools) -> ListResourceTemplatesResult {
     )
 }
 
-/// Lists a page of the resources: those without a variable, the project's systems, and their files.
+/// Lists a page of the resources: those without a variable, the project's systems that are loaded, and
+/// the files of all.
 pub(super) fn list(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
     let given = params.map(|_| params_of::<PaginatedRequestParams>("resources/list", params)).transpose()?;
     let paging = Paging::at(given.and_then(|given| given.cursor));
@@ -157,24 +167,22 @@ fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, AskRefusal> {
     let kinds: Vec<_> = kinds(session.tools()).collect();
     let whole = kinds.iter().filter(|kind| kind.variable.is_none());
     let mut all: Vec<_> = whole.map(|kind| kind.resource(kind.prefix.to_owned(), kind.name())).collect();
-    let (systems, files) = systems_and_files(session, call)?;
+    // A system that is not loaded has no outline.
+    let (systems, files) = systems_and_files(session, call, true)?;
     for (prefix, names) in [(SYSTEMS, systems), (FILES, files)] {
         for kind in kinds.iter().filter(|kind| kind.prefix == prefix) {
-            all.extend(
-                names
-                    .iter()
-                    .map(|name| kind.resource(format!("{prefix}{}", uri_path(name.as_bytes())), name)),
-            );
+            all.extend(names.iter().map(|name| kind.resource(kind.uri(name), name)));
         }
     }
     Ok(all)
 }
 
-/// Returns the names of the project's systems, and of their files: none without a project, or while the client may still
-/// name it.
+/// Returns the names of the project's systems, of all or of those that are loaded, and of their files. None without a
+/// project, or while the client may still name it.
 pub(super) fn systems_and_files(
     session: &Session,
     call: &Call,
+    loaded: bool,
 ) -> Result<(Vec<String>, Vec<String>), AskRefusal> {
     let arguments = Object::from_iter([("files".to_owned(), true.into())]);
     let is_asked = !session.awaits_project() && session.tools().get("list-systems").is_ok();
@@ -184,7 +192,8 @@ pub(super) fn systems_and_files(
     let answer = answer_of("list-systems", arguments, session, call)?;
     let systems = || answer.structured["systems"].as_array().into_iter().flatten();
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-    let names = systems().filter_map(|system| text(&system["name"])).collect();
+    let names = systems().filter(|system| !loaded || system["loaded"] == true);
+    let names = names.filter_map(|system| text(&system["name"])).collect();
     let mut files: Vec<_> = systems()
         .flat_map(|system| system["components"].as_array().into_iter().flatten().chain([&system["asd"]]))
         .filter_map(text)
@@ -263,13 +272,11 @@ mod tests {
 
     #[test]
     fn what_is_listed_is_read_back() {
-        for name in ["shop/tests", "a b", "100%", "é|x", "src/a?b#c.lisp"] {
-            let uri = format!("{FILES}{}", uri_path(name.as_bytes()));
-            let expected = json!({ "path": name });
-            assert_eq!(
-                KINDS.iter().find_map(|kind| kind.arguments(&uri)).map(|it| json!(it)),
-                Some(expected)
-            );
+        for kind in KINDS.iter().filter(|kind| kind.variable.is_some()) {
+            for name in ["shop/tests", "a b", "100%", "é|x", "src/a?b#c.lisp", "cl:/"] {
+                let expected = json!({ kind.variable.unwrap(): name });
+                assert_eq!(kind.arguments(&kind.uri(name)).map(|it| json!(it)), Some(expected));
+            }
         }
     }
 }
