@@ -6,7 +6,7 @@
 //! shared, as the pages of the program, counts in parts.
 
 // Clippy counts only functions marked #[test] as tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
 use std::fs;
 use std::path::Path;
@@ -119,7 +119,7 @@ fn main() {
     );
     for (name, tool, arguments) in QUESTIONS {
         let arguments: Value = serde_json::from_str(arguments).unwrap();
-        let mut turn = |client: &mut Client, processes: &[u64]| {
+        let turn = |client: &mut Client, processes: &[u64]| {
             let (before, begun) = (processor(processes), Instant::now());
             for _ in 0..TURN {
                 let params = json!({ "name": tool, "arguments": arguments });

@@ -249,6 +249,8 @@ fn soak() -> Outcome {
 fn hour() -> Outcome {
     let minutes = std::env::var("STEELBANK_MINUTES").unwrap_or_else(|_| "60".to_owned());
     let mut command = cargo();
-    command.args(["test", "-q", "--release", "--test", "process", "--", "--nocapture", "hour::"]);
+    command.args(["test", "-q", "--test", "process", "--", "--nocapture", "hour::"]);
+    // A step before this one has built the program.
+    command.env("STEELBANK_PROGRAM", target().join("release/steelbank"));
     run(command.env("STEELBANK_MINUTES", minutes))
 }
