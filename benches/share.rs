@@ -27,15 +27,14 @@ use client::Client;
 use common::LIBRARIES;
 
 const CLIENTS: usize = 5;
-/// The questions of one turn.
-const TURN: usize = 200;
 
 /// A server or client: its process, and the connection to it.
 struct Served(Child, Client);
 
 impl Served {
     fn start(root: &Path, cache: &Path, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_steelbank"))
+        let program = std::env::var_os("STEELBANK_PROGRAM");
+        let mut child = Command::new(program.unwrap_or(env!("CARGO_BIN_EXE_steelbank").into()))
             .args(["--no-userinit", "serve", "--system", "share"])
             .args(options)
             .current_dir(root)
@@ -58,24 +57,24 @@ impl Served {
     }
 }
 
-/// The questions that are asked, and how.
-const QUESTIONS: [(&str, &str, &str); 5] = [
-    ("status", "status", "{}"),
-    ("describe-symbol", "describe-symbol", r#"{"name":"alexandria:flatten"}"#),
-    ("who-calls", "who-calls", r#"{"name":"alexandria:ensure-list"}"#),
-    ("code-find-references", "code-find-references", r#"{"symbol":"cl-ppcre:scan","project_only":false}"#),
-    ("outline", "outline", r#"{"package":"split-sequence"}"#),
+/// The questions: each tool, its arguments, and how often it is asked in a turn. `status` is none of them, as it names
+/// all clients.
+const QUESTIONS: [(&str, &str, usize); 5] = [
+    ("describe-symbol", r#"{"name":"alexandria:flatten"}"#, 600),
+    ("who-references", r#"{"name":"cl:*print-base*"}"#, 1000),
+    ("who-calls", r#"{"name":"alexandria:ensure-list"}"#, 400),
+    ("code-find-references", r#"{"symbol":"cl-ppcre:scan","project_only":false}"#, 30),
+    ("outline", r#"{"package":"split-sequence"}"#, 200),
 ];
 
-/// The processor time of processes so far.
-fn processor(processes: &[u64]) -> Duration {
+/// The processor time of processes so far, of threads that have ended too, in hundredths of a second.
+fn processor(processes: &[u64]) -> u64 {
     let of = |process: &u64| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-        // User and system time, in hundredths of a second.
         fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum::<u64>()
     };
-    Duration::from_millis(10 * processes.iter().map(of).sum::<u64>())
+    processes.iter().map(of).sum()
 }
 
 /// The proportional set size of processes in MiB.
@@ -112,25 +111,25 @@ fn main() {
     let alone = vec![private.id()];
     let shared: Vec<u64> = sharing.iter().map(Served::id).chain([host]).collect();
 
-    println!("{} systems, {rounds} rounds of {TURN} questions, in turns", LIBRARIES.len());
+    println!("{} systems, {rounds} rounds of questions, in turns", LIBRARIES.len());
     println!(
         "{:<24} {:>12} {:>12} {:>6} {:>12} {:>12} {:>6}",
         "", "alone, µs", "shared, µs", "", "cpu alone", "cpu shared", ""
     );
-    for (name, tool, arguments) in QUESTIONS {
+    for (tool, arguments, turns) in QUESTIONS {
         let arguments: Value = serde_json::from_str(arguments).unwrap();
         let turn = |client: &mut Client, processes: &[u64]| {
             let (before, begun) = (processor(processes), Instant::now());
-            for _ in 0..TURN {
+            for _ in 0..turns {
                 let params = json!({ "name": tool, "arguments": arguments });
                 assert!(client.request("tools/call", params)["result"]["isError"] == false);
             }
-            let time = begun.elapsed().as_secs_f64() * 1e6 / TURN as f64;
-            (time, (processor(processes) - before).as_secs_f64() * 1e6 / TURN as f64)
+            let time = begun.elapsed().as_secs_f64() * 1e6 / turns as f64;
+            (time, processor(processes) - before)
         };
         turn(&mut private.1, &alone);
         turn(&mut sharing[0].1, &shared);
-        let (mut times, mut costs) = ([Vec::new(), Vec::new()], [0.0, 0.0]);
+        let (mut times, mut costs) = ([Vec::new(), Vec::new()], [0, 0]);
         for round in 0..rounds {
             // Each is first in every other round, and each client has its turn.
             for side in [round % 2, 1 - round % 2] {
@@ -139,16 +138,17 @@ fn main() {
                     _ => turn(&mut sharing[round % CLIENTS].1, &shared),
                 };
                 times[side].push(time);
-                costs[side] += cost / rounds as f64;
+                costs[side] += cost;
             }
         }
         let [one, many] = times.map(median);
+        let [cost, shared_cost] = costs.map(|cost| cost as f64 * 1e4 / (rounds * turns) as f64);
         println!(
-            "{name:<24} {one:>12.1} {many:>12.1} {:>5.2}x {:>12.1} {:>12.1} {:>5.2}x",
+            "{tool:<24} {one:>12.1} {many:>12.1} {:>5.2}x {:>12.1} {:>12.1} {:>5.2}x",
             many / one,
-            costs[0],
-            costs[1],
-            costs[1] / costs[0]
+            cost,
+            shared_cost,
+            shared_cost / cost
         );
     }
     let (one, many) = (memory(&alone), memory(&shared));
