@@ -108,6 +108,13 @@ for era in legacy modern; do
                 ;;
         esac
     done
+    check 'resources/list' '"steelbank:///file/sample.lisp"' --method resources/list
+    check 'resources/templates/list' '"steelbank:///symbol/{name}"' --method resources/templates/list
+    for uri in status systems file/sample.lisp package/sb-ext symbol/cl%3Amapcar symbol/%28setf%20cl:car%29; do
+        check "resources/read $uri" '"mimeType": "text/plain"' --method resources/read --uri "steelbank:///$uri"
+    done
+    check 'prompts/list' '"review-change"' --method prompts/list
+    check 'prompts/get' 'git diff main' --method prompts/get --prompt-name review-change --prompt-args revision=main
 done
 
 printf '%s passed, %s failed\n' "$passed" "$failed"

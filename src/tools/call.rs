@@ -28,6 +28,7 @@ pub struct Call {
     wording: Wording,
     listener: OnProgress,
     writing: Arc<Mutex<Option<Writing>>>,
+    tells_news: bool,
 }
 
 impl std::fmt::Debug for Call {
@@ -54,6 +55,7 @@ impl Call {
             wording: Wording::default(),
             listener: Arc::new(listener),
             writing: Arc::default(),
+            tells_news: true,
         }
     }
 
@@ -69,6 +71,18 @@ impl Call {
     pub fn within(mut self, characters: usize) -> Self {
         self.budget = characters;
         self
+    }
+
+    /// Says whether the answer has what is told once, as nobody may read the notes of this one.
+    #[must_use]
+    pub fn telling_news(mut self, tells: bool) -> Self {
+        self.tells_news = tells;
+        self
+    }
+
+    /// Whether the answer has what is told once.
+    pub fn tells_news(&self) -> bool {
+        self.tells_news
     }
 
     /// Returns the most characters of the answer, as text and as JSON.

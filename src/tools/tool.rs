@@ -303,8 +303,10 @@ impl Tool {
                 {
                     structured.insert("looked_up_in".to_owned(), package.as_str().into());
                 }
-                answer.notes.extend(session.take_restart_note());
-                answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
+                if call.tells_news() {
+                    answer.notes.extend(session.take_restart_note());
+                    answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
+                }
                 if let Some(at) = self.of_dead_image(session) {
                     answer.notes.push(format!(
                         "Lisp has died: this is as of {} UTC, and what has changed since then is not in it; {}",

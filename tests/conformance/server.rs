@@ -49,6 +49,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         tool("test_reconnection", "This takes long enough for a stream.", long, CallOutcome::Answered),
         tool("test_streaming_elicitation", "Nothing is asked of the client.", some, CallOutcome::Answered),
         tool("test_logging_tool", "Nothing is logged.", none, CallOutcome::Answered),
+        // With these there is a resource, and a prompt.
+        tool("status", "All is well.", none, CallOutcome::Answered),
+        tool("check-structure", "All is well.", none, CallOutcome::Answered),
     ]);
     let session = Session::starting(|| Err(steelbank::Error::NeverBegan)).with_tools(Tools::of(tools));
     let served = ServedClients::new(&session);

@@ -46,6 +46,7 @@ mod rename_plan;
 mod rename_text;
 #[path = "../renames/mod.rs"]
 mod renames;
+mod resources;
 mod run_tests;
 mod scip;
 mod sessions;

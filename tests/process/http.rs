@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rmcp::ServiceExt;
-use rmcp::model::CallToolRequestParams;
+use rmcp::model::{CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -663,6 +663,21 @@ async fn rmcps_client_is_served() {
     let params = CallToolRequestParams::new("describe-symbol").with_arguments(arguments);
     let answer = client.call_tool(params).await.unwrap();
     assert!(answer.content[0].as_text().unwrap().text.starts_with("COMMON-LISP::MAPCAR [FUNCTION]"));
+    let resources = client.list_all_resources().await.unwrap();
+    assert!(resources.iter().any(|each| each.uri == "steelbank:///file/shop.lisp"), "{resources:?}");
+    assert_eq!(client.list_all_resource_templates().await.unwrap().len(), 4);
+    let params = ReadResourceRequestParams::new("steelbank:///symbol/cl%3Amapcar");
+    let read = json!(client.read_resource(params).await.unwrap());
+    assert!(read["contents"][0]["text"].as_str().unwrap().starts_with("COMMON-LISP::MAPCAR [FUNCTION]"));
+    let missing = client.read_resource(ReadResourceRequestParams::new("steelbank:///symbol/cl%3Axyz")).await;
+    assert!(missing.unwrap_err().to_string().contains("XYZ"));
+    let (template, name) = ("steelbank:///symbol/{name}", "name");
+    let completed = client.complete_resource_simple(template, name, "cl:mapca").await.unwrap();
+    assert_eq!(completed, ["cl:mapcan", "cl:mapcar"]);
+    let prompts = client.list_all_prompts().await.unwrap();
+    assert_eq!(prompts.iter().map(|prompt| prompt.name.as_str()).collect::<Vec<_>>(), ["review-change"]);
+    let prompt = client.get_prompt(GetPromptRequestParams::new("review-change")).await.unwrap();
+    assert!(json!(prompt)["messages"][0]["content"]["text"].as_str().unwrap().contains("- impact:"));
     client.cancel().await.unwrap();
     tokio::task::spawn_blocking(|| server.end()).await.unwrap();
 }

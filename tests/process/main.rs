@@ -34,6 +34,7 @@ mod framing;
 mod hermetic;
 mod hostile_code;
 mod hostile_trees;
+mod hour;
 mod http;
 mod limits;
 mod lsp;
@@ -49,6 +50,7 @@ mod rename;
 mod rename_libraries;
 #[path = "../renames/mod.rs"]
 mod renames;
+mod resources;
 mod restart;
 mod run_tests;
 mod same_answers;

@@ -89,7 +89,7 @@ pub(crate) fn ends_well(child: Child, client: Client) {
 
 /// Makes the command `steelbank serve`.
 pub(crate) fn server() -> Command {
-    let mut command = Command::new(STEELBANK);
+    let mut command = Command::new(std::env::var_os("STEELBANK_PROGRAM").unwrap_or(STEELBANK.into()));
     command.arg("serve").stderr(Stdio::null());
     command
 }

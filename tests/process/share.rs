@@ -295,6 +295,50 @@ fn eight_clients_at_once_lose_nothing_and_cross_nothing() {
     end(clients, &process);
 }
 
+/// Returns the memory of a process in KiB, of which what it shares with others counts in parts.
+fn memory(process: &Value) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn five_clients_hold_half_more_memory_than_one_alone_at_most() {
+    let folder = project("share-memory");
+    // A project of some systems, and of the data that such have.
+    let held = "(defvar cl-user::*held* (make-array 4000000 :initial-element 7))\n";
+    let path = folder.0.join("project/shop.lisp");
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + held).unwrap();
+    let needed =
+        "\"sb-posix\" \"sb-cltl2\" \"sb-introspect\" \"sb-bsd-sockets\" \"sb-md5\" \"sb-rotate-byte\"";
+    let system = format!("(defsystem \"shop\" :depends-on ({needed}) :components ((:file \"shop\")))");
+    std::fs::write(folder.0.join("project/shop.asd"), system).unwrap();
+    let ask = |client: &mut Client, number: usize| {
+        loaded(client);
+        for _ in 0..20 {
+            client.text("describe-symbol", json!({ "name": format!("of-client-{number}") }));
+            client.text("who-calls", json!({ "name": "cl:mapcar" }));
+            client.text("list-systems", json!({}));
+        }
+    };
+    let mut command = server();
+    command.args(["--no-userinit", "--system", "shop"]).current_dir(folder.0.join("project"));
+    command.env("STEELBANK_CACHE", folder.0.join("cache"));
+    let (alone, mut private) = initialized(command, Streams::Pipes);
+    ask(&mut private, 0);
+    let mut clients: Vec<(Child, Client)> = (0..5).map(|_| join(&folder, &[])).collect();
+    clients.iter_mut().enumerate().for_each(|(number, (_, client))| ask(client, number));
+    // All live at once, as they share the pages of one program.
+    let process = host(&mut clients[0].1)["process"].clone();
+    let one = memory(&json!(alone.id()));
+    let (kept, five) =
+        (memory(&process), clients.iter().map(|(child, _)| memory(&json!(child.id()))).sum::<u64>());
+    println!("seen: one alone {one} KiB; a host {kept} KiB, and its five clients {five} KiB");
+    assert!(2 * (kept + five) <= 3 * one, "{one} {kept} {five}");
+    ends_well(alone, private);
+    end(clients, &process);
+}
+
 /// Who connects and does not hand over, or only a half, holds nobody up; nor does a lack of descriptors end the host.
 #[test]
 fn a_host_outlives_half_a_handover_and_a_lack_of_descriptors() {

@@ -20,7 +20,7 @@ const NOTHING_INSTALLED: (&str, &str) =
     ("CL_SOURCE_REGISTRY", "(:source-registry :ignore-inherited-configuration)");
 
 /// Whether the test goes on; says so if it is left out.
-fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     let found = Path::new(SWANK).exists();
     if !found {
         println!("seen: left out, as there is no Swank: apt install cl-swank");
@@ -29,7 +29,7 @@ fn is_installed() -> bool {
 }
 
 /// An editor's end of a connection to Swank.
-struct Editor {
+pub(crate) struct Editor {
     stream: TcpStream,
     last: u32,
     /// What came beside the answers that were waited for.
@@ -44,7 +44,7 @@ impl Editor {
     }
 
     /// Connects to a Swank that answers, for as long as it takes; none that is about to die.
-    fn connected(port: u16) -> Self {
+    pub(crate) fn connected(port: u16) -> Self {
         loop {
             if let Ok(mut editor) = Self::connect(port)
                 && editor.ask("(swank:connection-info)", "CL-USER").is_ok()
@@ -59,7 +59,7 @@ impl Editor {
         self.stream.write_all(format!("{:06x}{text}", text.len()).as_bytes())
     }
 
-    fn read(&mut self) -> io::Result<String> {
+    pub(crate) fn read(&mut self) -> io::Result<String> {
         let mut length = [0; 6];
         self.stream.read_exact(&mut length)?;
         let length = usize::from_str_radix(std::str::from_utf8(&length).unwrap(), 16).unwrap();
@@ -91,12 +91,23 @@ impl Editor {
 
     /// Compiles `text`, which stands in the buffer of `path` at `position`, as `C-c C-c` does.
     fn compile(&mut self, text: &str, path: &Path, position: usize) {
+        let answer = self.try_compile(text, path, position).unwrap();
+        assert!(answer.contains(":compilation-result nil t"), "{answer}");
+    }
+
+    /// Compiles as [`Self::compile`] does, and returns what is said of it.
+    pub(crate) fn try_compile(&mut self, text: &str, path: &Path, position: usize) -> io::Result<String> {
         let text = text.replace('\\', "\\\\").replace('"', "\\\"");
         let form = format!(
             "(swank:compile-string-for-emacs \"{text}\" \"shop.lisp\" '((:position {position}) (:line 1 1)) {path:?} 'nil)"
         );
-        let answer = self.ask(&form, "SHOP").unwrap();
-        assert!(answer.contains(":compilation-result nil t"), "{answer}");
+        self.ask(&form, "SHOP")
+    }
+
+    /// Has Lisp die of what the person does.
+    pub(crate) fn end_lisp(&mut self) {
+        let abort = "(sb-alien:alien-funcall (sb-alien:extern-alien \\\"abort\\\" (function sb-alien:void)))";
+        self.begin(&format!("(cl:eval (cl:read-from-string \"{abort}\"))"), "CL-USER").unwrap();
     }
 
     /// Waits for an event with `words` in it.
@@ -119,7 +130,7 @@ const SHOP: &str = "(defpackage :shop (:use :cl))
 ";
 
 /// Makes a project and a home beside the cache.
-fn project(name: &str) -> Folder {
+pub(crate) fn project(name: &str) -> Folder {
     let folder = Folder::new(name);
     for inner in ["project", "home"] {
         std::fs::create_dir(folder.join(inner)).unwrap();
@@ -130,7 +141,7 @@ fn project(name: &str) -> Folder {
     folder
 }
 
-fn serving(folder: &Folder, options: &[&str]) -> Command {
+pub(crate) fn serving(folder: &Folder, options: &[&str]) -> Command {
     let mut command = server();
     command.args(["--no-userinit", "--system", "shop"]).args(options);
     command.current_dir(folder.join("project")).env("STEELBANK_CACHE", folder.join("cache"));
@@ -139,7 +150,7 @@ fn serving(folder: &Folder, options: &[&str]) -> Command {
 }
 
 /// Waits until Swank listens and the project is loaded, and returns the port.
-fn port(client: &mut Client) -> u16 {
+pub(crate) fn port(client: &mut Client) -> u16 {
     wait_while(|| {
         let status = client.status();
         assert!(status["no_swank"].is_null(), "{status}");
@@ -225,12 +236,7 @@ fn a_person_comes_back_after_lisps_death_and_outlives_strangers() {
     assert!(refused.contains("force"), "{refused}");
     // Lisp dies of what the person does.
     let begun = Instant::now();
-    editor
-        .begin(
-            "(cl:eval (cl:read-from-string \"(sb-alien:alien-funcall (sb-alien:extern-alien \\\"abort\\\" (function sb-alien:void)))\"))",
-            "CL-USER",
-        )
-        .unwrap();
+    editor.end_lisp();
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
     println!("seen: Swank answers {:?} after Lisp's death", begun.elapsed());
@@ -304,9 +310,7 @@ fn those_who_share_a_lisp_share_its_port() {
     // The port is the image's: it outlives who asked for it, and Lisp.
     ends_well(second.0, second.1);
     ends_well(third.0, third.1);
-    editor
-        .begin("(cl:eval (cl:read-from-string \"(sb-alien:alien-funcall (sb-alien:extern-alien \\\"abort\\\" (function sb-alien:void)))\"))", "CL-USER")
-        .unwrap();
+    editor.end_lisp();
     while editor.read().is_ok() {}
     let mut editor = Editor::connected(port);
     assert!(editor.evaluate("(+ 1 1)").contains("\"2\""));
@@ -353,12 +357,14 @@ fn a_port_wants_a_permission_and_a_swank() {
     }
 }
 
+/// Whether there is an Emacs with SLIME.
+pub(crate) fn has_slime() -> bool {
+    let emacs = Command::new("emacs").args(["--batch", "--eval", "(require 'slime)"]).output();
+    emacs.is_ok_and(|output| output.status.success())
+}
+
 #[test]
 fn a_session_of_slime_in_emacs_beside_an_agent() {
-    let has_slime = || {
-        let emacs = Command::new("emacs").args(["--batch", "--eval", "(require 'slime)"]).output();
-        emacs.is_ok_and(|output| output.status.success())
-    };
     if !is_installed() || !has_slime() {
         println!("seen: left out, as there is no Emacs with SLIME: apt install emacs-nox slime");
         return;

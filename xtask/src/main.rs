@@ -19,7 +19,8 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses | dist [-
   dist   packs the release build as what is published, in target/dist/packages, and tries it; --program names one that is built
          already, --previous the last release's, to see that both understand one cache
   full   check, and all that can be as long as one likes, in its long form: tests (STEELBANK_FULL), bootstrap, clients that are
-         not ours, the renames of 75 libraries, fuzzing, an hour of soak, dist. Goes on after a failure, and ends with a table
+         not ours, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person
+         (STEELBANK_MINUTES: another length), dist. Goes on after a failure, and ends with a table
 ";
 
 /// Crates that a Rust program which uses the library alone must not compile.
@@ -63,6 +64,7 @@ const LONG: &[Step] = &[
     ("renames of 75 libraries", held_out),
     ("fuzzing", fuzzing),
     ("an hour of everything at once", soak),
+    ("an hour of agents and a person", hour),
     DIST,
 ];
 
@@ -241,4 +243,14 @@ fn soak() -> Outcome {
     // The tests have built the example, and a step before this one the program.
     let arguments = ["run", "-q", "--example", "soak", "--", "--minutes", "60", "--deaths"];
     run(cargo().args(arguments).arg(target().join("release/steelbank")))
+}
+
+/// Has eight agents and a person share one Lisp; the person is SLIME in Emacs, if there is one.
+fn hour() -> Outcome {
+    let minutes = std::env::var("STEELBANK_MINUTES").unwrap_or_else(|_| "60".to_owned());
+    let mut command = cargo();
+    command.args(["test", "-q", "--test", "process", "--", "--nocapture", "hour::"]);
+    // A step before this one has built the program.
+    command.env("STEELBANK_PROGRAM", target().join("release/steelbank"));
+    run(command.env("STEELBANK_MINUTES", minutes))
 }

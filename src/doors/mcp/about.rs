@@ -1,29 +1,41 @@
 //! The server's description of itself in the protocol.
 
 use rmcp::model::{
-    DiscoverResult, Implementation, InitializeResult, ProtocolVersion, ServerCapabilities, ToolsCapability,
+    DiscoverResult, Implementation, InitializeResult, PromptsCapability, ProtocolVersion,
+    ResourcesCapability, ServerCapabilities, ToolsCapability,
 };
 use serde_json::{Value, json};
 
 use super::instructions::INSTRUCTIONS;
 use super::protocol::VERSIONS;
+use super::{prompts, resources};
+use crate::tools::Session;
 
 /// Makes the answer to `initialize`.
-pub(super) fn initialize_result(version: ProtocolVersion) -> InitializeResult {
-    InitializeResult::new(capabilities())
+pub(super) fn initialize_result(version: ProtocolVersion, session: &Session) -> InitializeResult {
+    InitializeResult::new(capabilities(session))
         .with_protocol_version(version)
         .with_server_info(about())
         .with_instructions(INSTRUCTIONS)
 }
 
 /// Makes the answer to `server/discover`.
-pub(super) fn discovery() -> DiscoverResult {
-    DiscoverResult::from_server_info(VERSIONS.to_vec(), initialize_result(ProtocolVersion::default()))
+pub(super) fn discovery(session: &Session) -> DiscoverResult {
+    DiscoverResult::from_server_info(
+        VERSIONS.to_vec(),
+        initialize_result(ProtocolVersion::default(), session),
+    )
 }
 
-fn capabilities() -> ServerCapabilities {
+/// Declares what is answered: resources and prompts are of the tools that this client is offered.
+pub(super) fn capabilities(session: &Session) -> ServerCapabilities {
     let mut capabilities = ServerCapabilities::default();
+    let has_resources = resources::kinds(session.tools()).next().is_some();
+    let has_prompts = !prompts::list(session).prompts.is_empty();
     capabilities.tools = Some(ToolsCapability::default());
+    capabilities.resources = has_resources.then(ResourcesCapability::default);
+    capabilities.prompts = has_prompts.then(PromptsCapability::default);
+    capabilities.completions = (has_resources || has_prompts).then(Default::default);
     capabilities
 }
 
@@ -35,7 +47,15 @@ fn about() -> Implementation {
 
 /// Wraps `value` as a cacheable result of 2026-07-28: complete, private, and expired at once.
 pub(super) fn cacheable_result(value: Value) -> Vec<u8> {
-    let mut result = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
+    extended(json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" }), value)
+}
+
+/// Wraps `value` as a complete result of 2026-07-28.
+pub(super) fn complete_result(value: Value) -> Vec<u8> {
+    extended(json!({ "resultType": "complete" }), value)
+}
+
+fn extended(mut result: Value, value: Value) -> Vec<u8> {
     if let (Value::Object(result), Value::Object(value)) = (&mut result, value) {
         result.extend(value);
     }

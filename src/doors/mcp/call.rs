@@ -13,7 +13,7 @@ use super::message::{self, Id};
 use super::progress::progress_line;
 use super::protocol::{Meta, ResultFormat};
 use crate::answer::escape::escaped;
-use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
+use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, ToolAnswer};
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -48,39 +48,66 @@ impl Client {
         };
         let tool =
             self.session.tools().get(&params.name).map_err(|why| ErrorData::invalid_params(why, None))?;
-        let call = match meta.progress_token.map(RawValue::to_owned) {
+        let about = PooledRequest {
+            effect: tool.about().effect,
+            at_once: tool.is_at_once(&self.session),
+            ends_soon: tool.ends_soon(),
+            call: self.new_call(&meta),
+        };
+        let of = id.clone();
+        self.carry(line, id, about, answer, move |session, call, line| {
+            let outcome = tool.call(session, arguments, call);
+            write_outcome(line, &of, format, &outcome);
+            matches!(outcome, Err(Failure { blame: Blame::Engine, .. }))
+        })
+    }
+
+    /// Makes a call that reports its progress to the client, if it has asked for that.
+    pub(super) fn new_call(self: &Arc<Self>, meta: &Meta<'_>) -> Call {
+        match meta.progress_token.map(RawValue::to_owned) {
             None => Call::default(),
             Some(token) => {
                 let client = Arc::clone(self);
                 Call::new(move |progress| client.output.try_queue_progress(&progress_line(&token, &progress)))
             }
-        };
-        if tool.is_at_once(&self.session) && !self.output.is_full() {
+        }
+    }
+
+    /// Carries out a request: at once, or on a thread of a pool. `work` writes the line that answers it, and returns whether
+    /// the engine failed, so that the next process may be asked. A panic becomes an internal error, and ends nothing else.
+    pub(super) fn carry(
+        self: &Arc<Self>,
+        line: &[u8],
+        id: &Id,
+        about: PooledRequest,
+        answer: &mut Vec<u8>,
+        work: impl FnOnce(&Session, &Call, &mut Vec<u8>) -> bool + Send + 'static,
+    ) -> Result<(), ErrorData> {
+        let PooledRequest { effect, at_once, ends_soon, call } = about;
+        if at_once && !self.output.is_full() {
             let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
-            let outcome = carry_out(tool, &self.session, arguments, &call);
-            if self.calls.answer(serial) {
-                write_outcome(answer, id, format, outcome);
+            let before = answer.len();
+            guarded(id, answer, |line| work(&self.session, &call, line));
+            if !self.calls.answer(serial) {
+                answer.truncate(before);
             }
             self.calls.end(serial);
             return Ok(());
         }
-        let effect = tool.about().effect;
         let pool = match effect {
             Effect::Runs => &self.code,
             Effect::Reads | Effect::Writes => &self.questions,
         };
         let asks = effect == Effect::Reads;
         let again = asks.then(|| line.to_vec());
-        let serial = self.calls.note(id.clone(), call.cancellation(), again, tool.ends_soon());
+        let serial = self.calls.note(id.clone(), call.cancellation(), again, ends_soon);
         let (client, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
         let submitted = pool.submit(Box::new(move || {
             if !client.calls.begin(serial, &of) {
                 return true;
             }
-            let outcome = carry_out(tool, &client.session, arguments, &call);
-            let failed = matches!(outcome, Ok(Err(Failure { blame: Blame::Engine, .. })));
             let mut line = Vec::new();
-            write_outcome(&mut line, &id, format, outcome);
+            let failed = guarded(&id, &mut line, |line| work(&client.session, &call, line));
             if failed && asks && client.defer_to_next_process(serial, &line) {
                 return true;
             }
@@ -101,16 +128,22 @@ impl Client {
     }
 }
 
-/// Calls the tool. A panic becomes an internal error, and ends nothing else.
-fn carry_out(
-    tool: &Tool,
-    session: &Session,
-    arguments: Object,
-    call: &Call,
-) -> Result<Result<ToolAnswer, Failure>, ErrorData> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| tool.call(session, arguments, call))).map_err(|_| {
-        let why = format!("{} failed inside: this is a bug of steelbank's.", tool.name());
-        ErrorData::internal_error(why, None)
+/// A request that is carried out at once or by a pool.
+pub(super) struct PooledRequest {
+    pub(super) effect: Effect,
+    pub(super) at_once: bool,
+    pub(super) ends_soon: bool,
+    pub(super) call: Call,
+}
+
+/// Has `work` append a line. If it panics, the line is that of an internal error.
+fn guarded(id: &Id, line: &mut Vec<u8>, work: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let before = line.len();
+    std::panic::catch_unwind(AssertUnwindSafe(|| work(line))).unwrap_or_else(|_| {
+        line.truncate(before);
+        let why = "The request failed inside: this is a bug of steelbank's.";
+        message::write_error(line, Some(id), &ErrorData::internal_error(why, None));
+        false
     })
 }
 
@@ -118,12 +151,8 @@ pub(super) fn write_outcome(
     line: &mut Vec<u8>,
     id: &Id,
     format: ResultFormat,
-    outcome: Result<Result<ToolAnswer, Failure>, ErrorData>,
+    outcome: &Result<ToolAnswer, Failure>,
 ) {
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(refusal) => return message::write_error(line, Some(id), &refusal),
-    };
     message::write_result(line, id, |line| {
         line.push(b'{');
         if format == ResultFormat::Stateless {
@@ -136,7 +165,7 @@ pub(super) fn write_outcome(
             message::write(line, &escaped(text));
             line.push(b'}');
         };
-        let is_error = match &outcome {
+        let is_error = match outcome {
             Ok(answer) => {
                 text(&answer.text, true);
                 answer.notes.iter().for_each(|note| text(note, false));

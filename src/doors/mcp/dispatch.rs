@@ -8,13 +8,15 @@ use rmcp::model::{ErrorCode, ErrorData, ProtocolVersion};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::about::{cacheable_result, discovery, initialize_result};
+use super::about::{cacheable_result, capabilities, complete_result, discovery, initialize_result};
+use super::ask::session_result;
 use super::calls::cancelled;
 use super::client::Client;
 use super::listing::listing;
 use super::message::{self, Id, Message};
 use super::protocol::{Meta, ResultFormat};
 use super::roots::{ask_for_roots, folders};
+use super::{prompts, resources};
 use crate::tools::quoted;
 
 impl Client {
@@ -40,12 +42,17 @@ impl Client {
         let outcome = match method {
             // A request that names 2026-07-28 begins no session: that version has no such method.
             "initialize" if !Meta::of(params).is_inline() => self.initialize(params).map(|version| {
-                message::write_result(answer, &id, |line| message::write(line, &initialize_result(version)));
+                message::write_result(answer, &id, |line| {
+                    message::write(line, &initialize_result(version, &self.session))
+                });
             }),
             "tools/call" => self.call(line, &id, params, answer),
+            "resources/list" | "resources/read" | "completion/complete" if self.declares(method) => {
+                self.ask(line, &id, method, params, answer)
+            }
             _ => {
                 let format = self.protocol.lock().negotiate(method, &Meta::of(params));
-                format.and_then(|format| self.other(method, format)).map(|result| {
+                format.and_then(|format| self.other(method, params, format)).map(|result| {
                     message::write_result(answer, &id, |line| line.extend_from_slice(&result));
                 })
             }
@@ -64,8 +71,26 @@ impl Client {
         Ok(version)
     }
 
+    /// Whether a method is one of a capability that is declared.
+    fn declares(&self, method: &str) -> bool {
+        let declared = capabilities(&self.session);
+        match method.split('/').next() {
+            Some("resources") => declared.resources.is_some(),
+            Some("prompts") => declared.prompts.is_some(),
+            _ => declared.completions.is_some(),
+        }
+    }
+
     /// Answers a request that calls no tool.
-    fn other(&self, method: &str, format: ResultFormat) -> Result<Cow<'_, [u8]>, ErrorData> {
+    fn other(
+        &self,
+        method: &str,
+        params: Option<&RawValue>,
+        format: ResultFormat,
+    ) -> Result<Cow<'_, [u8]>, ErrorData> {
+        let of_format = |value, stateless: fn(serde_json::Value) -> Vec<u8>| {
+            Cow::Owned(if format == ResultFormat::Session { session_result(value) } else { stateless(value) })
+        };
         Ok(match method {
             "ping" if format == ResultFormat::Session => Cow::Borrowed(b"{}"),
             "tools/list" => {
@@ -75,7 +100,16 @@ impl Client {
                 });
                 Cow::Borrowed(if format == ResultFormat::Session { session } else { stateless })
             }
-            "server/discover" => Cow::Owned(json!(discovery()).to_string().into_bytes()),
+            "resources/templates/list" if self.declares(method) => {
+                of_format(json!(resources::templates(self.session.tools())), cacheable_result)
+            }
+            "prompts/list" if self.declares(method) => {
+                of_format(json!(prompts::list(&self.session)), cacheable_result)
+            }
+            "prompts/get" if self.declares(method) => {
+                of_format(json!(prompts::get(params, &self.session)?), complete_result)
+            }
+            "server/discover" => Cow::Owned(json!(discovery(&self.session)).to_string().into_bytes()),
             _ => {
                 let why = format!("There is no method {}.", quoted(method));
                 return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));

@@ -25,19 +25,24 @@ pub(super) fn folders(result: Option<&RawValue>) -> impl Iterator<Item = PathBuf
 fn path_of(uri: &str) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let path = uri.strip_prefix("file://")?;
-    let path = path.strip_prefix("localhost").unwrap_or(path);
+    let bytes = decoded(path.strip_prefix("localhost").unwrap_or(path))?;
+    bytes.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+/// Decodes the `%` and two digits of a URI's part; none if a `%` has no digits.
+pub(super) fn decoded(part: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+    let mut rest = part.chars();
+    while let Some(char) = rest.next() {
+        match char {
+            '%' => {
+                let digits = [rest.next()?.to_digit(16)?, rest.next()?.to_digit(16)?];
+                bytes.push((digits[0] * 16 + digits[1]) as u8);
             }
-            byte => bytes.push(byte),
+            char => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
-    bytes.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -50,5 +55,6 @@ mod tests {
         assert_eq!(path_of("file://localhost/a"), Some(PathBuf::from("/a")));
         assert_eq!(path_of("https://example/a"), None);
         assert_eq!(path_of("file:///a%2"), None);
+        assert_eq!(path_of("file:///a%+f"), None);
     }
 }

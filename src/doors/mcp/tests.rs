@@ -17,9 +17,9 @@ use super::listing::listing;
 use super::message::{self, Id, Message};
 use super::progress::progress_line;
 use super::protocol::{Meta, Protocol, ResultFormat, VERSIONS};
-use super::{about, calls, roots};
+use super::{about, calls, prompts, resources, roots};
 use crate::engine::Progress;
-use crate::tools::{CallOutcome, Failure, ToolAnswer};
+use crate::tools::{CallOutcome, Failure, Session, ToolAnswer, Tools};
 
 fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
@@ -45,14 +45,78 @@ fn result(body: impl FnOnce(&mut Vec<u8>)) -> ServerResult {
     result
 }
 
+fn session(tools: Tools) -> Session {
+    Session::starting(|| Err(crate::Error::NeverBegan)).with_tools(tools)
+}
+
+#[test]
+fn what_no_tool_answers_is_not_declared() {
+    let declared = |choice: &str| {
+        let tools = crate::actions::tools().chosen(choice).unwrap();
+        json!(about::capabilities(&session(tools)))
+    };
+    assert_eq!(declared("evaluate"), json!({ "tools": {} }));
+    assert_eq!(declared("impact"), json!({ "tools": {}, "prompts": {}, "completions": {} }));
+    assert_eq!(declared("status"), json!({ "tools": {}, "resources": {}, "completions": {} }));
+}
+
+#[test]
+fn rmcp_reads_resources_and_prompts() {
+    let session = session(crate::actions::tools().chosen("read").unwrap());
+    let templates = resources::templates(session.tools());
+    let ServerResult::ListResourceTemplatesResult(read) = result(|line| message::write(line, &templates))
+    else {
+        panic!()
+    };
+    assert_eq!(json!(read), json!(templates));
+    assert_eq!(templates.resource_templates.len(), 4);
+    let prompts = prompts::list(&session);
+    let ServerResult::ListPromptsResult(read) = result(|line| message::write(line, &prompts)) else {
+        panic!()
+    };
+    assert_eq!(json!(read), json!(prompts));
+    let params = serde_json::value::to_raw_value(&json!({ "name": "review-change" })).unwrap();
+    let prompt = prompts::get(Some(&params), &session).unwrap();
+    let ServerResult::GetPromptResult(read) = result(|line| message::write(line, &prompt)) else { panic!() };
+    assert_eq!(json!(read), json!(prompt));
+}
+
+#[test]
+fn a_review_names_the_tools_that_this_client_may_call() {
+    let review = |choice: &str, arguments: Value| {
+        let session = session(crate::actions::tools().chosen(choice).unwrap());
+        let params =
+            serde_json::value::to_raw_value(&json!({ "name": "review-change", "arguments": arguments }));
+        prompts::get(Some(&params.unwrap()), &session)
+            .map(|prompt| json!(prompt)["messages"][0]["content"]["text"].clone())
+    };
+    let text = review("all", json!({ "revision": "main...a/b", "system": "shop/tests" })).unwrap();
+    let text = text.as_str().unwrap();
+    assert!(text.contains("`git diff main...a/b`") && text.contains("The system is shop/tests."), "{text}");
+    assert!(text.contains("- impact:") && text.contains("- run-tests:"), "{text}");
+    let text = review("read", json!({})).unwrap();
+    let text = text.as_str().unwrap();
+    assert!(text.contains("`git diff HEAD`") && text.contains("- impact:"), "{text}");
+    assert!(!text.contains("run-tests") && !text.contains("load-system"), "{text}");
+    for wrong in ["--output=x", "a b", "$(x)", "a;b", "a\nb", "`x`"] {
+        let error = review("all", json!({ "revision": wrong })).unwrap_err();
+        assert_eq!(error.code, ErrorCode::INVALID_PARAMS, "{wrong}");
+    }
+    assert!(
+        review("all", json!({ "other": "x" })).is_err() && review("all", json!({ "system": 7 })).is_err()
+    );
+    assert!(review("status", json!({})).is_err(), "there is no review without a tool");
+}
+
 #[test]
 fn rmcp_reads_the_beginning() {
-    let hello = about::initialize_result(ProtocolVersion::V_2025_06_18);
+    let hello =
+        about::initialize_result(ProtocolVersion::V_2025_06_18, &session(crate::actions::tools().clone()));
     let ServerResult::InitializeResult(read) = result(|line| message::write(line, &hello)) else { panic!() };
     assert_eq!(read, hello);
     let expected = json!({
         "protocolVersion": "2025-06-18",
-        "capabilities": { "tools": {} },
+        "capabilities": { "tools": {}, "resources": {}, "prompts": {}, "completions": {} },
         "serverInfo": {
             "name": "steelbank",
             "title": "Steelbank",
@@ -63,7 +127,7 @@ fn rmcp_reads_the_beginning() {
     });
     assert_eq!(json!(hello), expected);
 
-    let discovery = about::discovery();
+    let discovery = about::discovery(&session(crate::actions::tools().clone()));
     let ServerResult::DiscoverResult(read) = result(|line| message::write(line, &discovery)) else {
         panic!()
     };
@@ -73,7 +137,7 @@ fn rmcp_reads_the_beginning() {
         "ttlMs": 0,
         "cacheScope": "private",
         "supportedVersions": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"],
-        "capabilities": { "tools": {} },
+        "capabilities": { "tools": {}, "resources": {}, "prompts": {}, "completions": {} },
         "instructions": super::INSTRUCTIONS,
         "_meta": { "io.modelcontextprotocol/serverInfo": expected["serverInfo"] },
     });
@@ -117,7 +181,7 @@ fn rmcp_reads_a_tools_answer() {
         ] {
             let has_structure = outcome.is_ok();
             let mut line = Vec::new();
-            call::write_outcome(&mut line, &Id::string("r"), format, Ok(outcome));
+            call::write_outcome(&mut line, &Id::string("r"), format, &outcome);
             let JsonRpcMessage::Response(response) = read(&line) else { panic!() };
             let ServerResult::CallToolResult(read) = response.result else { panic!() };
             let read_texts: Vec<_> =

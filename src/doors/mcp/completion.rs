@@ -1,0 +1,121 @@
+//! Completion of the variables of resources' templates, and of the prompt's arguments.
+
+use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Reference};
+use serde_json::value::RawValue;
+
+use super::ask::{AskRefusal, Asking, answer_of, asking, params_of};
+use super::prompts;
+use super::resources::{kinds, systems_and_files};
+use crate::tools::{Call, CallOutcome, Object, Session, quoted};
+
+/// Completes an argument.
+pub(super) fn complete(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
+    let given: CompleteRequestParams = params_of("completion/complete", params)?;
+    Ok(asking(move |session, call| {
+        let name = given.argument.name.as_str();
+        let is_known = match &given.r#ref {
+            Reference::Resource(of) => {
+                let mut kinds = kinds(session.tools());
+                kinds.any(|kind| kind.template() == of.uri && kind.variable == Some(name))
+            }
+            Reference::Prompt(of) => {
+                prompts::find(session, &of.name).is_some_and(|prompt| prompt.has_argument(name))
+            }
+            _ => false,
+        };
+        if !is_known {
+            let why = format!("Nothing that is offered has an argument {}.", quoted(name));
+            return Err(ErrorData::invalid_params(why, None).into());
+        }
+        let (values, total) = values(name, &given.argument.value, session, call)?;
+        let info = CompletionInfo::with_pagination(
+            values,
+            u32::try_from(total).ok(),
+            total > CompletionInfo::MAX_VALUES,
+        );
+        Ok(CompleteResult::new(info.unwrap_or_default()))
+    }))
+}
+
+/// Returns the values that `typed` may become, best first and as many as may be told, and how many there are.
+fn values(
+    name: &str,
+    typed: &str,
+    session: &Session,
+    call: &Call,
+) -> Result<(Vec<String>, usize), AskRefusal> {
+    let known = match name {
+        "name" => return symbols(typed, session, call),
+        "package" => packages(session)?,
+        "system" => systems_and_files(session, call, false)?.0,
+        "path" => systems_and_files(session, call, false)?.1,
+        _ => Vec::new(),
+    };
+    let typed = typed.to_lowercase();
+    let place = |value: &String| value.to_lowercase().find(&typed);
+    let mut found: Vec<_> = known.into_iter().filter_map(|value| Some((place(&value)? > 0, value))).collect();
+    found.sort();
+    let total = found.len();
+    found.truncate(CompletionInfo::MAX_VALUES);
+    Ok((found.into_iter().map(|(_, value)| value).collect(), total))
+}
+
+/// Returns the names of symbols, as they are written in any package.
+fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, usize), AskRefusal> {
+    if session.tools().get("apropos").is_err() {
+        return Ok(Default::default());
+    }
+    let (package, part) = typed.rsplit_once(':').unwrap_or(("", typed));
+    let external = !package.is_empty() && !package.ends_with(':');
+    let (package, part) = (package.trim_end_matches(':'), part.trim_matches('|'));
+    let mut arguments = Object::from_iter([
+        ("limit".to_owned(), CompletionInfo::MAX_VALUES.into()),
+        ("external".to_owned(), external.into()),
+    ]);
+    match (package, part) {
+        ("", "") => return Ok(Default::default()),
+        // Ask for all of the package.
+        (_, "") => {
+            arguments.extend([("pattern".to_owned(), "^".into()), ("matching".to_owned(), "regex".into())])
+        }
+        _ => drop(arguments.insert("pattern".to_owned(), part.into())),
+    }
+    if !package.is_empty() {
+        arguments.insert("packages".to_owned(), serde_json::json!([package]));
+    }
+    let answer = answer_of("apropos", arguments, session, call)?;
+    if answer.outcome != CallOutcome::Answered {
+        return Ok(Default::default());
+    }
+    let prefix = &typed[..typed.rfind(':').map_or(0, |colon| colon + 1)];
+    let symbols = answer.structured["symbols"].as_array().into_iter().flatten();
+    let names = symbols
+        .filter_map(|symbol| Some(written(symbol["name"].as_str()?, symbol["external"] == true, prefix)));
+    let names = names.collect();
+    Ok((names, answer.structured["total"].as_u64().unwrap_or_default() as usize))
+}
+
+/// Writes a symbol as a person does, with the prefix that was typed.
+fn written(printed: &str, external: bool, prefix: &str) -> String {
+    match printed.split_once("::").filter(|(package, _)| !package.starts_with('|')) {
+        None => printed.to_owned(),
+        Some((_, name)) if !prefix.is_empty() => format!("{prefix}{}", lower(name)),
+        Some((package, name)) => {
+            format!("{}{}{}", lower(package), if external { ":" } else { "::" }, lower(name))
+        }
+    }
+}
+
+/// Writes in lower case what is read so.
+fn lower(name: &str) -> String {
+    let is_kept = name.chars().any(|char| char.is_lowercase() || "|\\".contains(char));
+    if is_kept { name.to_owned() } else { name.to_lowercase() }
+}
+
+/// Returns the names of the image's packages, in lower case if they are read so.
+fn packages(session: &Session) -> Result<Vec<String>, AskRefusal> {
+    let bank = session.bank()?;
+    bank.catch_up();
+    let index = bank.index();
+    Ok(index.packages().map(|package| lower(&index.package_name(package))).collect())
+}
