@@ -258,7 +258,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
             std::thread::sleep(Duration::from_millis(300));
         }
         let after = editor.used();
-        let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
+        let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32; println!("own {:?} children {:?}", (after.0-before.0)/10, (after.1-before.1)/10);
         times.sort();
         let compile = format!(
             "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \
