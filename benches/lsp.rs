@@ -57,8 +57,13 @@ impl Editor {
         framing::write(&mut self.input, message);
     }
 
+    /// Reads a message. Prints what the server logs: a check that fell back on a slower way says so there.
     fn read(&mut self) -> Value {
-        framing::read(&mut self.output)
+        let message = framing::read(&mut self.output);
+        if message["method"] == "window/logMessage" {
+            println!("the server logs: {}", message["params"]["message"]);
+        }
+        message
     }
 
     /// Reads a message that comes by itself; panics if none comes for a minute.
@@ -254,6 +259,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         }
         let after = editor.used();
         let spent = (after.0 + after.1 - before.0 - before.1) / SAVES as u32;
+        println!("own {:?} children {:?}", (after.0 - before.0) / 10, (after.1 - before.1) / 10);
         times.sort();
         let compile = format!(
             "(progn (asdf:load-system {system:?}) (let ((start (get-internal-run-time))) (dotimes (i {SAVES}) \

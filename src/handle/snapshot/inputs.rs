@@ -224,17 +224,22 @@ impl Inputs {
 
     /// Whether the inputs are as they were.
     pub(crate) fn hold(&self) -> bool {
-        self.changes(&[]).is_none()
+        self.changes().is_none()
     }
 
-    /// Compares the inputs with their present state, but for the environment variables `ignored`.
-    pub(super) fn changes(&self, ignored: &[&str]) -> ChangedInputs {
-        let mut changes = ChangedInputs::default();
-        for (name, value) in &self.variables {
-            if variable(name) != *value && !ignored.contains(&name.as_str()) {
-                changes.other = Some(format!("{name} is another in the environment"));
-                return changes;
-            }
+    /// Says which environment variable, but for those `ignored`, has another value, as a sentence's end.
+    pub(super) fn changed_variable(&self, ignored: &[&str]) -> Option<String> {
+        let is_other = |(name, value): &&(String, Option<String>)| {
+            variable(name) != *value && !ignored.contains(&name.as_str())
+        };
+        self.variables.iter().find(is_other).map(|(name, _)| format!("{name} is another in the environment"))
+    }
+
+    /// Compares the inputs with their present state.
+    pub(super) fn changes(&self) -> ChangedInputs {
+        let mut changes = ChangedInputs { other: self.changed_variable(&[]), ..ChangedInputs::default() };
+        if changes.other.is_some() {
+            return changes;
         }
         for folder in &self.folders {
             if !folder.holds() {
@@ -303,7 +308,7 @@ mod tests {
         edit(&root.join("b.lisp"), "two", 0);
         edit(&root.join("sub/s.asd"), "", 0);
         let inputs = Inputs::gather(told(&root), &root.join("cache"), i128::MAX).unwrap();
-        let changed = || inputs.changes(&[]);
+        let changed = || inputs.changes();
         assert_eq!(changed(), ChangedInputs::default());
         assert!(
             Inputs::gather(told(&root), &root.join("cache"), 1_600_000_000_000_000_000)

@@ -128,7 +128,7 @@ impl SnapshotOrder {
         let manifest = self.key.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
         let known = manifest.map(|manifest| manifest.inputs);
         let known = known.or_else(|| Refusal::last(&self.key).map(|refusal| refusal.inputs));
-        known.map(|known| known.changes(&[]).files).unwrap_or_default()
+        known.map(|known| known.changes().files).unwrap_or_default()
     }
 
     /// Makes the snapshot of the dependencies, unless there is one that serves.

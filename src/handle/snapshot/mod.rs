@@ -208,12 +208,13 @@ impl Snapshot {
 
     fn opened(path: &Path, as_loaded: bool) -> Result<Self, String> {
         let manifest = SnapshotManifest::read(&path.join("manifest"))?;
-        // A confined copy that starts as this image was loaded has its own place for temporary files.
-        let mut changes = manifest.inputs.changes(if as_loaded { &[TEMPORARY_FILES] } else { &[] });
-        if as_loaded {
-            changes.files.clear();
-        }
-        if let Some(changed) = changes.told() {
+        // What becomes of files and folders changes nothing of an image as it was loaded. A confined copy has its own place
+        // for temporary files.
+        let changed = match as_loaded {
+            true => manifest.inputs.changed_variable(&[TEMPORARY_FILES]),
+            false => manifest.inputs.changes().told(),
+        };
+        if let Some(changed) = changed {
             return Err(changed);
         }
         let open = |name: &str| -> Result<File, String> {

@@ -232,6 +232,10 @@ impl PositionedFile {
     /// macro may make a symbol of any text.
     fn reads_as(&self, sidecar: &Sidecar, start: u32, end: u32, name: &str) -> bool {
         let token = self.characters(sidecar, start, end);
+        // Nearly every token is so: spare the others' copies.
+        if token.eq_ignore_ascii_case(name) {
+            return true;
+        }
         let plain = |text: &str| -> String {
             let letters = text.chars().filter(|char| !matches!(char, '|' | '\\'));
             letters.flat_map(char::to_uppercase).collect()

@@ -69,6 +69,8 @@ struct OpenForm {
     inside: std::vec::IntoIter<Datum>,
     /// The place of the next datum inside.
     next: u32,
+    /// Whether it stands in a package definition, or is one.
+    defines_package: bool,
 }
 
 impl SidecarMaker<'_> {
@@ -83,7 +85,7 @@ impl SidecarMaker<'_> {
 
     /// The events of a top-level form, children before their parent. Without recursion: text may be nested at will.
     fn events(&mut self, form: FormId, top: &TopLevelForm) -> Vec<ReadEvent> {
-        let (mut events, mut open) = (Vec::new(), vec![self.open(form, 0)]);
+        let (mut events, mut open) = (Vec::new(), vec![self.open(form, 0, false)]);
         while let Some(around) = open.last_mut() {
             let Some(datum) = around.inside.next() else {
                 let (id, place) = (around.id, around.place);
@@ -93,25 +95,24 @@ impl SidecarMaker<'_> {
             };
             let place = around.next;
             around.next += u32::from(place > 0);
+            let defines_package = around.defines_package;
             match datum {
-                Datum::Form(id) => open.push(self.open(id, place)),
-                Datum::Token(index) => {
-                    let strings = open.iter().any(|form| self.head(form.id) == Some("DEFPACKAGE"));
-                    events.extend(self.token_event(index, place, top, strings));
-                }
+                Datum::Form(id) => open.push(self.open(id, place, defines_package)),
+                Datum::Token(index) => events.extend(self.token_event(index, place, top, defines_package)),
             }
         }
         events
     }
 
-    fn open(&self, id: FormId, place: u32) -> OpenForm {
+    fn open(&self, id: FormId, place: u32, inside_package: bool) -> OpenForm {
         let first = match self.read.form(id).map(|form| form.kind) {
             Some(FormKind::List | FormKind::Literal) => 1,
             Some(FormKind::ReadEval | FormKind::Metadata) | None => 0,
             Some(_) => 2,
         };
         let inside: Vec<Datum> = self.read.elements(id).collect();
-        OpenForm { id, place, inside: inside.into_iter(), next: first }
+        let defines_package = inside_package || self.head(id) == Some("DEFPACKAGE");
+        OpenForm { id, place, inside: inside.into_iter(), next: first, defines_package }
     }
 
     fn head(&self, id: FormId) -> Option<&str> {
