@@ -172,7 +172,7 @@ fn agent(client: &mut Client, number: usize, turns: &Turns) -> Seen {
                 let own =
                     host["clients"].as_array().unwrap().iter().find(|each| each["number"] == host["you"]);
                 let allowed = own.unwrap()["allowed"].as_array().unwrap().len();
-                assert_eq!(allowed, usize::from(number % 2 == 0), "{host}");
+                assert_eq!(allowed, usize::from(number.is_multiple_of(2)), "{host}");
             }
             _ if is_passing(&response) => seen.passing += 1,
             0 => assert!(text.starts_with(&format!("({number} {at})\n")), "{response}"),
