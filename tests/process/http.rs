@@ -339,8 +339,10 @@ fn both_lifecycles_are_served_at_a_port_and_at_a_socket() {
         assert_eq!(listed.json()["result"]["resultType"], "complete");
         let called = server.ask("tools/call", json!({ "name": "describe-symbol", "arguments": question }));
         assert!(called.answer().to_string().contains("OF-CLIENT-1 [FUNCTION]"));
+        let resources = server.ask("resources/list", json!({})).json();
+        assert!(resources["result"]["resources"].is_array(), "{resources}");
         // What is not declared is not there, in either.
-        for method in ["resources/list", "prompts/list", "completion/complete"] {
+        for method in ["resources/subscribe", "logging/setLevel", "tasks/list"] {
             assert_eq!(code(server.ask(method, json!({}))), (404, -32601), "{method}");
             let told = session.post(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": {} }));
             assert_eq!(code(told), (200, -32601), "{method}");
