@@ -467,16 +467,17 @@ impl Builder {
 }
 
 impl Steelbank {
-    /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started
-    /// from a fresh one and nothing was loaded since, or none can be made of them as they are. The copy has a low priority, begins when no file of the project
-    /// was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if it `outlives`
-    /// it, after five minutes at most.
+    /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started from a fresh one and
+    /// nothing was loaded since, or none can be made of them as they are. The copy has a low priority, begins when no file of
+    /// the project was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if
+    /// it `outlives` it, after five minutes at most.
     ///
     /// # Errors
     /// The copy cannot be started.
     pub(crate) fn make_snapshot_later(&self, outlives: bool) -> Result<(), MakeError> {
+        let is_old = |key| self.changed_at().is_some() && Refusal::of(key).is_none();
         match self.snapshot_key() {
-            Some(key) if !self.has_all_snapshots() || self.changed_at().is_some() => {
+            Some(key) if !self.has_all_snapshots() || is_old(&key) => {
                 let heap = self.dynamic_space_size();
                 order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
             }
