@@ -38,6 +38,8 @@ pub enum Advice {
     RemoveLeftovers,
     /// Take the rename of this number back.
     UndoRename(String),
+    /// Wait for the outcome of the rename of this number.
+    WaitForRename(String),
     /// Have the rename written, which is planned only.
     Apply,
     /// Have words of text that is no Lisp renamed, too.
@@ -109,6 +111,14 @@ impl Advice {
                     Wording::CommandLine => {
                         format!("To undo: steelbank rename --undo {number}")
                     }
+                };
+            }
+            Self::WaitForRename(number) => {
+                return match wording {
+                    Wording::Tools => {
+                        format!("Nothing is written yet. For the outcome: rename with wait={number:?}.")
+                    }
+                    Wording::CommandLine => format!("For the outcome: steelbank rename --wait {number}"),
                 };
             }
             Self::IncludeText => (

@@ -161,6 +161,7 @@ impl Steelbank {
         // What stands alone has no other systems between its own.
         let project = (whole && snapshot.loads == [LoadedItem::Project])
             .then(|| answers.iter().map(|(name, _)| name.clone()).collect());
+        self.note_load_time(answers.iter().map(|(_, answer)| answer.duration_ms).sum());
         let (answers, inputs) = (answers.into_iter().collect(), snapshot.inputs);
         *self.inner.restored.lock() =
             Some(RestoredLoads { answers, inputs, project, whole, _core: snapshot.core });
@@ -330,6 +331,7 @@ impl Steelbank {
         let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
         if !anew.is_empty() {
             self.note_changed(begun);
+            self.note_load_time(answer.duration_ms);
         }
         if let Some(image) = image {
             note(project, &image, &anew);

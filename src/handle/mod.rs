@@ -16,7 +16,7 @@ pub(crate) mod swank;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -296,6 +296,7 @@ impl Builder {
                 refresh_waits: AtomicBool::new(false),
                 changed_at: Mutex::default(),
                 listeners: Mutex::default(),
+                loads_took: AtomicU64::default(),
                 sources: SbclSources::new(installation.sources).with_places(places),
                 project: Project::new(self.project),
                 flights: flights::InFlightLoads::default(),
@@ -373,6 +374,8 @@ pub(crate) struct SharedBank {
     changed_at: Mutex<Option<SystemTime>>,
     /// Those who hear when the index has changed.
     listeners: Mutex<Vec<Weak<ChangeListener>>>,
+    /// The milliseconds that the loads took of which the image is made.
+    loads_took: AtomicU64,
     sources: SbclSources,
     project: Project,
     flights: flights::InFlightLoads,
@@ -503,6 +506,16 @@ impl Steelbank {
     /// Notes that what began at `time` has loaded or defined something.
     pub(crate) fn note_changed(&self, time: SystemTime) {
         *self.inner.changed_at.lock() = Some(time);
+    }
+
+    /// Notes that a load of which the image is made took so long.
+    pub(crate) fn note_load_time(&self, milliseconds: u64) {
+        self.inner.loads_took.fetch_add(milliseconds, Ordering::Relaxed);
+    }
+
+    /// Returns how long the loads took of which the image is made.
+    pub(crate) fn load_time(&self) -> Duration {
+        Duration::from_millis(self.inner.loads_took.load(Ordering::Relaxed))
     }
 
     /// Returns when what was loaded or defined last began to be.

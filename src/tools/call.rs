@@ -27,6 +27,7 @@ pub struct Call {
     budget: usize,
     wording: Wording,
     listener: OnProgress,
+    patience: Option<Duration>,
     writing: Arc<Mutex<Option<Writing>>>,
     tells_news: bool,
 }
@@ -54,6 +55,7 @@ impl Call {
             budget: BUDGET,
             wording: Wording::default(),
             listener: Arc::new(listener),
+            patience: None,
             writing: Arc::default(),
             tells_news: true,
         }
@@ -102,6 +104,25 @@ impl Call {
         self.wording
     }
 
+    /// Says how long the caller waits for an answer: who does not say waits for the end.
+    #[must_use]
+    pub fn patient_for(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// Returns how long the caller waits for an answer; none if it is for as long as it takes.
+    pub fn patience(&self) -> Option<Duration> {
+        self.patience
+    }
+
+    /// Has `cancellation` call this off.
+    #[must_use]
+    pub(crate) fn cancelled_by(mut self, cancellation: Cancellation) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
     /// Returns the token that cancels this call.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
@@ -126,6 +147,13 @@ impl Call {
         }
         *self.writing.lock() = Some(writing);
         Ok(())
+    }
+
+    /// Takes over what `other` has begun to write, until the answer of this call is out.
+    pub(crate) fn take_writing_of(&self, other: &Self) {
+        if let Some(writing) = other.writing.lock().take() {
+            *self.writing.lock() = Some(writing);
+        }
     }
 
     /// Reports progress to the listener.

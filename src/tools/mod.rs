@@ -13,6 +13,7 @@ pub(crate) mod structured;
 mod swank;
 pub(crate) mod tool;
 pub(crate) mod words;
+pub(crate) mod work;
 
 use crate::answer::nearest;
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::call::{Call, Failure};
 use super::clients::Seat;
+use super::work::ClientWork;
 use super::{Object, Tools};
 use crate::Steelbank;
 use crate::engine::{EngineState, EngineTrouble};
@@ -34,6 +35,8 @@ pub struct Session {
     /// What is one client's, if several share the image.
     seat: Option<Arc<Seat>>,
     told_of_restarts: Arc<AtomicUsize>,
+    /// What goes on for this client after the call that began it.
+    work: Arc<ClientWork>,
     /// Why no Swank could be opened.
     pub(super) swank_trouble: Arc<Mutex<Option<String>>>,
 }
@@ -155,6 +158,7 @@ impl Session {
             recovery: Arc::default(),
             seat: None,
             told_of_restarts: Arc::default(),
+            work: Arc::default(),
             swank_trouble: Arc::default(),
         }
     }
@@ -188,7 +192,18 @@ impl Session {
     #[must_use]
     pub(crate) fn seated(mut self, seat: Seat) -> Self {
         self.seat = Some(Arc::new(seat));
+        self.work = Arc::default();
         self
+    }
+
+    /// Returns the work that goes on for this client.
+    pub(crate) fn work(&self) -> &ClientWork {
+        &self.work
+    }
+
+    /// Returns the session for work that the client's leaving ends.
+    pub(crate) fn for_work(&self) -> Self {
+        Self { work: Arc::default(), ..self.clone() }
     }
 
     /// Returns what is one client's, if several share the image.

@@ -1,5 +1,6 @@
 """Tries each request at a symbol of a small project, and prints which are answered with something: for the table in
-docs/editors.md. Usage: features.py COMMAND... with a server that speaks on its standard streams, or that prints a port."""
+docs/editors.md. Usage: features.py COMMAND... with a server that speaks on its standard streams, or that prints a port. RUST
+in the environment has the same project in Rust."""
 
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 
-TEXT = """(defpackage :shop (:use :cl) (:export #:price))
+LISP = """(defpackage :shop (:use :cl) (:export #:price))
 (in-package :shop)
 (defclass thing () ((weight :initarg :weight :accessor weight)))
 (defun price (item &optional discount)
@@ -22,10 +23,29 @@ TEXT = """(defpackage :shop (:use :cl) (:export #:price))
 (defun total (items)
   (list (price 1 2) (mapcar #'price items)))
 """
+RUST = """/// A thing.
+pub struct Thing { pub weight: i32 }
+/// The price of `item`.
+pub fn price(item: i32, discount: Option<i32>) -> i32 {
+    let sum = item * 2;
+  if let Some(discount) = discount { sum - discount } else { sum }
+}
+pub fn total(items: &[i32]) -> i32 {
+    price(1, Some(2)) + items.iter().map(|item| price(*item, None)).sum::<i32>()
+}
+"""
 ROOT = pathlib.Path(tempfile.mkdtemp())
-(ROOT / "shop.asd").write_text('(defsystem "shop" :components ((:file "shop")))')
-(ROOT / "shop.lisp").write_text(TEXT)
-URI = (ROOT / "shop.lisp").as_uri()
+if os.environ.get("RUST"):
+    FILE, TEXT, KIND = ROOT / "src/lib.rs", RUST, "rust"
+    CALL, LOCAL, BRANCH, CLASS = "price(1", "sum - discount", "if let", "Thing"
+    (ROOT / "src").mkdir()
+    (ROOT / "Cargo.toml").write_text('[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n')
+else:
+    FILE, TEXT, KIND = ROOT / "shop.lisp", LISP, "lisp"
+    CALL, LOCAL, BRANCH, CLASS = "price 1", "sum discount", "(if", "thing"
+    (ROOT / "shop.asd").write_text('(defsystem "shop" :components ((:file "shop")))')
+FILE.write_text(TEXT)
+URI = FILE.as_uri()
 server = subprocess.Popen(sys.argv[1:], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 reader, writer = server.stdout, server.stdin
 if os.environ.get("TCP"):
@@ -76,12 +96,12 @@ folder = {"uri": ROOT.as_uri(), "name": "shop"}
 capabilities = {"window": {"workDoneProgress": True}, "textDocument": {"rename": {"prepareSupport": True}}}
 ask("initialize", {"processId": None, "rootUri": ROOT.as_uri(), "workspaceFolders": [folder], "capabilities": capabilities})
 send({"method": "initialized", "params": {}})
-send({"method": "textDocument/didOpen", "params": {"textDocument": {"uri": URI, "languageId": "lisp", "version": 1, "text": TEXT}}})
+send({"method": "textDocument/didOpen", "params": {"textDocument": {"uri": URI, "languageId": KIND, "version": 1, "text": TEXT}}})
 for command in filter(None, os.environ.get("LOAD", "").split(";")):
     method, params = command.split(" ", 1)
-    print(method, str(ask(method, json.loads(params.replace("URI", URI).replace("PATH", str(ROOT / "shop.lisp")))))[:200])
+    print(method, str(ask(method, json.loads(params.replace("URI", URI).replace("PATH", str(FILE)))))[:200])
 time.sleep(float(os.environ.get("WAIT", "5")))
-price, local = at("price 1", past=2), at("sum discount", past=1)
+price, local = at(CALL, past=2), at(LOCAL, past=1)
 whole = {"textDocument": {"uri": URI}, "range": {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}}
 both = {"context": {"includeDeclaration": True}}
 for name, params in {
@@ -98,8 +118,8 @@ for name, params in {
     "rename": price | {"newName": "cost"},
     "rename of a local": local | {"newName": "amount"},
     "documentSymbol": whole,
-    "completion": at("price 1", past=3),
-    "signatureHelp": at("price 1", past=7),
+    "completion": at(CALL, past=3),
+    "signatureHelp": at(CALL, past=7 if KIND == "lisp" else 6),
     "semanticTokens/full": whole,
     "semanticTokens/range": whole,
     "foldingRange": whole,
@@ -108,9 +128,9 @@ for name, params in {
     "inlayHint": whole,
     "codeAction": whole | {"context": {"diagnostics": []}},
     "formatting": whole | {"options": {"tabSize": 2, "insertSpaces": True}},
-    "onTypeFormatting": at("(if", past=0) | {"ch": "\n", "options": {"tabSize": 2, "insertSpaces": True}},
+    "onTypeFormatting": at(BRANCH, past=0) | {"ch": "\n", "options": {"tabSize": 2, "insertSpaces": True}},
     "prepareCallHierarchy": price,
-    "prepareTypeHierarchy": at("thing"),
+    "prepareTypeHierarchy": at(CLASS),
     "workspace/symbol": {"query": "price"},
     "diagnostic": whole,
     "rangeFormatting": whole | {"options": {"tabSize": 2, "insertSpaces": True}},

@@ -499,6 +499,104 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
 }
 
 #[test]
+fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_name() {
+    let mut editor = Editor::start(PositionEncoding::Utf16);
+    let text = format!("{CART};; 𝒳 price\n");
+    editor.open("cart.lisp", &text);
+    let of_positions = [
+        "hover", "definition", "declaration", "implementation", "references", "documentHighlight",
+        "prepareRename", "rename", "prepareCallHierarchy", "prepareTypeHierarchy", "completion",
+        "signatureHelp", "onTypeFormatting",
+    ];
+    let of_ranges = ["codeAction", "rangeFormatting", "semanticTokens/range", "inlayHint"];
+    let of_documents = [
+        "documentSymbol", "codeLens", "formatting", "foldingRange", "semanticTokens/full", "diagnostic",
+    ];
+    let of_items = [
+        "callHierarchy/incomingCalls", "callHierarchy/outgoingCalls", "typeHierarchy/supertypes",
+        "typeHierarchy/subtypes", "codeLens/resolve", "completionItem/resolve", "workspace/executeCommand",
+    ];
+    let document = json!({ "uri": editor.uri("cart.lisp") });
+    let documents = [
+        json!(null), json!([]), json!("x"), json!(7), json!({}), json!({ "textDocument": null }),
+        json!({ "textDocument": [document] }), json!({ "textDocument": { "uri": 5 } }),
+        json!({ "textDocument": { "uri": "" } }), json!({ "textDocument": { "uri": "file://%zz" } }),
+        json!({ "textDocument": { "uri": "file://other-host/cart.lisp" } }),
+        json!({ "textDocument": { "uri": format!("{}/../cart.lisp", editor.uri("nowhere")) } }),
+    ];
+    let position = |line: Value, character: Value| json!({ "line": line, "character": character });
+    let (start, far) = (position(json!(0), json!(0)), position(json!(9), json!(0)));
+    let no_positions = [
+        json!(null), json!([0, 0]), json!({}), position(json!(-1), json!(0)), position(json!("1"), json!(0)),
+        position(json!(1.5), json!(0)), position(json!(1), json!(null)), position(json!(1u64 << 40), json!(0)),
+    ];
+    let mut asked = 0;
+    let mut refused = |editor: &mut Editor, method: &str, params: &Value| {
+        let code = editor.error(method, params.clone());
+        assert!([-32602, -32803].contains(&code), "{method} {params}: {code}");
+        asked += 1;
+    };
+    for method in of_positions.iter().chain(&of_ranges).chain(&of_documents) {
+        for params in &documents {
+            refused(&mut editor, &format!("textDocument/{method}"), params);
+        }
+    }
+    for wrong in &no_positions {
+        let ranges = [json!({ "start": wrong, "end": far }), json!({ "start": start, "end": wrong }), wrong.clone()];
+        for method in of_positions {
+            let params = json!({ "textDocument": document, "position": wrong, "newName": "a", "ch": "\n" });
+            refused(&mut editor, &format!("textDocument/{method}"), &params);
+        }
+        for (method, range) in of_ranges.iter().flat_map(|method| ranges.iter().map(move |range| (method, range))) {
+            let params = json!({ "textDocument": document, "range": range });
+            refused(&mut editor, &format!("textDocument/{method}"), &params);
+        }
+        let params = json!({ "textDocument": document, "positions": [start, wrong] });
+        refused(&mut editor, "textDocument/selectionRange", &params);
+    }
+    // From the end to the start; what no item of the server's is.
+    let backwards = json!({ "textDocument": document, "range": { "start": far, "end": start } });
+    for method in of_ranges {
+        refused(&mut editor, &format!("textDocument/{method}"), &backwards);
+    }
+    for method in of_items {
+        for item in documents.iter().chain(&[json!({ "item": { "data": 5 } }), json!({ "command": "rm" })]) {
+            let id = editor.begin(method, item.clone());
+            let response = editor.response(id);
+            // An item that it knows nothing of is given back as it is.
+            let is_same = method.ends_with("resolve") && response["result"] == *item;
+            assert!(is_same || response["error"]["code"].is_i64() || response["result"] == json!(null), "{method} {item}: {response}");
+        }
+    }
+    // In the middle of a character of two units, and past the end of a line: nothing, or the line's end.
+    let line = text.lines().count() as u64 - 1;
+    for character in [4, 4_000_000_000u64] {
+        let params = json!({ "textDocument": document, "position": position(json!(line), json!(character)) });
+        let id = editor.begin("textDocument/definition", params);
+        let response = editor.response(id);
+        assert!(response["result"].is_null(), "{response}");
+    }
+    // Two requests of one id have two answers.
+    let slow = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
+    fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
+    let id = editor.begin("workspace/executeCommand", slow);
+    editor.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "workspace/symbol", "params": { "query": "price" } }));
+    assert_eq!(editor.response(id)["error"]["code"], -32600);
+    editor.tell("$/cancelRequest", json!({ "id": id }));
+    assert_eq!(editor.response(id)["error"]["code"], -32800);
+    // Notifications of nothing are passed over.
+    for method in ["textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose", "$/cancelRequest", "$/other", "workspace/didChangeConfiguration"] {
+        for params in &documents {
+            editor.tell(method, params.clone());
+        }
+    }
+    let at = editor.at("cart.lisp", &text, "price", 0);
+    assert!(editor.ask("textDocument/definition", at).is_array());
+    assert!(asked > 300, "{asked}");
+    assert_eq!(editor.leave(), 0);
+}
+
+#[test]
 fn parentheses_are_told_as_one_types_and_a_client_that_vanishes_ends_the_server() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
     editor.open("cart.lisp", "(in-package :lsp-shop)\n(defun f (x)\n  (list x)\n");
@@ -843,6 +941,14 @@ fn of_several_folders_the_first_with_a_system_is_the_project_and_without_one_tex
         &["--no-snapshot", "--system", "one", "lsp", "--no-compile"],
     );
     editor.greet(json!({ "workspaceFolders": folders }));
+    let told = loop {
+        let message = editor.read();
+        if message["method"] == "window/showMessage" {
+            break message["params"]["message"].as_str().unwrap().to_owned();
+        }
+    };
+    let told_of = other.path().canonicalize().unwrap();
+    assert!(told.ends_with(&format!("What lies in {} is not searched.", told_of.display())), "{told}");
     editor.await_load();
     // A file of the other folder is answered, too.
     let uri = format!("{}/notes.lisp", folders[0]["uri"].as_str().unwrap());

@@ -11,8 +11,10 @@ use steelbank::actions::change::rename::{DifferenceKind, RenameRequest, Scope, V
 use steelbank::loaded::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::small_or_full;
-use crate::program::{Folder, STEELBANK};
+use serde_json::{Value, json};
+
+use crate::child::{small_or_full, wait_while};
+use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized, on};
 use steelbank::{LoadRequest, RenameVerifyRequest};
 
 const LONG: Duration = Duration::from_secs(300);
@@ -111,6 +113,62 @@ fn the_command_renames_verifies_and_takes_back() {
 }
 
 /// Manuals and scripts are counted, and edited if that is asked for; what is no text of the project is not.
+#[test]
+fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
+    let folder = Folder::new("rename-wait");
+    let root = folder.0.join("project");
+    fs::create_dir_all(&root).unwrap();
+    fs::write(root.join("slow.asd"), "(defsystem \"slow\" :components ((:file \"slow\")))").unwrap();
+    let text = "(defun cl-user::slow () 1)\n(sleep 2)\n(defun cl-user::user () (cl-user::slow))\n";
+    fs::write(root.join("slow.lisp"), text).unwrap();
+    let now = || fs::read_to_string(root.join("slow.lisp")).unwrap();
+    let mut command = on(&root, &folder.0.join("cache"));
+    command.args(["--system", "slow", "--no-snapshot", "serve", "--allow-edits"]);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    client.structured("load-system", json!({ "system": "slow" }));
+    let plan = client.call("rename", json!({ "name": "slow", "new_name": "late" }));
+    let takes = plan["structuredContent"]["verifying_takes_seconds"].as_u64().unwrap();
+    assert!((2..60).contains(&takes), "{plan}");
+    let told = plan["content"][0]["text"].as_str().unwrap();
+    assert!(told.contains(&format!("Verifying takes about {takes} s here.")), "{told}");
+
+    let order = json!({ "name": "slow", "new_name": "late", "apply": true, "answer_within_seconds": 0 });
+    let running = |answer: &Value| {
+        let told = answer["content"][0]["text"].as_str().unwrap();
+        assert!(told.contains("Nothing is written yet. For the outcome: rename with wait="), "{told}");
+        assert_eq!(answer["structuredContent"]["applied"], false, "{answer}");
+        answer["structuredContent"]["wait"].as_str().unwrap().to_owned()
+    };
+    let number = running(&client.call("rename", order.clone()));
+    assert!(now() == text);
+    // Questions have answers meanwhile.
+    assert!(client.text("who-calls", json!({ "name": "slow" })).contains("USER"));
+    assert_eq!(running(&client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))), number);
+    let done = client.call("rename", json!({ "wait": number }));
+    assert_eq!(done["structuredContent"]["applied"], true, "{done}");
+    assert_eq!(done["structuredContent"]["verified"]["same"], true, "{done}");
+    assert!(now().contains("(defun cl-user::late () 1)"));
+    assert!(client.error("rename", json!({ "wait": number })).contains("none runs"));
+    assert!(client.error("rename", json!({ "wait": "x", "apply": true })).contains("or undo, or wait"));
+    client.call("rename", json!({ "undo": "last" }));
+    assert!(now() == text);
+
+    // Who calls off the call that waits calls off the rename.
+    let number = running(&client.call("rename", order.clone()));
+    let id = client.begin("tools/call", json!({ "name": "rename", "arguments": { "wait": number } }));
+    let params = json!({ "requestId": id });
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+    wait_while(|| {
+        client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))["isError"] != true
+    });
+    assert!(now() == text);
+    // So does who leaves.
+    running(&client.call("rename", order));
+    ends_well(child, client);
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(now() == text && fs::read_dir(&root).unwrap().count() == 2);
+}
+
 #[test]
 fn other_text_is_told_and_renamed_if_asked_for() {
     let folder = Folder::new("rename-other-text");

@@ -17,7 +17,7 @@ use super::server::Server;
 use crate::Steelbank;
 use crate::actions::change::check::CheckRequest;
 use crate::actions::change::check::alone::{SpareCopy, SpareCopyRequest};
-use crate::engine::control::Control;
+use crate::engine::control::{Cancellation, Control};
 use crate::handle::loaded::{Diagnostic, Severity};
 
 /// The time limit of a check.
@@ -39,8 +39,10 @@ pub(super) struct ChecksDue {
     due: Vec<NextCheck>,
     /// Whether the image has changed: what the compiler said may be true no more.
     changed: bool,
+    /// The document that is being compiled.
+    running: Option<(Arc<OpenDocument>, Cancellation)>,
     /// Whether the editor has left.
-    pub(super) ended: bool,
+    ended: bool,
 }
 
 /// The copies of an image in which its editors' documents are compiled, in turn.
@@ -125,6 +127,11 @@ impl Server {
             };
             checks.due.retain(|other| !is_older(other));
             checks.due.push(NextCheck { document: Arc::clone(document), due, saved });
+            // What it will say of an older version is of no use.
+            let running = checks.running.iter().filter(|(running, _)| {
+                running.path == document.path && running.version < document.version
+            });
+            running.for_each(|(_, cancellation)| cancellation.cancel());
             self.check_due.notify_all();
         }
     }
@@ -132,6 +139,14 @@ impl Server {
     /// Notes that the image has changed, by whomever.
     pub(super) fn note_changed_image(&self) {
         self.checks.lock().changed = true;
+        self.check_due.notify_all();
+    }
+
+    /// Ends the check that runs, and lets no other begin: the editor has left.
+    pub(super) fn end_checks(&self) {
+        let mut checks = self.checks.lock();
+        checks.ended = true;
+        checks.running.iter().for_each(|(_, cancellation)| cancellation.cancel());
         self.check_due.notify_all();
     }
 
@@ -145,14 +160,15 @@ impl Server {
 
     /// Compiles documents as they are due, until the editor has left.
     pub(super) fn run_checks(&self) {
-        while let Some(NextCheck { document, saved, .. }) = self.await_check() {
+        while let Some((NextCheck { document, saved, .. }, control)) = self.await_check() {
             let mut spare = self.copies.0.lock();
-            if !self.is_current(&document) {
+            if control.cancellation().is_cancelled() || !self.is_current(&document) {
                 continue;
             }
-            let checked = self.compiled(&document, saved, &mut spare);
+            let checked = self.compiled(&document, saved, &mut spare, &control);
             let current = self.document(&document.path);
-            if let Some(current) = current.filter(|current| current.version == document.version) {
+            let is_wanted = !control.cancellation().is_cancelled();
+            if let Some(current) = current.filter(|current| is_wanted && current.version == document.version) {
                 match checked {
                     Ok(Some(found)) => *current.compiled.lock() = found,
                     Ok(None) => (),
@@ -172,8 +188,9 @@ impl Server {
     }
 
     /// Waits for a document that is due; none once the editor has left.
-    fn await_check(&self) -> Option<NextCheck> {
+    fn await_check(&self) -> Option<(NextCheck, Control)> {
         let mut checks = self.checks.lock();
+        checks.running = None;
         loop {
             if checks.ended {
                 return None;
@@ -187,7 +204,11 @@ impl Server {
             let first = (0..checks.due.len()).min_by_key(|at| checks.due[*at].due);
             match first.map(|at| (at, checks.due[at].due)) {
                 None => self.check_due.wait(&mut checks),
-                Some((at, due)) if due <= Instant::now() => return Some(checks.due.swap_remove(at)),
+                Some((at, due)) if due <= Instant::now() => {
+                    let (next, control) = (checks.due.swap_remove(at), Control::new(ALLOWED));
+                    checks.running = Some((Arc::clone(&next.document), control.cancellation()));
+                    return Some((next, control));
+                }
                 Some((_, due)) => drop(self.check_due.wait_until(&mut checks, due)),
             }
         }
@@ -203,9 +224,9 @@ impl Server {
         document: &OpenDocument,
         saved: bool,
         spare: &mut Spare,
+        control: &Control,
     ) -> Result<Option<Vec<Value>>, String> {
         let bank = self.bank().map_err(|refusal| refusal.message)?;
-        let control = Control::new(ALLOWED);
         let whole = structure::check_structure(document.text.as_bytes(), Dialect::CommonLisp);
         if whole.problem.is_some() && !saved {
             return Ok(None);
@@ -213,8 +234,9 @@ impl Server {
         let fresh = spare.copy.take().filter(|(stamp, _)| *stamp == bank.index().stamp());
         let copy = fresh.or_else(|| spare.start(bank));
         if let Some((_, copy)) = copy {
-            match copy.check(&document.path, &document.text, &control) {
+            match copy.check(&document.path, &document.text, control) {
                 Ok(answer) => return Ok(Some(self.told(document, &answer.diagnostics))),
+                Err(_) if control.cancellation().is_cancelled() => return Ok(None),
                 Err(why) => self.log(&format!(
                     "{} could not be checked alone, in a copy of what is loaded: {why}",
                     document.path.display()
@@ -228,7 +250,7 @@ impl Server {
         if bank.loaded_date(&document.path).is_none() {
             request.paths = vec![document.path.clone()];
         }
-        let answer = bank.run(&request, &control).map_err(|error| error.to_string())?;
+        let answer = bank.run(&request, control).map_err(|error| error.to_string())?;
         Ok(Some(self.told(document, &answer.diagnostics)))
     }
 

@@ -1,6 +1,6 @@
 //! The loop: reads what the editor sends, keeps its documents, and answers each request on a thread of its own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -192,6 +192,13 @@ impl SeatedEditor {
     }
 }
 
+/// The folders that the parameters of `initialize` name.
+fn folders_of(params: &Value) -> Vec<PathBuf> {
+    let folders = params["workspaceFolders"].as_array().into_iter().flatten();
+    let folders = folders.filter_map(|folder| convert::path_of(folder["uri"].as_str()?));
+    folders.chain(params["rootUri"].as_str().and_then(convert::path_of)).collect()
+}
+
 pub(super) fn response(id: RequestId, answer: Answered) -> Vec<u8> {
     let response_result = answer.map_err(|refusal| lsp_server::ResponseError {
         code: refusal.code,
@@ -259,8 +266,7 @@ impl Server {
     /// Ends the requests and threads once the editor has left.
     fn leave(&self) {
         self.running.lock().values().for_each(|(cancellation, _)| cancellation.cancel());
-        self.checks.lock().ended = true;
-        self.check_due.notify_all();
+        self.end_checks();
         self.output.drain(Some(Instant::now() + LEAVING_TIME));
         self.output.close();
         self.input.close();
@@ -277,8 +283,9 @@ impl Server {
         match message {
             Message::Request(request) if request.method == "initialize" && !initialized => {
                 let answer = self.initialize(&request.params);
-                *self.initialized.lock() = request.params;
                 self.respond(request.id, Ok(answer));
+                self.tell_others(&request.params);
+                *self.initialized.lock() = request.params;
             }
             Message::Request(request) if !initialized => {
                 let message = "The server is not initialized.".to_owned();
@@ -374,10 +381,7 @@ impl Server {
         self.progress.store(client["window"]["workDoneProgress"] == true, Ordering::Relaxed);
         let shows = params["initializationOptions"]["showReferences"] == true;
         self.shows_references.store(shows, Ordering::Relaxed);
-        let folders = params["workspaceFolders"].as_array().into_iter().flatten();
-        let folders = folders.filter_map(|folder| convert::path_of(folder["uri"].as_str()?));
-        let folders: Vec<PathBuf> =
-            folders.chain(params["rootUri"].as_str().and_then(convert::path_of)).collect();
+        let folders = folders_of(params);
         let defines_system = |folder: &&PathBuf| {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
             entries.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "asd"))
@@ -420,6 +424,18 @@ impl Server {
                 "executeCommandProvider": { "commands": super::workspace::COMMANDS },
             },
         })
+    }
+
+    /// Tells of the folders that are not of the project: symbols are sought in its files, and in those that are open.
+    fn tell_others(&self, params: &Value) {
+        let Some(root) = self.session.project_folder() else { return };
+        let real = |folder: PathBuf| folder.canonicalize().unwrap_or(folder);
+        let root = real(root);
+        let others: BTreeSet<PathBuf> = folders_of(params).into_iter().map(real).collect();
+        for other in others.iter().filter(|folder| !folder.starts_with(&root)) {
+            let (other, root) = (other.display(), root.display());
+            self.show(2, &format!("steelbank serves the project in {root}. What lies in {other} is not searched."));
+        }
     }
 
     /// Loads what is to be loaded first, or `again` after a restart, and shows it as progress.
@@ -465,6 +481,11 @@ impl Server {
             let mut running = self.running.lock();
             while running.len() >= THREADS {
                 self.ended.wait(&mut running);
+            }
+            if running.contains_key(&request.id) {
+                let message = "A request of this id has no answer yet.".to_owned();
+                self.respond(request.id.clone(), Err(RequestRefusal { code: -32600, message }));
+                return Ok(());
             }
             running.insert(request.id.clone(), (control.cancellation(), Arc::clone(&request)));
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::ErrorData;
 use serde::Deserialize;
@@ -14,6 +15,9 @@ use super::progress::progress_line;
 use super::protocol::{Meta, ResultFormat};
 use crate::answer::escape::escaped;
 use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, ToolAnswer};
+
+/// The time for which a call waits that may go on without it: hosts give up after a minute, most of them.
+const HOST_PATIENCE: Duration = Duration::from_secs(45);
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -64,13 +68,14 @@ impl Client {
 
     /// Makes a call that reports its progress to the client, if it has asked for that.
     pub(super) fn new_call(self: &Arc<Self>, meta: &Meta<'_>) -> Call {
-        match meta.progress_token.map(RawValue::to_owned) {
+        let call = match meta.progress_token.map(RawValue::to_owned) {
             None => Call::default(),
             Some(token) => {
                 let client = Arc::clone(self);
                 Call::new(move |progress| client.output.try_queue_progress(&progress_line(&token, &progress)))
             }
-        }
+        };
+        call.patient_for(HOST_PATIENCE)
     }
 
     /// Carries out a request: at once, or on a thread of a pool. `work` writes the line that answers it, and returns whether

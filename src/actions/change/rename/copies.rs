@@ -46,6 +46,15 @@ const LOADS: usize = 3;
 /// The order to a copy for the traces of a load.
 pub(crate) const TRACES: &str = "traces";
 
+/// How long a verification was measured to take, beside one load of the same systems.
+const LOADS_OF_A_VERIFICATION: f64 = 1.5;
+
+/// The last verification.
+struct LastVerification {
+    took: Duration,
+    tests: bool,
+}
+
 /// The traces of a load of the unchanged project, with the stamps of its files.
 #[derive(Debug)]
 pub(crate) struct Before {
@@ -110,11 +119,21 @@ impl Action for RenameVerifyRequest<'_> {
         }
         verified.systems = wanted.systems;
         verified.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        bank.inner.memo.put(LastVerification { took: begun.elapsed(), tests: self.tests });
         Ok(verified)
     }
 }
 
 impl Steelbank {
+    /// Estimates how long a verification takes here: as long as the last one; else from what loading took. None if neither is
+    /// known, which is so for tests.
+    pub(crate) fn verification_takes(&self, tests: bool) -> Option<Duration> {
+        let as_last = |last: &LastVerification| (last.tests == tests).then_some(last.took);
+        let load = self.load_time();
+        let by_load = || (!tests && !load.is_zero()).then(|| load.mul_f64(LOADS_OF_A_VERIFICATION));
+        self.inner.memo.get(as_last).or_else(by_load)
+    }
+
     /// Lists what to load: the project's loaded systems and files, the systems of the edited files, and those that depend
     /// on these.
     fn traces_request(

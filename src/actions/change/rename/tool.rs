@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::change::rename::{
-    Hunk, RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, RenamePlan, RenamePolicy,
+    Applied, Hunk, RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, RenamePlan, RenamePolicy,
     RenameRequest, RenameVerifyRequest, Scope, UndoError, UndoRequest, Verified,
 };
 use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
@@ -17,6 +17,7 @@ use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::engine::control::{ALLOWED, Control};
 use crate::tools::arguments::Timeout;
 use crate::tools::page::{Paging, Part, Sequence, ToolReply};
+use crate::tools::work::Waited;
 use crate::tools::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
 };
@@ -52,6 +53,13 @@ struct Arguments {
     tests: bool,
     #[serde(flatten)]
     timeout: Timeout,
+    /// The most seconds until an answer: what takes longer goes on, and the answer says what to wait for. 45 if left out.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 86_400))]
+    answer_within_seconds: Option<u64>,
+    /// Alone: wait for the outcome of a rename, by the `wait` that its answer gave.
+    #[serde(default)]
+    wait: Option<String>,
     /// Alone: take back a rename, by the `undo` that its answer gave, or last.
     #[serde(default)]
     undo: Option<String>,
@@ -97,6 +105,9 @@ struct ListedRename {
     undo: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<Verified>,
+    /// How long verifying takes here, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verifying_takes_seconds: Option<u64>,
     /// What is to be done now.
     next: String,
     #[serde(skip)]
@@ -118,11 +129,13 @@ impl Sequence for ListedRename {
 }
 
 fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
-    if let Some(id) = &given.undo {
-        if given.name.is_some() || given.new_name.is_some() || given.apply {
-            return Err(Failure::arguments("Give rename either a name and a new_name, or undo."));
-        }
-        return undo(session, id, call).map(ToolReply::from);
+    if let Some(id) = given.undo.as_ref().or(given.wait.as_ref()) {
+        let alone = given.name.is_none() && given.new_name.is_none() && !given.apply;
+        return match (&given.undo, &given.wait) {
+            (Some(_), None) if alone => undo(session, id, call).map(ToolReply::from),
+            (None, Some(_)) if alone => wait(session, id, given.answer_within_seconds, call),
+            _ => Err(Failure::arguments("Give rename either a name and a new_name, or undo, or wait.")),
+        };
     }
     let needed = |argument: &Option<String>, name: &str| {
         argument.clone().ok_or_else(|| {
@@ -150,93 +163,213 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         Ok(plan) => plan,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
-    let possible = plan.is_possible();
-    let allowed = session.permit(Permission::Edits);
     let policy = RenamePolicy {
         apply: given.apply,
-        allowed: allowed.is_ok(),
+        allowed: session.permit(Permission::Edits).is_ok(),
         verify: given.verify,
         tests: given.tests,
     };
     if given.tests && given.verify == Some(false) {
         return Err(Failure::arguments("The tests are run to verify: leave verify out, or tests."));
     }
-    let mut hunks = bank.ask(&RenameDiffRequest::new(&plan), &call.control(ALLOWED))?.hunks;
-    let mut verified = None;
-    if policy.verifies(&plan) {
-        let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-        let outcome = bank.run(&RenameVerifyRequest::new(&request, &plan).tests(given.tests), &control);
-        verified = Some(outcome.map_err(|error| {
-            let why = Failure::from(error);
-            Failure::engine(format!("{why} Nothing was written.")).advised(Some(Advice::SkipVerifying))
-        })?);
-    }
-    let differs = verified.as_ref().is_some_and(|verified| !verified.same);
-    if differs {
-        // Leave the plan out of the answer, which is about the difference.
-        hunks.clear();
-    }
-    let applied = match policy.writes(&plan, verified.as_ref()) {
-        true => {
-            call.begin_writing()?;
-            let applied = bank.run(&RenameApplyRequest::new(&plan), &Control::default())?;
-            if let Some(seat) = session.seat() {
-                seat.note_edit(&applied.undo);
-            }
-            Some(applied)
-        }
-        false => None,
-    };
-    let next = match &applied {
-        _ if !possible => "It cannot be renamed so. Nothing was written.".to_owned(),
-        _ if differs => {
-            let makers =
-                verified.as_ref().map(|verified| plan.makers_that_differ(verified)).unwrap_or_default();
-            match makers.as_slice() {
-                [] => "Nothing was written. Look at what differs; another scope may do, or load-system what has \
-                    the places that were not seen."
-                    .to_owned(),
-                makers => format!(
-                    "Nothing was written. Code at {} makes the old name from parts, and goes on to: edit by hand what it is made \
-                    from, together with these places.",
-                    makers.join(", ")
-                ),
-            }
-        }
-        Some(applied) => {
-            let anew = verified.as_ref().is_some_and(|verified| verified.anew);
-            let load = if anew { Advice::LoadAnew } else { Advice::Reload };
-            let undo = Advice::UndoRename(applied.undo.clone());
-            format!("{} {}", load.worded(call.wording()), undo.worded(call.wording()))
-        }
-        None => match allowed {
-            Ok(()) => Advice::Apply.worded(call.wording()),
-            Err(why) => format!("Nothing was written. {why}"),
-        },
-    };
-    let outcome = match possible && !differs && (applied.is_some() || !given.apply) {
-        true => CallOutcome::Answered,
-        false => CallOutcome::Failed,
-    };
-    let looked_up_in = plan.looked_up_in.clone();
-    let paging = Paging::at(given.cursor.filter(|_| applied.is_none()));
-    let listed = ListedRename {
-        file_count: plan.files.len(),
+    let hunks = bank.ask(&RenameDiffRequest::new(&plan), &call.control(ALLOWED))?.hunks;
+    let takes = bank.verification_takes(given.tests);
+    let planned = Planned {
+        request,
         plan,
-        applied: applied.is_some(),
-        undo: applied.map(|applied| applied.undo),
-        verified,
-        next,
+        policy,
         hunks,
-        cursor: None,
+        takes,
+        verifying: Duration::from_secs(given.timeout.timeout_seconds),
+        cursor: given.cursor,
     };
-    paging.cut(listed, call.budget(), |listed, range| {
-        // Give no cursor for an applied rename: it cannot be planned again.
-        listed.cursor = range.cursor().filter(|_| !listed.applied);
-        let answer =
-            ToolAnswer::new(text::rename(listed, call.wording()), &LookupReply::yes(&*listed), outcome)?;
-        Ok(answer.looked_up_in(looked_up_in.clone()))
-    })
+    if !planned.policy.verifies(&planned.plan) {
+        let done = planned.carry_out(session, call)?;
+        return planned.reply(session, done, call);
+    }
+    let running = planned.running();
+    let work = session.for_work();
+    let begun = session.work().begin(call, move |call| {
+        let done = planned.carry_out(&work, call);
+        Box::new(move |call| planned.reply(&work, done?, call))
+    });
+    let number = begun.map_err(|error| Failure::engine(format!("The system gives no thread: {error}.")))?;
+    match session.work().wait(number, call, patience(call, given.answer_within_seconds)) {
+        Waited::Ended(outcome) => outcome(call),
+        Waited::Running(since) => running.reply(number, since, call),
+        Waited::Unknown => Err(unknown_work(session, number)),
+    }
+}
+
+/// How long the call waits: as long as the caller says, if it does not wait for the end anyway.
+fn patience(call: &Call, seconds: Option<u64>) -> Option<Duration> {
+    call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs))
+}
+
+fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
+    let running = session.work().numbers();
+    let others = match running.as_slice() {
+        [] => "none runs".to_owned(),
+        _ => format!("these do: {}", running.join(", ")),
+    };
+    Failure::arguments(format!(
+        "No rename {number} runs, or its outcome was told; {others}. If Lisp was started again meanwhile, it was called off: status \
+         tells. What was written, rename with undo=\"last\" takes back."
+    ))
+}
+
+/// Waits for a rename that an earlier call has begun.
+fn wait(session: &Session, number: &str, seconds: Option<u64>, call: &Call) -> Result<ToolReply, Failure> {
+    let known = number.parse().map_err(|_| unknown_work(session, number))?;
+    match session.work().wait(known, call, patience(call, seconds)) {
+        Waited::Ended(outcome) => outcome(call),
+        Waited::Running(since) => RunningRename::default().reply(known, since, call),
+        Waited::Unknown => Err(unknown_work(session, known)),
+    }
+}
+
+/// A rename that is planned, and what is to be done of it.
+struct Planned {
+    request: RenameRequest,
+    plan: RenamePlan,
+    policy: RenamePolicy,
+    hunks: Vec<Hunk>,
+    /// How long verifying takes, as far as that is known.
+    takes: Option<Duration>,
+    /// How long it may take.
+    verifying: Duration,
+    cursor: Option<String>,
+}
+
+/// What was done of a planned rename.
+struct Done {
+    verified: Option<Verified>,
+    applied: Option<Applied>,
+}
+
+impl Planned {
+    /// Verifies and writes it, as the policy says.
+    fn carry_out(&self, session: &Session, call: &Call) -> Result<Done, Failure> {
+        let (bank, Self { request, plan, policy, .. }) = (session.bank()?, self);
+        let mut verified = None;
+        if policy.verifies(plan) {
+            let verification = RenameVerifyRequest::new(request, plan).tests(policy.tests);
+            verified = Some(bank.run(&verification, &call.control(self.verifying)).map_err(|error| {
+                let why = Failure::from(error);
+                Failure::engine(format!("{why} Nothing was written.")).advised(Some(Advice::SkipVerifying))
+            })?);
+        }
+        let mut applied = None;
+        if policy.writes(plan, verified.as_ref()) {
+            call.begin_writing()?;
+            let written = bank.run(&RenameApplyRequest::new(plan), &Control::default())?;
+            session.seat().iter().for_each(|seat| seat.note_edit(&written.undo));
+            applied = Some(written);
+        }
+        Ok(Done { verified, applied })
+    }
+
+    fn reply(mut self, session: &Session, done: Done, call: &Call) -> Result<ToolReply, Failure> {
+        let Done { verified, applied } = done;
+        let possible = self.plan.is_possible();
+        let differs = verified.as_ref().is_some_and(|verified| !verified.same);
+        if differs {
+            // Leave the plan out of the answer, which is about the difference.
+            self.hunks.clear();
+        }
+        let next = match &applied {
+            _ if !possible => "It cannot be renamed so. Nothing was written.".to_owned(),
+            _ if differs => {
+                let makers = verified
+                    .as_ref()
+                    .map(|verified| self.plan.makers_that_differ(verified))
+                    .unwrap_or_default();
+                match makers.as_slice() {
+                    [] => "Nothing was written. Look at what differs; another scope may do, or load-system what has \
+                        the places that were not seen."
+                        .to_owned(),
+                    makers => format!(
+                        "Nothing was written. Code at {} makes the old name from parts, and goes on to: edit by hand what it is made \
+                        from, together with these places.",
+                        makers.join(", ")
+                    ),
+                }
+            }
+            Some(applied) => {
+                let anew = verified.as_ref().is_some_and(|verified| verified.anew);
+                let load = if anew { Advice::LoadAnew } else { Advice::Reload };
+                let undo = Advice::UndoRename(applied.undo.clone());
+                format!("{} {}", load.worded(call.wording()), undo.worded(call.wording()))
+            }
+            None => match session.permit(Permission::Edits) {
+                Ok(()) => Advice::Apply.worded(call.wording()),
+                Err(why) => format!("Nothing was written. {why}"),
+            },
+        };
+        let outcome = match possible && !differs && (applied.is_some() || !self.policy.apply) {
+            true => CallOutcome::Answered,
+            false => CallOutcome::Failed,
+        };
+        let looked_up_in = self.plan.looked_up_in.clone();
+        let paging = Paging::at(self.cursor.filter(|_| applied.is_none()));
+        let takes = self.takes.filter(|_| possible && verified.is_none() && applied.is_none());
+        let listed = ListedRename {
+            file_count: self.plan.files.len(),
+            plan: self.plan,
+            applied: applied.is_some(),
+            undo: applied.map(|applied| applied.undo),
+            verified,
+            verifying_takes_seconds: takes.map(seconds),
+            next,
+            hunks: self.hunks,
+            cursor: None,
+        };
+        paging.cut(listed, call.budget(), |listed, range| {
+            // Give no cursor for an applied rename: it cannot be planned again.
+            listed.cursor = range.cursor().filter(|_| !listed.applied);
+            let answer =
+                ToolAnswer::new(text::rename(listed, call.wording()), &LookupReply::yes(&*listed), outcome)?;
+            Ok(answer.looked_up_in(looked_up_in.clone()))
+        })
+    }
+
+    /// What is told of it while it is verified.
+    fn running(&self) -> RunningRename {
+        RunningRename {
+            symbol: Some(self.plan.symbol.clone()),
+            new_name: Some(self.plan.new_name.clone()),
+            takes_seconds: self.takes.map(seconds),
+            ..RunningRename::default()
+        }
+    }
+}
+
+fn seconds(time: Duration) -> u64 {
+    time.as_secs_f64().ceil() as u64
+}
+
+/// A rename that is still being verified.
+#[derive(Debug, Clone, Default, Serialize)]
+struct RunningRename {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_name: Option<String>,
+    applied: bool,
+    wait: String,
+    seconds: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    takes_seconds: Option<u64>,
+    next: String,
+}
+
+impl RunningRename {
+    fn reply(mut self, number: u64, since: Duration, call: &Call) -> Result<ToolReply, Failure> {
+        (self.wait, self.seconds) = (number.to_string(), since.as_secs());
+        self.next = Advice::WaitForRename(number.to_string()).worded(call.wording());
+        let answer = ToolAnswer::new(text::running(&self), &LookupReply::yes(&self), CallOutcome::Answered)?;
+        Ok(answer.into())
+    }
 }
 
 /// The outcome of an undo.

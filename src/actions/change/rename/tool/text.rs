@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ListedRename, UndoneRename};
+use super::{ListedRename, RunningRename, UndoneRename};
 use crate::actions::change::rename::{Scope, Verified};
 use crate::actions::uses::unseen::some_of;
 use crate::answer::lookup::written;
@@ -65,10 +65,28 @@ pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
             let _ = write!(text, "  {}: {}\n      {}\n", left.place, left.reason, left.context);
         }
     }
+    if let Some(seconds) = answer.verifying_takes_seconds {
+        let _ = write!(text, "\nVerifying takes about {seconds} s here.");
+    }
     let _ = write!(text, "\n{}", answer.next);
     if let Some(cursor) = &answer.cursor {
         let _ = write!(text, "\nMore follows: the next page has cursor {cursor}.");
     }
+    text
+}
+
+/// Renders what is told of a rename that is still being verified.
+pub(crate) fn running(answer: &RunningRename) -> String {
+    let mut text = match (&answer.symbol, &answer.new_name) {
+        (Some(symbol), Some(new_name)) => {
+            format!("{symbol} is being verified as {}, for {} s now", written(new_name), answer.seconds)
+        }
+        _ => format!("It is still being verified, for {} s now", answer.seconds),
+    };
+    if let Some(seconds) = answer.takes_seconds {
+        let _ = write!(text, "; it takes about {seconds} s here");
+    }
+    let _ = write!(text, ". {}", answer.next);
     text
 }
 
