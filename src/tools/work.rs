@@ -142,10 +142,11 @@ mod tests {
 
     fn text(waited: Waited) -> String {
         match waited {
-            Waited::Ended(outcome) => outcome(&Call::default()).map_or_else(
-                |failure| failure.to_string(),
-                |reply| reply.answer.text,
-            ),
+            Waited::Ended(outcome) => match outcome(&Call::default()) {
+                Ok(ToolReply::Whole(answer)) => answer.text,
+                Ok(ToolReply::Page(_)) => "a page".to_owned(),
+                Err(failure) => failure.to_string(),
+            },
             Waited::Running(_) => "running".to_owned(),
             Waited::Unknown => "unknown".to_owned(),
         }
@@ -163,7 +164,12 @@ mod tests {
     fn an_outcome_is_told_once_to_who_asks_for_it() {
         let (all, call) = (ClientWork::default(), Call::default());
         let (go, wait) = std::sync::mpsc::channel::<()>();
-        let number = all.begin(&call, move |_| { wait.recv().unwrap(); answered("done") }).unwrap();
+        let number = all
+            .begin(&call, move |_| {
+                wait.recv().unwrap();
+                answered("done")
+            })
+            .unwrap();
         assert_eq!(text(all.wait(number, &call, Some(Duration::ZERO))), "running");
         assert_eq!(all.numbers(), ["1"]);
         go.send(()).unwrap();
@@ -180,7 +186,12 @@ mod tests {
         call.cancellation().cancel();
         assert_eq!(text(all.wait(number, &call, None)), "called off");
         let (told, ended) = std::sync::mpsc::channel::<()>();
-        all.begin(&Call::default(), move |call| { let outcome = endless(call); told.send(()).unwrap(); outcome }).unwrap();
+        all.begin(&Call::default(), move |call| {
+            let outcome = endless(call);
+            told.send(()).unwrap();
+            outcome
+        })
+        .unwrap();
         drop(all);
         ended.recv().unwrap();
     }

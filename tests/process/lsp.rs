@@ -168,7 +168,8 @@ impl Editor {
 
     pub(crate) fn error(&mut self, method: &str, params: Value) -> i64 {
         let id = self.begin(method, params);
-        self.response(id)["error"]["code"].as_i64().unwrap()
+        let response = self.response(id);
+        response["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method}: {response}"))
     }
 
     pub(crate) fn open(&mut self, name: &str, text: &str) {
@@ -509,26 +510,38 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
         "signatureHelp", "onTypeFormatting",
     ];
     let of_ranges = ["codeAction", "rangeFormatting", "semanticTokens/range", "inlayHint"];
-    let of_documents = [
-        "documentSymbol", "codeLens", "formatting", "foldingRange", "semanticTokens/full", "diagnostic",
-    ];
+    let of_documents =
+        ["documentSymbol", "codeLens", "formatting", "foldingRange", "semanticTokens/full", "diagnostic"];
     let of_items = [
         "callHierarchy/incomingCalls", "callHierarchy/outgoingCalls", "typeHierarchy/supertypes",
         "typeHierarchy/subtypes", "codeLens/resolve", "completionItem/resolve", "workspace/executeCommand",
     ];
     let document = json!({ "uri": editor.uri("cart.lisp") });
     let documents = [
-        json!(null), json!([]), json!("x"), json!(7), json!({}), json!({ "textDocument": null }),
-        json!({ "textDocument": [document] }), json!({ "textDocument": { "uri": 5 } }),
-        json!({ "textDocument": { "uri": "" } }), json!({ "textDocument": { "uri": "file://%zz" } }),
+        json!(null),
+        json!([]),
+        json!("x"),
+        json!(7),
+        json!({}),
+        json!({ "textDocument": null }),
+        json!({ "textDocument": [document] }),
+        json!({ "textDocument": { "uri": 5 } }),
+        json!({ "textDocument": { "uri": "" } }),
+        json!({ "textDocument": { "uri": "file://%zz" } }),
         json!({ "textDocument": { "uri": "file://other-host/cart.lisp" } }),
         json!({ "textDocument": { "uri": format!("{}/../cart.lisp", editor.uri("nowhere")) } }),
     ];
     let position = |line: Value, character: Value| json!({ "line": line, "character": character });
     let (start, far) = (position(json!(0), json!(0)), position(json!(9), json!(0)));
     let no_positions = [
-        json!(null), json!([0, 0]), json!({}), position(json!(-1), json!(0)), position(json!("1"), json!(0)),
-        position(json!(1.5), json!(0)), position(json!(1), json!(null)), position(json!(1u64 << 40), json!(0)),
+        json!(null),
+        json!([0, 0]),
+        json!({}),
+        position(json!(-1), json!(0)),
+        position(json!("1"), json!(0)),
+        position(json!(1.5), json!(0)),
+        position(json!(1), json!(null)),
+        position(json!(1u64 << 40), json!(0)),
     ];
     let mut asked = 0;
     let mut refused = |editor: &mut Editor, method: &str, params: &Value| {
@@ -542,12 +555,15 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
         }
     }
     for wrong in &no_positions {
-        let ranges = [json!({ "start": wrong, "end": far }), json!({ "start": start, "end": wrong }), wrong.clone()];
+        let ranges =
+            [json!({ "start": wrong, "end": far }), json!({ "start": start, "end": wrong }), wrong.clone()];
         for method in of_positions {
             let params = json!({ "textDocument": document, "position": wrong, "newName": "a", "ch": "\n" });
             refused(&mut editor, &format!("textDocument/{method}"), &params);
         }
-        for (method, range) in of_ranges.iter().flat_map(|method| ranges.iter().map(move |range| (method, range))) {
+        for (method, range) in
+            of_ranges.iter().flat_map(|method| ranges.iter().map(move |range| (method, range)))
+        {
             let params = json!({ "textDocument": document, "range": range });
             refused(&mut editor, &format!("textDocument/{method}"), &params);
         }
@@ -565,7 +581,10 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
             let response = editor.response(id);
             // An item that it knows nothing of is given back as it is.
             let is_same = method.ends_with("resolve") && response["result"] == *item;
-            assert!(is_same || response["error"]["code"].is_i64() || response["result"] == json!(null), "{method} {item}: {response}");
+            assert!(
+                is_same || response["error"]["code"].is_i64() || response["result"] == json!(null),
+                "{method} {item}: {response}"
+            );
         }
     }
     // In the middle of a character of two units, and past the end of a line: nothing, or the line's end.
@@ -580,12 +599,17 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
     let slow = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
     fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
     let id = editor.begin("workspace/executeCommand", slow);
-    editor.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "workspace/symbol", "params": { "query": "price" } }));
+    editor.send(
+        &json!({ "jsonrpc": "2.0", "id": id, "method": "workspace/symbol", "params": { "query": "price" } }),
+    );
     assert_eq!(editor.response(id)["error"]["code"], -32600);
     editor.tell("$/cancelRequest", json!({ "id": id }));
     assert_eq!(editor.response(id)["error"]["code"], -32800);
     // Notifications of nothing are passed over.
-    for method in ["textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose", "$/cancelRequest", "$/other", "workspace/didChangeConfiguration"] {
+    for method in [
+        "textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose",
+        "$/cancelRequest", "$/other", "workspace/didChangeConfiguration",
+    ] {
         for params in &documents {
             editor.tell(method, params.clone());
         }

@@ -143,7 +143,10 @@ fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
     assert!(now() == text);
     // Questions have answers meanwhile.
     assert!(client.text("who-calls", json!({ "name": "slow" })).contains("USER"));
-    assert_eq!(running(&client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))), number);
+    assert_eq!(
+        running(&client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))),
+        number
+    );
     let done = client.call("rename", json!({ "wait": number }));
     assert_eq!(done["structuredContent"]["applied"], true, "{done}");
     assert_eq!(done["structuredContent"]["verified"]["same"], true, "{done}");
@@ -157,6 +160,8 @@ fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
     let number = running(&client.call("rename", order.clone()));
     let id = client.begin("tools/call", json!({ "name": "rename", "arguments": { "wait": number } }));
     let params = json!({ "requestId": id });
+    // Let it begin to wait: what is called off before it begins is not carried out.
+    std::thread::sleep(Duration::from_secs(1));
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     wait_while(|| {
         client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))["isError"] != true

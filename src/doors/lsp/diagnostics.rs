@@ -128,9 +128,10 @@ impl Server {
             checks.due.retain(|other| !is_older(other));
             checks.due.push(NextCheck { document: Arc::clone(document), due, saved });
             // What it will say of an older version is of no use.
-            let running = checks.running.iter().filter(|(running, _)| {
-                running.path == document.path && running.version < document.version
-            });
+            let running = checks
+                .running
+                .iter()
+                .filter(|(running, _)| running.path == document.path && running.version < document.version);
             running.for_each(|(_, cancellation)| cancellation.cancel());
             self.check_due.notify_all();
         }
@@ -168,7 +169,8 @@ impl Server {
             let checked = self.compiled(&document, saved, &mut spare, &control);
             let current = self.document(&document.path);
             let is_wanted = !control.cancellation().is_cancelled();
-            if let Some(current) = current.filter(|current| is_wanted && current.version == document.version) {
+            if let Some(current) = current.filter(|current| is_wanted && current.version == document.version)
+            {
                 match checked {
                     Ok(Some(found)) => *current.compiled.lock() = found,
                     Ok(None) => (),

@@ -434,7 +434,10 @@ impl Server {
         let others: BTreeSet<PathBuf> = folders_of(params).into_iter().map(real).collect();
         for other in others.iter().filter(|folder| !folder.starts_with(&root)) {
             let (other, root) = (other.display(), root.display());
-            self.show(2, &format!("steelbank serves the project in {root}. What lies in {other} is not searched."));
+            self.show(
+                2,
+                &format!("steelbank serves the project in {root}. What lies in {other} is not searched."),
+            );
         }
     }
 
