@@ -232,19 +232,30 @@ fn operator(text: &str, read: &LispText, form: &Form) -> Option<String> {
     is_operator.then(|| name.rsplit(':').next().unwrap_or(name).to_lowercase())
 }
 
+/// What of a document is indented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Formatted {
+    Document,
+    Range,
+    /// The line of the position.
+    Line,
+}
+
 impl Server {
     /// The edits that indent a document, or a range of it, or the line that a typed character has begun.
-    pub(super) fn formatting(&self, params: &Value, control: &Control) -> Answered {
+    pub(super) fn formatting(&self, params: &Value, part: Formatted, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
-        let lines = match (&params["range"], &params["position"]) {
-            (Value::Null, Value::Null) => 1..=document.lines.line(document.text.len() as u32),
-            (Value::Null, at) => {
+        let lines = match part {
+            Formatted::Document => 1..=document.lines.line(document.text.len() as u32),
+            Formatted::Line => {
+                let at = &params["position"];
                 let at = convert::offset_from(at, &document.text, &document.lines, encoding)?;
                 let line = document.lines.line(at);
                 line..=line
             }
-            (range, _) => {
+            Formatted::Range => {
+                let range = &params["range"];
                 let range = convert::range_from(range, &document.text, &document.lines, encoding)?;
                 document.lines.line(range.start)..=document.lines.line(range.end)
             }

@@ -174,12 +174,12 @@ impl Server {
         Ok(shown.collect())
     }
 
-    pub(super) fn semantic_tokens(&self, params: &Value, control: &Control) -> Answered {
+    pub(super) fn semantic_tokens(&self, params: &Value, whole: bool, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
-        let within = match &params["range"] {
-            Value::Null => Range::new(0, u32::MAX),
-            range => convert::range_from(range, &document.text, &document.lines, encoding)?,
+        let within = match whole {
+            true => Range::new(0, u32::MAX),
+            false => convert::range_from(&params["range"], &document.text, &document.lines, encoding)?,
         };
         let view = self.view(&document, control)?;
         let (mut data, mut last, mut end) = (Vec::new(), (0, 0), 0);

@@ -16,6 +16,7 @@ use steelbank_reader::lines::PositionEncoding;
 use super::convert::{self, Answered, RequestRefusal};
 use super::diagnostics::{CheckCopies, ChecksDue, PAUSE};
 use super::documents::OpenDocument;
+use super::indent::Formatted;
 use super::restart::EditorState;
 use super::view::LoadedTexts;
 use crate::Steelbank;
@@ -534,18 +535,17 @@ impl Server {
             "textDocument/codeLens" => self.lenses(params),
             "codeLens/resolve" => self.resolve_lens(params, control),
             "textDocument/codeAction" => self.code_actions(params),
-            "textDocument/formatting" | "textDocument/rangeFormatting" | "textDocument/onTypeFormatting" => {
-                self.formatting(params, control)
-            }
+            "textDocument/formatting" => self.formatting(params, Formatted::Document, control),
+            "textDocument/rangeFormatting" => self.formatting(params, Formatted::Range, control),
+            "textDocument/onTypeFormatting" => self.formatting(params, Formatted::Line, control),
             "textDocument/completion" => self.completion(params, control),
             "completionItem/resolve" => self.resolve_completion(params, control),
             "textDocument/signatureHelp" => self.signature_help(params, control),
             "textDocument/inlayHint" => self.hints(params, control),
             "textDocument/foldingRange" => self.folding(params),
             "textDocument/selectionRange" => self.selection(params),
-            "textDocument/semanticTokens/full" | "textDocument/semanticTokens/range" => {
-                self.semantic_tokens(params, control)
-            }
+            "textDocument/semanticTokens/full" => self.semantic_tokens(params, true, control),
+            "textDocument/semanticTokens/range" => self.semantic_tokens(params, false, control),
             "textDocument/diagnostic" => self.diagnostic(params),
             "workspace/executeCommand" => self.execute(params, control),
             other => Err(RequestRefusal {
