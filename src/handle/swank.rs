@@ -103,6 +103,12 @@ impl Steelbank {
                 format!("There is no way in for an editor (--swank {port}). {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
+        // Bring the index up to Swank's own code now, rather than have the first question wait for that.
+        if let Some(made) = self.code_made()
+            && self.refresh_within(CATCH_UP_TIME).is_ok()
+        {
+            self.inner.swank.seen.store(made, Ordering::SeqCst);
+        }
         // Ignore the error: a copy may then have the port, too, for as long as it lives.
         let _ = keep_descriptors_private();
         Ok(self.inner.swank.server.lock().insert(SwankServer { system, port }).clone())
@@ -116,11 +122,19 @@ impl Steelbank {
     /// Returns how many code objects were made so far, if others than this crate's own jobs make them.
     pub(super) fn code_made_by_others(&self) -> Option<u64> {
         self.swank()?;
+        self.code_made()
+    }
+
+    fn code_made(&self) -> Option<u64> {
         self.context().ask("code-made", Vec::new(), &Control::new(CATCH_UP_TIME)).ok()
     }
 
-    /// Brings the index up to date with what a person has defined, if one can: the next answer is no older than that.
+    /// Brings the index up to date with what a person has defined, if one can: the next answer is no older than that. Not while
+    /// something is loaded, which makes code all the time: the answer says so, and the load's end brings the index up to date.
     pub(crate) fn catch_up(&self) {
+        if self.is_loading() {
+            return;
+        }
         let Some(made) = self.code_made_by_others() else { return };
         if made == self.inner.swank.seen.load(Ordering::SeqCst) {
             return;
