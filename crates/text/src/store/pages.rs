@@ -6,8 +6,13 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 const PAGE: u64 = 16 << 10;
+/// The most pages of a file that are kept in memory: the last ones that short reads needed.
+const KEPT: usize = 16;
 const MAGIC: [u8; 8] = *b"steeltxt";
 /// Length of the table, its checksum, the magic.
 const TRAILER: u64 = 24;
@@ -18,6 +23,8 @@ pub(crate) struct Pages {
     file: File,
     body: u64,
     sums: Vec<u32>,
+    /// The pages that were read last, by their numbers, the latest at the end.
+    kept: Mutex<Vec<(u64, Arc<[u8]>)>>,
 }
 
 /// The file does not hold what its checksums say, or cannot be read.
@@ -115,7 +122,7 @@ impl Pages {
             sums.push(u32::from_le_bytes(sum));
         }
         let table = decoder.rest().to_vec();
-        Ok((Pages { file, body, sums }, table))
+        Ok((Pages { file, body, sums, kept: Mutex::default() }, table))
     }
 
     /// All of the body, verified.
@@ -131,18 +138,41 @@ impl Pages {
         if range.is_empty() {
             return Ok(Vec::new());
         }
-        let first = range.start / PAGE;
+        let (first, last) = (range.start / PAGE, (range.end - 1) / PAGE);
         let start = first * PAGE;
-        let end = (range.end.div_ceil(PAGE) * PAGE).min(self.body);
+        let within = (range.start - start) as usize..(range.end - start) as usize;
+        if first == last {
+            return Ok(self.page(first)?[within].to_vec());
+        }
+        let mut bytes = self.verified(first..last + 1)?;
+        bytes.truncate(within.end);
+        bytes.drain(..within.start);
+        Ok(bytes)
+    }
+
+    /// A page, verified when it is read: many lookups follow each other in one.
+    fn page(&self, number: u64) -> Result<Arc<[u8]>, PageError> {
+        let mut kept = self.kept.lock();
+        let page = match kept.iter().position(|(each, _)| *each == number) {
+            Some(at) => kept.remove(at).1,
+            None => self.verified(number..number + 1)?.into(),
+        };
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        kept.push((number, Arc::clone(&page)));
+        Ok(page)
+    }
+
+    fn verified(&self, pages: Range<u64>) -> Result<Vec<u8>, PageError> {
+        let (start, end) = (pages.start * PAGE, (pages.end * PAGE).min(self.body));
         let mut bytes = vec![0; (end - start) as usize];
         self.file.read_exact_at(&mut bytes, start)?;
         for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
-            if self.sums.get(first as usize + index) != Some(&(checksum(page) as u32)) {
+            if self.sums.get(pages.start as usize + index) != Some(&(checksum(page) as u32)) {
                 return Err(PageError::Damaged);
             }
         }
-        bytes.truncate((range.end - start) as usize);
-        bytes.drain(..(range.start - start) as usize);
         Ok(bytes)
     }
 }

@@ -48,16 +48,16 @@ struct Arguments {
     /// Default: true with apply.
     #[serde(default)]
     verify: Option<bool>,
-    /// Verify the outcome of the systems' tests, too.
+    /// Verify with the systems' tests, too.
     #[serde(default)]
     tests: bool,
     #[serde(flatten)]
     timeout: Timeout,
-    /// The most seconds until an answer: what takes longer goes on, and the answer says what to wait for. 45 if left out.
+    /// The most seconds until an answer; what takes longer goes on. Default: 45.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     answer_within_seconds: Option<u64>,
-    /// Alone: wait for the outcome of a rename, by the `wait` that its answer gave.
+    /// Alone: wait for a rename that goes on, by the `wait` of its answer.
     #[serde(default)]
     wait: Option<String>,
     /// Alone: take back a rename, by the `undo` that its answer gave, or last.
