@@ -30,7 +30,7 @@ struct Arguments {
     /// Its new name, without a package.
     #[serde(default)]
     new_name: Option<String>,
-    /// The package to look the name up in if it has no prefix.
+    /// The package of a name without a prefix.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     package: Option<String>,
@@ -57,7 +57,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     answer_within_seconds: Option<u64>,
-    /// Alone: wait for a rename that goes on, by the `wait` of its answer.
+    /// Alone: wait for a rename that goes on, by its answer's `wait`.
     #[serde(default)]
     wait: Option<String>,
     /// Alone: take back a rename, by the `undo` that its answer gave, or last.
@@ -105,7 +105,7 @@ struct ListedRename {
     undo: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<Verified>,
-    /// How long verifying takes here, as far as that is known.
+    /// How long verifying takes here, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     verifying_takes_seconds: Option<u64>,
     /// What is to be done now.
