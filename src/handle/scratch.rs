@@ -200,8 +200,11 @@ impl ScratchFolder {
         steelbank_cache::create_new_folder(&path)?;
         steelbank_cache::create_new_folder(&path.join("overlays"))?;
         steelbank_cache::create_new_folder(&path.join("tmp"))?;
-        let lock = steelbank_cache::create_file(&path.join("lock"))?;
+        // Lock it before it has its name: another process takes a lock that nobody holds for that of a dead one.
+        let unnamed = path.join("lock.new");
+        let lock = steelbank_cache::create_file(&unnamed)?;
         flock(&lock, FlockOperation::LockShared)?;
+        std::fs::rename(&unnamed, path.join("lock"))?;
         std::os::unix::fs::symlink(std::fs::canonicalize(cache)?, path.join("lower"))?;
         Ok(Self { path, _lock: lock })
     }
@@ -579,6 +582,21 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_that_are_made_at_once_outlast_each_others_sweep() {
+        let cache = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let folder = ScratchFolder::new(cache.path()).unwrap();
+                        assert!(folder.path.join("lower").is_dir());
+                    }
+                });
+            }
+        });
+    }
 
     #[test]
     fn what_dead_processes_left_is_swept_and_what_is_in_use_stays() {
