@@ -113,22 +113,9 @@ fn lose_of_the_runtimes_own() {
 
 /// Uses a stack up again while it is unwound, for longer than anybody waits. It must not grow past its end: the
 /// memory below is the stack of another thread.
-fn is_told(panic: &(dyn std::any::Any + Send), words: &str) -> bool {
-    panic.downcast_ref::<String>().is_some_and(|told| told.contains(words))
-}
-
 #[test]
 fn cleanup_forms_that_use_up_the_rest_of_the_stack() {
-    if !crate::child::is_child() {
-        let name = std::any::type_name_of_val(&|| ());
-        let run = || crate::child::run_test(name, [("RUST_BACKTRACE", "0")]);
-        // Known: on a busy machine Lisp may die of it, and says so. It does not twice in a row.
-        return match std::panic::catch_unwind(run) {
-            Err(told) if is_told(&*told, "Dead { reason: \"Control stack exhausted") => run(),
-            Err(other) => std::panic::resume_unwind(other),
-            Ok(()) => (),
-        };
-    }
+    own_process!();
     let bank = Steelbank::builder().start().unwrap();
     let form = "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))";
     let outcome = bank.tried(Lane::Work, form, Duration::from_secs(1));
