@@ -38,7 +38,7 @@ pub enum Advice {
     RemoveLeftovers,
     /// Take the rename of this number back.
     UndoRename(String),
-    /// Wait for the outcome of the rename of this number.
+    /// Wait for the outcome of the rename of this number. At the command line there is none: a command waits for the end.
     WaitForRename(String),
     /// Have the rename written, which is planned only.
     Apply,
@@ -114,12 +114,7 @@ impl Advice {
                 };
             }
             Self::WaitForRename(number) => {
-                return match wording {
-                    Wording::Tools => {
-                        format!("Nothing is written yet. For the outcome: rename with wait={number:?}.")
-                    }
-                    Wording::CommandLine => format!("For the outcome: steelbank rename --wait {number}"),
-                };
+                return format!("Nothing is written yet. For the outcome: rename with wait={number:?}.");
             }
             Self::IncludeText => (
                 "Left as they are; include=[\"text\"] edits them.",

@@ -42,6 +42,8 @@ struct Work {
 struct WorkState {
     /// The call that waits: it hears of progress.
     waiting: Option<Call>,
+    ended: bool,
+    /// None before the end, and once it is told.
     outcome: Option<Outcome>,
 }
 
@@ -66,7 +68,7 @@ impl ClientWork {
         call: &Call,
         work: impl FnOnce(&Call) -> Outcome + Send + 'static,
     ) -> io::Result<u64> {
-        let state = Mutex::new(WorkState { waiting: Some(call.clone()), outcome: None });
+        let state = Mutex::new(WorkState { waiting: Some(call.clone()), ..WorkState::default() });
         let cancellation = Cancellation::default();
         let this = Arc::new(Work { begun: Instant::now(), cancellation, state, ended: Condvar::new() });
         let (ran, heard) = (Arc::clone(&this), Arc::downgrade(&this));
@@ -82,7 +84,7 @@ impl ClientWork {
             let mut state = ran.state.lock();
             // A restart waits for the answer that tells of what was written.
             state.waiting.iter().for_each(|call| call.take_writing_of(&own));
-            state.outcome = Some(outcome);
+            (state.ended, state.outcome) = (true, Some(outcome));
             ran.ended.notify_all();
         })?;
         let mut all = self.0.lock();
@@ -90,7 +92,7 @@ impl ClientWork {
         let number = all.last;
         all.works.insert(number, this);
         if all.works.len() > KEPT {
-            let is_over = |work: &Arc<Work>| work.state.lock().outcome.is_some();
+            let is_over = |work: &Arc<Work>| work.state.lock().ended;
             let oldest = all.works.iter().find(|(_, work)| is_over(work)).map(|(number, _)| *number);
             oldest.map(|number| all.works.remove(&number));
         }
@@ -103,7 +105,7 @@ impl ClientWork {
         let end = patience.map(|patience| Instant::now() + patience);
         let mut state = work.state.lock();
         state.waiting = Some(call.clone());
-        while state.outcome.is_none() {
+        while !state.ended {
             if call.cancellation().is_cancelled() {
                 work.cancellation.cancel();
             } else if end.is_some_and(|end| Instant::now() >= end) {

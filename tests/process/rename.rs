@@ -112,7 +112,6 @@ fn the_command_renames_verifies_and_takes_back() {
     assert!(exit == Some(0) && main().contains("(list (large-thing) 'large)"), "{said}");
 }
 
-/// Manuals and scripts are counted, and edited if that is asked for; what is no text of the project is not.
 #[test]
 fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
     let folder = Folder::new("rename-wait");
@@ -174,6 +173,7 @@ fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
     assert!(now() == text && fs::read_dir(&root).unwrap().count() == 2);
 }
 
+/// Manuals and scripts are counted, and edited if that is asked for; what is no text of the project is not.
 #[test]
 fn other_text_is_told_and_renamed_if_asked_for() {
     let folder = Folder::new("rename-other-text");

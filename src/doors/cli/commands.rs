@@ -31,6 +31,9 @@ const BY_POSITION: [(&str, &[&str]); 11] = [
     ("run-tests", &["system"]),
 ];
 
+/// The arguments for work that goes on after its call: a command waits for the end.
+const OF_LATER_CALLS: [&str; 2] = ["answer_within_seconds", "wait"];
+
 /// Lists the tool's entry in [`BY_POSITION`].
 fn by_position(tool: &Tool) -> &'static [&'static str] {
     BY_POSITION.iter().find(|(name, _)| *name == tool.name()).map_or(&[], |(_, arguments)| arguments)
@@ -68,6 +71,7 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
         .collect::<Vec<_>>();
     let order = |name: &str| by_position(tool).iter().position(|other| *other == name).unwrap_or(usize::MAX);
     let mut taken = tool.arguments();
+    taken.retain(|(name, _)| !OF_LATER_CALLS.contains(name));
     taken.sort_by_key(|(name, required)| (!required, order(name)));
     // Leave out an optional system: the global option --system stands for it.
     taken.retain(|(name, required)| *required || *name != "system" || by_position(tool).contains(name));
@@ -185,7 +189,9 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);
     let mut given = Object::new();
     // Skip an optional system, for which the global option stands; see `with_arguments`.
-    let is_here = |name: &str| name != "system" || matches.ids().any(|id| id == name);
+    let is_here = |name: &str| {
+        !OF_LATER_CALLS.contains(&name) && (name != "system" || matches.ids().any(|id| id == name))
+    };
     for (name, property) in properties.iter().filter(|(name, _)| is_here(name)) {
         let value = match property.get("type").and_then(Value::as_str) {
             Some("boolean") => {

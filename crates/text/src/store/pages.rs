@@ -152,15 +152,24 @@ impl Pages {
 
     /// A page, verified when it is read: many lookups follow each other in one.
     fn page(&self, number: u64) -> Result<Arc<[u8]>, PageError> {
-        let mut kept = self.kept.lock();
-        let page = match kept.iter().position(|(each, _)| *each == number) {
-            Some(at) => kept.remove(at).1,
-            None => self.verified(number..number + 1)?.into(),
+        let known = |kept: &mut Vec<(u64, Arc<[u8]>)>| {
+            let at = kept.iter().position(|(each, _)| *each == number)?;
+            let (_, page) = kept.remove(at);
+            kept.push((number, Arc::clone(&page)));
+            Some(page)
         };
-        if kept.len() == KEPT {
-            kept.remove(0);
+        if let Some(page) = known(&mut self.kept.lock()) {
+            return Ok(page);
         }
-        kept.push((number, Arc::clone(&page)));
+        // Read without the lock: others find their pages meanwhile.
+        let page: Arc<[u8]> = self.verified(number..number + 1)?.into();
+        let mut kept = self.kept.lock();
+        if known(&mut kept).is_none() {
+            if kept.len() == KEPT {
+                kept.remove(0);
+            }
+            kept.push((number, Arc::clone(&page)));
+        }
         Ok(page)
     }
 

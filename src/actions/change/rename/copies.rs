@@ -118,8 +118,9 @@ impl Action for RenameVerifyRequest<'_> {
             verified = Verified { anew: anew.same, ..anew };
         }
         verified.systems = wanted.systems;
-        verified.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        bank.inner.memo.put(LastVerification { took: begun.elapsed(), tests: self.tests });
+        let took = begun.elapsed();
+        verified.duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        bank.inner.memo.put(LastVerification { took, tests: self.tests });
         Ok(verified)
     }
 }

@@ -133,7 +133,10 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         let alone = given.name.is_none() && given.new_name.is_none() && !given.apply;
         return match (&given.undo, &given.wait) {
             (Some(_), None) if alone => undo(session, id, call).map(ToolReply::from),
-            (None, Some(_)) if alone => wait(session, id, given.answer_within_seconds, call),
+            (None, Some(_)) if alone => {
+                let number = id.parse().map_err(|_| unknown_work(session, id))?;
+                wait(session, number, RunningRename::default(), given.answer_within_seconds, call)
+            }
             _ => Err(Failure::arguments("Give rename either a name and a new_name, or undo, or wait.")),
         };
     }
@@ -194,16 +197,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         Box::new(move |call| planned.reply(&work, done?, call))
     });
     let number = begun.map_err(|error| Failure::engine(format!("The system gives no thread: {error}.")))?;
-    match session.work().wait(number, call, patience(call, given.answer_within_seconds)) {
-        Waited::Ended(outcome) => outcome(call),
-        Waited::Running(since) => running.reply(number, since, call),
-        Waited::Unknown => Err(unknown_work(session, number)),
-    }
-}
-
-/// How long the call waits: as long as the caller says, if it does not wait for the end anyway.
-fn patience(call: &Call, seconds: Option<u64>) -> Option<Duration> {
-    call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs))
+    wait(session, number, running, given.answer_within_seconds, call)
 }
 
 fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
@@ -218,13 +212,20 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     ))
 }
 
-/// Waits for a rename that an earlier call has begun.
-fn wait(session: &Session, number: &str, seconds: Option<u64>, call: &Call) -> Result<ToolReply, Failure> {
-    let known = number.parse().map_err(|_| unknown_work(session, number))?;
-    match session.work().wait(known, call, patience(call, seconds)) {
+/// Waits for the rename of this number for as long as the caller says, if the call does not wait for the end anyway. What is
+/// known of it, `running`, is the answer if it goes on.
+fn wait(
+    session: &Session,
+    number: u64,
+    running: RunningRename,
+    seconds: Option<u64>,
+    call: &Call,
+) -> Result<ToolReply, Failure> {
+    let patience = call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs));
+    match session.work().wait(number, call, patience) {
         Waited::Ended(outcome) => outcome(call),
-        Waited::Running(since) => RunningRename::default().reply(known, since, call),
-        Waited::Unknown => Err(unknown_work(session, known)),
+        Waited::Running(since) => running.reply(number, since, call),
+        Waited::Unknown => Err(unknown_work(session, number)),
     }
 }
 
