@@ -159,6 +159,7 @@ that do not compile."
 (define-question "set-overlays" (cache overlays)
   "Make this a scratch image, which writes to the folder CACHE. OVERLAYS are pairs of a file and what holds its text; without that, the
 file is as good as deleted."
+  (use-huge-pages)
   (use-cache cache)
   (set-overlays overlays)
   (object))

@@ -274,6 +274,7 @@
     ("SB-VM" "CODE-HEADER-WIDETAG" :variable "")
     ("SB-VM" "CONTEXT-PC" :function "(CONTEXT)")
     ("SB-VM" "CONTEXT-REGISTER" :function "(CONTEXT INDEX)")
+    ("SB-VM" "DYNAMIC-SPACE-START" :variable "")
     ("SB-VM" "FLOATING-POINT-MODES" :function "NIL")
     ("SB-VM" "FLAGS" :symbol "")
     ("SB-VM" "GENCGC-PAGE-BYTES" :variable "")

@@ -101,10 +101,10 @@ pub(crate) fn carry_out(
             let traces = bank.traces(&request, control).map_err(|error| said(&error))?;
             serde_json::to_value(traces)
         }
-        change::check::alone::OVERLAY => {
+        change::check::alone::CHECK => {
             let overlay = serde_json::from_value(arguments).map_err(|error| said(&error))?;
-            change::check::alone::lay_over(bank, overlay).map_err(|error| said(&error))?;
-            Ok(Value::Null)
+            let checked = change::check::alone::check(bank, overlay, control);
+            serde_json::to_value(checked.map_err(|error| said(&error))?)
         }
         "refused-writes" => serde_json::to_value(bank.refused_writes().map_err(|error| said(&error))?),
         _ => return Err(format!("This copy knows no order {name}: it is of another build.")),

@@ -112,7 +112,7 @@ impl Steelbank {
             let control = control.until(deadline).reporting_to(Arc::clone(&listener));
             let arguments = vec![json!(system), json!(asd), json!(options.force), json!(options.keep_going)];
             let target = LoadTarget::System(system.to_owned());
-            self.load_target(target, "load-system", arguments, &control)
+            self.load_target(target, "load-system", arguments, options, &control)
         };
         let mut answer = run(None)?;
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
@@ -144,6 +144,7 @@ impl Steelbank {
             LoadTarget::System(name),
             "load-systems",
             vec![json!(systems), json!(false)],
+            LoadOptions::default(),
             control,
         )
     }
@@ -235,7 +236,12 @@ impl Steelbank {
     ///
     /// # Errors
     /// It was cancelled, or Lisp is gone. A failed load is an answer.
-    pub(crate) fn load_file(&self, path: &str, control: &Control) -> Result<LoadAnswer, Error> {
+    pub(crate) fn load_file(
+        &self,
+        path: &str,
+        options: LoadOptions,
+        control: &Control,
+    ) -> Result<LoadAnswer, Error> {
         let given = Path::new(path);
         let below = self.project().root().filter(|_| !path.is_empty()).map(|_| self.project().native(given));
         let absolute = match below {
@@ -245,7 +251,7 @@ impl Steelbank {
         };
         let absolute = absolute.display().to_string();
         let target = LoadTarget::File(absolute.clone());
-        let outcome = self.load_target(target, "load-file", vec![json!(absolute)], control);
+        let outcome = self.load_target(target, "load-file", vec![json!(absolute)], options, control);
         let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
         self.note_file(Path::new(&absolute), loaded);
         let mut answer = outcome?;
@@ -276,6 +282,7 @@ impl Steelbank {
         target: LoadTarget,
         question: &'static str,
         arguments: Vec<Value>,
+        options: LoadOptions,
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
         let (project, begun) = (self.project(), SystemTime::now());
@@ -323,8 +330,10 @@ impl Steelbank {
             self.lisp().note_filled();
         }
         // Wait no longer for a Lisp that does not react: the answer's time is over.
-        let refreshed = self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
-        if let Err(error) = refreshed {
+        let refresh = || self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
+        if !options.thrown_away
+            && let Err(error) = refresh()
+        {
             answer.cautions.push(Caution::IndexBehindLoad(error.to_string()));
         }
         let image = answer.image.take();
@@ -339,13 +348,15 @@ impl Steelbank {
         note_asked(project, &answer);
         project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
         moving.end();
-        let bank = self.clone();
-        // Read the sidecars now, so that the first question does not wait for them. Without a thread, that
-        // question reads them.
-        let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
-            bank.project().keep_names();
-            give_back_memory();
-        });
+        if !options.thrown_away {
+            let bank = self.clone();
+            // Read the sidecars now, so that the first question does not wait for them. Without a thread, that
+            // question reads them.
+            let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
+                bank.project().keep_names();
+                give_back_memory();
+            });
+        }
         // Drop the kept diagnostics of dependencies: they are not the project's.
         answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
         let mut texts = HashMap::new();

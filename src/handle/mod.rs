@@ -268,8 +268,9 @@ impl Builder {
         let mut settings = Settings::new(installation.image);
         settings.dynamic_space_size = self.dynamic_space_size.unwrap_or(settings.dynamic_space_size);
         settings.control_stack_size = self.control_stack_size.unwrap_or(settings.control_stack_size);
-        let index = match (&snapshot, &installation.index) {
-            (Some(snapshot), _) => Index::open_snapshot(Arc::clone(&snapshot.index)),
+        let kept = snapshot.as_ref().and_then(|snapshot| snapshot.index.clone());
+        let index = match (kept, &installation.index) {
+            (Some(kept), _) => Index::open_snapshot(kept),
             (None, IndexData::Memory(bytes)) => Index::open(*bytes),
             (None, IndexData::File(path)) => {
                 let bytes = std::fs::read(path)

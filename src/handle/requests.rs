@@ -22,6 +22,8 @@ pub(crate) struct LoadOptions {
     pub(crate) force: bool,
     /// Whether the load goes on behind files that do not compile. It has failed all the same.
     pub(crate) keep_going: bool,
+    /// Whether the image is thrown away afterwards: its index is left as it is.
+    pub(crate) thrown_away: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -58,6 +60,12 @@ impl LoadRequest {
         self
     }
 
+    /// Leaves the index as it is, for an image that is thrown away.
+    pub(crate) fn thrown_away(mut self) -> Self {
+        self.options.thrown_away = true;
+        self
+    }
+
     /// Goes on behind files that do not compile, so that the answer tells what is wrong with each; what came of them is
     /// loaded. Without it, a load ends at the first.
     #[must_use]
@@ -74,7 +82,7 @@ impl Action for LoadRequest {
         match &self.what {
             RequestedLoad::System(system) => bank.load_system(system, self.options, control),
             RequestedLoad::Project => bank.load_project(self.options, control),
-            RequestedLoad::File(path) => bank.load_file(&path.to_string_lossy(), control),
+            RequestedLoad::File(path) => bank.load_file(&path.to_string_lossy(), self.options, control),
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
 use documents::{Document, Documents};
 use names::Names;
 use positions::{CachedPositions, Positions};
-pub(crate) use stamp::FileStamp;
+pub(crate) use stamp::{FileStamp, version};
 use steelbank_text::{Freshness, TextError, TextIndex};
 use steelbank_watch::WatchRefusal;
 

@@ -6,11 +6,15 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-
-use crate::source::tap::sidecar::fnv_1a;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The time after a change in which another one may get the same date: the clock of a file system is coarse.
 pub(super) const COARSE: Duration = Duration::from_millis(50);
+
+/// Hashes a file's contents to the version that answers show, in sixteen digits.
+pub(crate) fn version(bytes: &[u8]) -> String {
+    format!("{:016x}", xxh3_64(bytes))
+}
 
 /// A file's dates, size and inode. A change of the file changes one of them, unless it follows another one within the clock's
 /// grain and keeps the size: see [`FileStamp::is_reliable`].
@@ -35,7 +39,7 @@ impl FileStamp {
 
     /// Stamps `text`, which stands for a file's.
     pub(super) fn of_text(text: &[u8]) -> FileStamp {
-        let hash = fnv_1a(text) as i64;
+        let hash = xxh3_64(text) as i64;
         FileStamp { modified: None, size: text.len() as u64, changed: (hash, 0), inode: 0 }
     }
 

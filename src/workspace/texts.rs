@@ -7,12 +7,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::{LineIndex, decode};
+use steelbank_reader::{Dialect, Features, LispText};
 use steelbank_watch::WatchRefusal;
 
 use crate::workspace::documents::Documents;
@@ -82,13 +83,23 @@ pub(crate) struct ReadText {
     pub(crate) lines: LineIndex,
     /// The tokens of its names.
     pub(crate) tokens: FileTokens,
+    key_parameters: OnceLock<BTreeSet<u32>>,
 }
 
 impl ReadText {
     fn new(bytes: &[u8]) -> Arc<Self> {
         let text = decode(bytes);
         let (lines, tokens) = (LineIndex::new(text.as_bytes()), FileTokens::read(text.as_bytes()));
-        Arc::new(Self { text: text.into(), lines, tokens })
+        Arc::new(Self { text: text.into(), lines, tokens, key_parameters: OnceLock::new() })
+    }
+
+    /// Whether a parameter after `&key` without a keyword of its own starts at byte `offset`.
+    pub(crate) fn is_key_parameter(&self, offset: u32) -> bool {
+        let text = self.text.as_bytes();
+        let read = || LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+        self.key_parameters
+            .get_or_init(|| read().key_parameters(text).into_iter().collect())
+            .contains(&offset)
     }
 
     /// Estimates the memory that this takes, in bytes.

@@ -2,6 +2,7 @@
 
 use super::reader::LispReader;
 use super::{Dialect, Features, Range, Token, TokenKind};
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -66,6 +67,9 @@ pub struct Form {
     pub(super) spliced: bool,
     pub(super) descend: bool,
 }
+
+/// What ends the keyword parameters of a lambda list.
+const AFTER_KEYS: [&str; 5] = ["&AUX", "&BODY", "&OPTIONAL", "&ENVIRONMENT", "&REST"];
 
 /// The absence of a head in `Form::head`, or of a number in `Form::number`.
 pub(super) const NONE: u32 = u32::MAX;
@@ -242,6 +246,34 @@ impl LispText {
             Datum::Form(id) => self.form(id).map(|form| form.span),
         }
         .unwrap_or(Range::new(0, 0))
+    }
+
+    /// Where the parameters after `&key` start that have no keyword of their own, in the text that was read: in all lists,
+    /// whatever they are. In no order.
+    pub fn key_parameters(&self, text: &[u8]) -> Vec<u32> {
+        let marker = |token: &Token| text.get(token.span.start as usize) == Some(&b'&');
+        let keys = self.tokens.iter().filter(|token| marker(token) && token.is_named(text, "&KEY"));
+        let lists: BTreeSet<FormId> = keys.filter_map(|token| token.form).collect();
+        let mut found = Vec::new();
+        for list in lists {
+            let mut after_key = false;
+            for datum in self.elements(list) {
+                let name = match datum {
+                    Datum::Token(index) => self.tokens.get(index),
+                    Datum::Form(id) => self.form(id).and_then(|form| self.head(form)),
+                };
+                let Some(name) = name else { continue };
+                match datum {
+                    Datum::Token(_) if name.is_named(text, "&KEY") => after_key = true,
+                    Datum::Token(_) if AFTER_KEYS.iter().any(|other| name.is_named(text, other)) => {
+                        after_key = false
+                    }
+                    _ if after_key => found.push(name.span.start),
+                    _ => {}
+                }
+            }
+        }
+        found
     }
 
     /// The token at `offset`, if one stands there.

@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::unified::unified;
 use crate::answer::lookup::find_package;
-use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::journal::EditPurpose;
 use crate::workspace::replacement::Replacement;
 use crate::workspace::write::FileError;
-use crate::workspace::{NoProject, Project, write};
+use crate::workspace::{NoProject, Project, version, write};
 pub use steelbank_reader::edit::EditAction as EditOperation;
 use steelbank_reader::edit::{self, DefinitionForm};
 use steelbank_reader::lines::LineIndex;
@@ -150,11 +149,6 @@ pub(crate) fn edit_definition(
         version: version(&file.new),
         cautions,
     })
-}
-
-/// Hashes a file's contents to the version that answers show.
-fn version(bytes: &[u8]) -> String {
-    format!("{:016x}", fnv_1a(bytes))
 }
 
 /// Finds the one definition of `text` that `wanted` names.

@@ -15,7 +15,7 @@ use crate::actions::change::rename::{RenamePlan, RenameRequest};
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
 use crate::engine::control::Control;
 use crate::source::positions::Evidence;
-use crate::source::tap::sidecar::fnv_1a;
+use crate::workspace::version;
 
 /// The name of the annotation of edits that the person is to confirm.
 const DOUBTFUL: &str = "doubtful";
@@ -58,18 +58,8 @@ impl Server {
         let view = self.view(&document, control)?;
         let binding = found.binding.unwrap_or(found.range);
         let read = &document.read;
-        // The innermost lambda list with &key before the variable: its keyword would change, too.
-        let around = read.token_at(binding.start).and_then(|token| token.form);
-        let lists = std::iter::successors(around, |form| read.form(*form).and_then(|form| form.parent));
-        let is_key = lists.take(2).any(|list| {
-            let inside = read.form(list).map(|form| form.tokens()).unwrap_or_default();
-            let before = read.tokens()[inside].iter().filter(|token| token.span.end <= binding.start);
-            let mut words = before.filter(|token| document.text[token.span.indices()].starts_with('&'));
-            words
-                .next_back()
-                .is_some_and(|word| document.text[word.span.indices()].eq_ignore_ascii_case("&key"))
-        });
-        if is_key {
+        // The keyword would change, too.
+        if read.key_parameters(document.text.as_bytes()).contains(&binding.start) {
             return Err(RequestRefusal::failed(
                 "It is a keyword parameter: callers give it by its keyword, which would change. Write \
                  ((:keyword variable) …) first.",
@@ -127,7 +117,7 @@ impl Server {
             let path = self.native(Path::new(&file.path));
             let bytes = steelbank_tree::read_source(&path)
                 .map_err(|error| RequestRefusal::failed(format!("{} cannot be read: {error}.", file.path)))?;
-            if format!("{:x}", fnv_1a(&bytes)).trim_start_matches('0') != file.hash.trim_start_matches('0') {
+            if version(&bytes) != file.hash {
                 return Err(RequestRefusal::failed(format!(
                     "{} has just been written. Try again.",
                     file.path

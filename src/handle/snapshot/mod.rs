@@ -182,7 +182,8 @@ pub(crate) struct Snapshot {
     pub(crate) path: PathBuf,
     /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
-    pub(crate) index: Arc<[u8]>,
+    /// The index of its image; none for an image as it was loaded, which answers no question.
+    pub(crate) index: Option<Arc<[u8]>>,
     /// The loads that it has done, what they read, and the answers to them.
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) inputs: Inputs,
@@ -222,17 +223,19 @@ impl Snapshot {
         };
         let (core, mut index) = (open("core")?, open("index")?);
         format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
-        // Read it: whoever cuts a file that is mapped ends the process.
-        let mut bytes = Vec::new();
-        index.read_to_end(&mut bytes).map_err(|error| format!("its index: {error}"))?;
-        if bytes.len() as u64 != manifest.index.bytes() {
-            return Err("its index is damaged".to_owned());
-        }
+        let read = || -> Result<Arc<[u8]>, String> {
+            // Read it: whoever cuts a file that is mapped ends the process.
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, manifest.index.bytes() as usize).collect();
+            let filled = Arc::get_mut(&mut bytes).map_or(Ok(()), |bytes| index.read_exact(bytes));
+            filled.map_err(|error| format!("its index: {error}"))?;
+            Ok(bytes)
+        };
+        let index = (!as_loaded).then(read).transpose()?;
         store::touch(path);
         Ok(Self {
             path: path.to_owned(),
             core,
-            index: bytes.into(),
+            index,
             loads: manifest.loads,
             inputs: manifest.inputs,
             answers: manifest.answers,

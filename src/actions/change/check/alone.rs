@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use super::run::load;
 use crate::engine::control::Control;
 use crate::handle::Error;
-use crate::handle::loaded::{LoadAnswer, LoadTarget};
+use crate::handle::loaded::LoadAnswer;
 use crate::handle::question::Action;
 use crate::handle::scratch::{Overlay, Scratch, ScratchError, ScratchRequest};
-use crate::{StartedFrom, Steelbank};
+use crate::{LoadRequest, StartedFrom, Steelbank};
 
-/// The order to lay one text over a file, in a copy that is there already.
-pub(crate) const OVERLAY: &str = "lay-over";
+/// The order to compile and load one file as if it had the text of an overlay.
+pub(crate) const CHECK: &str = "check-alone";
 
 /// A request for a confined copy that starts from the snapshot of what this image has loaded, also if files have changed
 /// since. It can be started ahead, and checks one text: compiling leaves packages, structures and `eval-when` behind, with
@@ -41,13 +40,12 @@ impl SpareCopy {
     /// There was no snapshot to start from, so that nothing is loaded in the copy; it ended; `control` ended the wait.
     pub fn check(mut self, path: &Path, text: &str, control: &Control) -> Result<LoadAnswer, Error> {
         let overlay = Overlay { path: path.to_owned(), text: Some(text.to_owned()) };
-        self.0.order::<()>(OVERLAY, &overlay, control)?;
-        Ok(load(&mut self.0, &LoadTarget::File(path.display().to_string()), control)?)
+        Ok(self.0.order(CHECK, &overlay, control)?)
     }
 }
 
 /// Carries out the order, in the copy `bank`.
-pub(crate) fn lay_over(bank: &Steelbank, overlay: Overlay) -> Result<(), Error> {
+pub(crate) fn check(bank: &Steelbank, overlay: Overlay, control: &Control) -> Result<LoadAnswer, Error> {
     if let StartedFrom::Core { why } | StartedFrom::PartOfSnapshot { why } = bank.started_from() {
         let why = why.unwrap_or_default();
         return Err(ScratchError::Broken(format!("it has not started from a snapshot: {why}")).into());
@@ -62,5 +60,7 @@ pub(crate) fn lay_over(bank: &Steelbank, overlay: Overlay) -> Result<(), Error> 
             Some(file)
         }
     };
-    bank.become_scratch(cache, &[(overlay.path, text)])
+    let path = overlay.path.clone();
+    bank.become_scratch(cache, &[(overlay.path, text)])?;
+    bank.run(&LoadRequest::file(path).thrown_away(), control)
 }

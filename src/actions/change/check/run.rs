@@ -104,11 +104,7 @@ impl Action for CheckRequest {
     }
 }
 
-pub(super) fn load(
-    scratch: &mut Scratch,
-    target: &LoadTarget,
-    control: &Control,
-) -> Result<LoadAnswer, ScratchError> {
+fn load(scratch: &mut Scratch, target: &LoadTarget, control: &Control) -> Result<LoadAnswer, ScratchError> {
     let seconds = control.allowed().as_secs().clamp(1, 86_400);
     let (tool, mut arguments) = match target {
         LoadTarget::System(system) => ("load-system", json!({ "system": system, "keep_going": true })),

@@ -57,7 +57,7 @@ impl Action for ReloadRequest {
         let mut failure = None;
         for path in &single {
             let path = path.display().to_string();
-            let answer = bank.load_file(&path, &control.until(deadline))?;
+            let answer = bank.load_file(&path, LoadOptions::default(), &control.until(deadline))?;
             if answer.status != LoadStatus::Loaded {
                 failure = failure.or(answer.failure.clone());
             }

@@ -268,7 +268,7 @@ impl Steelbank {
             let path = file.display().to_string();
             let left = deadline.saturating_duration_since(Instant::now());
             let own = deadline_after((left / FILE_SHARE).min(EACH_FILE));
-            let answer = self.load_file(&path, &control.until(own))?;
+            let answer = self.load_file(&path, LoadOptions::default(), &control.until(own))?;
             // Do not count the file: without a system it is compiled at every load.
             let compiled = traces.compiled;
             self.add_load(&mut traces, &self.project().shown(file), answer);

@@ -1,6 +1,5 @@
 //! Turns tokens into edits: finds the name in the file's bytes, and spells the new one there.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -12,8 +11,7 @@ use super::plan::{Doubt, FileEdits, RenameEdit};
 use crate::answer::Location;
 use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
-use crate::source::tap::sidecar::fnv_1a;
-use crate::workspace::{Project, TextContext, TextToken, UnseenText};
+use crate::workspace::{Project, TextContext, TextToken, UnseenText, version};
 use steelbank_text::WordMatch;
 
 /// A place of the name in text.
@@ -51,8 +49,7 @@ struct Opened {
     is_same: bool,
     /// Whether the text's byte offsets are the file's, as in UTF-8.
     is_utf8: bool,
-    hash: u64,
-    read: OnceCell<LispText>,
+    hash: String,
 }
 
 impl Opened {
@@ -61,8 +58,8 @@ impl Opened {
         let bytes = project.read(&path).ok()?;
         let is_same = lines::decode(&bytes) == *place.file.text;
         let is_utf8 = std::str::from_utf8(&bytes).is_ok();
-        let hash = fnv_1a(&bytes);
-        Some(Self { path, bytes, is_same, is_utf8, hash, read: OnceCell::new() })
+        let hash = version(&bytes);
+        Some(Self { path, bytes, is_same, is_utf8, hash })
     }
 
     /// Finds the bytes of the file that are at `range` of the text.
@@ -73,10 +70,6 @@ impl Opened {
         let at = |offset| lines::undecoded(&self.bytes, offset, Undecodable::Latin1);
         Some(at(range.start)?..at(range.end)?)
     }
-
-    fn read(&self) -> &LispText {
-        self.read.get_or_init(|| LispText::read(&self.bytes, Dialect::CommonLisp, &Features::sbcl()))
-    }
 }
 
 /// Gathers the edits by file.
@@ -85,7 +78,7 @@ pub(super) struct Editor<'a> {
     name: String,
     new: String,
     files: BTreeMap<PathBuf, BTreeSet<RenameEdit>>,
-    hashes: BTreeMap<PathBuf, u64>,
+    hashes: BTreeMap<PathBuf, String>,
     /// Those that hold no Lisp.
     other: BTreeSet<PathBuf>,
     doubtful: Vec<Doubt>,
@@ -132,7 +125,7 @@ impl<'a> Editor<'a> {
             }
             return;
         };
-        self.hashes.insert(path.to_path_buf(), fnv_1a(&bytes));
+        self.hashes.insert(path.to_path_buf(), version(&bytes));
         for token in tokens {
             // LOOP compares its keywords by name, whatever their symbols.
             if token.role == SyntaxRole::LoopKeyword {
@@ -194,7 +187,7 @@ impl<'a> Editor<'a> {
                 self.doubt(path, &file, *range, "the new name cannot be written in the file's encoding");
                 continue;
             }
-            self.hashes.insert(path.clone(), fnv_1a(&bytes));
+            self.hashes.insert(path.clone(), version(&bytes));
             self.files.entry(path.clone()).or_default().insert(RenameEdit {
                 range: Range::of(start..end),
                 place: Location::placed(self.project.shown(path), &file, *range),
@@ -226,7 +219,6 @@ impl<'a> Editor<'a> {
             }
             let Some(span) = opened.span(place.token.span.indices()) else { continue };
             let Some(written) = bytes.get(span.clone()) else { continue };
-            let start = u32::try_from(span.start).unwrap_or(u32::MAX);
             let kind = match place.token.context {
                 TextContext::Package { .. } | TextContext::Lookup(_) if written.starts_with(b"\"") => {
                     EditKind::Text
@@ -236,13 +228,13 @@ impl<'a> Editor<'a> {
             };
             let is_key = kind == EditKind::Symbol
                 && matches!(place.token.context, TextContext::Code | TextContext::Parameter)
-                && is_key_parameter(bytes, start, || opened.read());
+                && place.file.is_key_parameter(place.token.span.start);
             let key = is_key.then(|| key_form(&bytes[..span.start]));
             let edit = self.edit(written, kind, key);
             let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
             match edit {
                 Some((from, to, new)) => {
-                    self.hashes.insert(path.clone(), opened.hash);
+                    self.hashes.insert(path.clone(), opened.hash.clone());
                     self.files.entry(path.clone()).or_default().insert(RenameEdit {
                         range: Range::of(span.start + from..span.start + to),
                         place: place.location(self.project),
@@ -269,7 +261,7 @@ impl<'a> Editor<'a> {
             let Ok(bytes) = self.project.read(&path) else { continue };
             let is_utf8 = std::str::from_utf8(&bytes).is_ok();
             self.other.insert(path.clone());
-            self.hashes.insert(path.clone(), fnv_1a(&bytes));
+            self.hashes.insert(path.clone(), version(&bytes));
             for word in words {
                 let place = Location::new(self.project.shown(&path)).at(word.at);
                 let written = bytes.get(word.range.indices()).unwrap_or_default();
@@ -331,11 +323,10 @@ impl<'a> Editor<'a> {
                     kept.push(edit);
                 }
             }
-            let hash = self.hashes.get(&path).copied().unwrap_or_default();
             files.push(FileEdits {
                 path: self.project.shown(&path),
                 other: self.other.contains(&path),
-                hash: format!("{hash:016x}"),
+                hash: self.hashes.get(&path).cloned().unwrap_or_default(),
                 edits: kept,
             });
         }
@@ -380,46 +371,6 @@ fn key_form(before: &[u8]) -> KeyForm {
         Some(b'(') => KeyForm::InList,
         _ => KeyForm::Bare,
     }
-}
-
-/// Whether the token at `offset` is a parameter after `&key`, without a keyword of its own.
-fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a LispText) -> bool {
-    let before = &text[..offset as usize];
-    // Reads the text as Lisp only if `&key` stands before the token.
-    let mut ampersands = memchr::memrchr_iter(b'&', before);
-    if !ampersands.any(|at| before[at..].get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"&key"))) {
-        return false;
-    }
-    let read = read();
-    let Some(token) = read.token_at(offset) else { return false };
-    let Some(inner) = token.form else { return false };
-    let after_key = |list, at: u32| {
-        let mut key = false;
-        for datum in read.elements(list) {
-            let span = read.span(datum);
-            if span.start >= at {
-                break;
-            }
-            if let steelbank_reader::Datum::Token(index) = datum {
-                let element = &read.tokens()[index];
-                if element.is_named(text, "&KEY") {
-                    key = true;
-                } else if ["&AUX", "&BODY", "&OPTIONAL", "&ENVIRONMENT", "&REST"]
-                    .iter()
-                    .any(|name| element.is_named(text, name))
-                {
-                    key = false;
-                }
-            }
-        }
-        key
-    };
-    if after_key(inner, offset) {
-        return true;
-    }
-    let Some(form) = read.form(inner) else { return false };
-    let first = read.head(form).is_some_and(|head| head.span == token.span);
-    first && form.parent.is_some_and(|parent| after_key(parent, form.span.start))
 }
 
 /// How a file's bytes are read and written.
@@ -474,16 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn keyword_parameters_are_seen() {
-        let text = b"(defun f (a &key b (c 1) ((:d e) 2) &aux (g 1)) (list b c))";
-        let at = |needle: &[u8]| memchr::memmem::find(text, needle).unwrap() as u32;
-        let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-        let is_key_parameter = |text, at| is_key_parameter(text, at, || &read);
-        assert!(is_key_parameter(text, at(b"b (c")));
-        assert!(is_key_parameter(text, at(b"c 1")));
-        for needle in [&b"a &key"[..], b"e) 2", b"g 1", b"b c))"] {
-            assert!(!is_key_parameter(text, at(needle)), "{}", String::from_utf8_lossy(needle));
-        }
+    fn a_parameter_in_a_list_is_told_from_a_bare_one() {
         assert_eq!(key_form(b"(&key "), KeyForm::Bare);
         assert_eq!(key_form(b"(&key ("), KeyForm::InList);
     }

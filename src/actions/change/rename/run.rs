@@ -10,10 +10,9 @@ use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::{Action, Question};
-use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::journal::EditPurpose;
 use crate::workspace::replacement::Replacement;
-use crate::workspace::write;
+use crate::workspace::{version, write};
 
 /// A request for a plan's edits as a unified diff.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +150,7 @@ impl Steelbank {
                 let path = write::own_file(root, Path::new(&file.path))?;
                 let shown = &file.path;
                 let old = steelbank_tree::read_source(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
-                if format!("{:016x}", fnv_1a(&old)) != file.hash {
+                if version(&old) != file.hash {
                     return Err(format!(
                         "{shown} has changed since the rename was planned. Nothing was changed; plan it again."
                     ));
