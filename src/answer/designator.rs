@@ -77,6 +77,12 @@ pub enum DesignatorError {
     List(String),
 }
 
+/// The heads of the names that SBCL gives to what belongs to a macro, type, condition, class or function.
+const PARTS: [&str; 7] = [
+    "MACRO-FUNCTION", "TYPE-EXPANDER", "CONDITION-REPORT", "MAKE-INSTANCE", "DEFTRANSFORM",
+    "SOURCE-TRANSFORM", "VOP",
+];
+
 impl Designator {
     /// Reads a name argument.
     pub fn parse(text: &str) -> Result<Self, DesignatorError> {
@@ -103,9 +109,8 @@ impl Designator {
             ("SETF" | "%DEFSETF" | "SETF-EXPANDER", [_]) => FunctionName::Setf,
             ("CAS", [_]) => FunctionName::Cas,
             ("COMPILER-MACRO", [_]) => FunctionName::CompilerMacro,
-            ("METHOD", [name, _, ..]) | ("MACRO-FUNCTION" | "TYPE-EXPANDER", [name]) => {
-                return Self::parse(name);
-            }
+            ("METHOD", [name, _, ..]) => return Self::parse(name),
+            (head, [name]) if PARTS.contains(&head) => return Self::parse(name),
             _ => return Err(error()),
         };
         match rest {
@@ -278,7 +283,10 @@ mod tests {
         for text in ["a:", "a::", "::a", "a:::b", "a:b:c", ":", "::", "a:b::c"] {
             assert!(matches!(Designator::parse(text), Err(DesignatorError::Colons(_))), "{text:?}");
         }
-        for text in ["()", "(setf)", "(setf car", "(lambda x)", "(setf (setf x))", "(setf a b)", "(car)", "(method f)", "(lambda (x) :in \"f\")"] {
+        for text in [
+            "()", "(setf)", "(setf car", "(lambda x)", "(setf (setf x))", "(setf a b)", "(car)",
+            "(method f)", "(lambda (x) :in \"f\")",
+        ] {
             assert!(matches!(Designator::parse(text), Err(DesignatorError::List(_))), "{text:?}");
         }
     }

@@ -194,7 +194,9 @@ mod tests {
         let keyword = writer.package("KEYWORD", &[]);
         writer.intern(keyword, "AFTER", true);
         let shop = writer.package("SHOP", &[]);
-        for (name, exported) in [("TOTAL", true), ("CART", true), ("%HELPER", false), ("Mixed", true), ("ẞ", false)] {
+        for (name, exported) in
+            [("TOTAL", true), ("CART", true), ("%HELPER", false), ("Mixed", true), ("ẞ", false)]
+        {
             writer.intern(shop, name, exported);
         }
         writer.package("COMMON-LISP-USER", &["CL-USER"]);
@@ -219,11 +221,23 @@ mod tests {
             ("|my pkg|::|a \\| b|", "|my pkg|::|a \\| b|"),
             ("GONE::NOTHING", "gone::nothing"),
             ("(SETF SHOP::TOTAL)", "(setf shop:total)"),
-            ("(METHOD SHOP::TOTAL :AFTER (SHOP::CART COMMON-LISP::T))", "(method shop:total :after (shop:cart cl:t))"),
-            ("(METHOD (SETF SHOP::TOTAL) ((EQL :A) (EQL 1.0E10)))", "(method (setf shop:total) ((eql :a) (eql 1.0E10)))"),
-            ("(METHOD SHOP::TOTAL ((EQL \"A::B\") (EQL #\\A)))", "(method shop:total ((eql \"A::B\") (eql #\\A)))"),
+            (
+                "(METHOD SHOP::TOTAL :AFTER (SHOP::CART COMMON-LISP::T))",
+                "(method shop:total :after (shop:cart cl:t))",
+            ),
+            (
+                "(METHOD (SETF SHOP::TOTAL) ((EQL :A) (EQL 1.0E10)))",
+                "(method (setf shop:total) ((eql :a) (eql 1.0E10)))",
+            ),
+            (
+                "(METHOD SHOP::TOTAL ((EQL \"A::B\") (EQL #\\A)))",
+                "(method shop:total ((eql \"A::B\") (eql #\\A)))",
+            ),
             ("(METHOD SHOP::TOTAL ((EQL #<SHOP::CART>)))", "(method shop:total ((eql #<SHOP::CART>)))"),
-            ("(LAMBDA (SHOP::X &KEY SHOP::Y) :IN \"/A/b.lisp\")", "(lambda (shop::x &key shop::y) :in \"/A/b.lisp\")"),
+            (
+                "(LAMBDA (SHOP::X &KEY SHOP::Y) :IN \"/A/b.lisp\")",
+                "(lambda (shop::x &key shop::y) :in \"/A/b.lisp\")",
+            ),
             ("(EQL (SHOP::TOTAL . SHOP::X) ...)", "(eql (shop:total . shop::x) ...)"),
         ] {
             assert_eq!(written(&index, canonical), expected, "{canonical}");

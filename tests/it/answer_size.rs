@@ -43,7 +43,8 @@ fn every_answer_fits_and_the_cursor_leads_through_the_whole_list() {
             let entries: Vec<&str> = entries.map(|line| line.strip_prefix("  ").unwrap()).collect();
             // The contract's lines have the same names with the home package's full name and two colons.
             let plain = |names: &[&str]| -> Vec<String> {
-                let plain = |name: &&str| name.to_lowercase().replace("common-lisp::", "cl:").replace("::", ":");
+                let plain =
+                    |name: &&str| name.to_lowercase().replace("common-lisp::", "cl:").replace("::", ":");
                 names.iter().map(plain).collect()
             };
             assert_eq!(plain(&listed), plain(&entries), "{tool}");

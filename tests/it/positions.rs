@@ -59,7 +59,9 @@ fn line(found: &CodeReference) -> String {
     if !found.approximate.is_empty() {
         write!(text, " {:?}", columns(&found.approximate)).unwrap();
     }
-    for (word, value) in [("via", &found.via), ("in", &found.caller.as_ref().map(|caller| caller.canonical().to_owned()))] {
+    for (word, value) in
+        [("via", &found.via), ("in", &found.caller.as_ref().map(|caller| caller.canonical().to_owned()))]
+    {
         if let Some(value) = value {
             write!(text, " {word} {value}").unwrap();
         }

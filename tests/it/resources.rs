@@ -63,10 +63,7 @@ fn a_resource_says_what_its_tool_says() {
         // Nothing is cut: there is no cursor to go on with.
         let cl = read(&mut client, "steelbank:///package/cl")["result"]["contents"][0]["text"].clone();
         let cl = cl.as_str().unwrap();
-        assert!(
-            cl.contains("978 exported") && cl.contains("cl:zerop") && !cl.contains("cursor"),
-            "{cl}"
-        );
+        assert!(cl.contains("978 exported") && cl.contains("cl:zerop") && !cl.contains("cursor"), "{cl}");
         let listed = client.request("resources/list", json!({}))["result"]["resources"].clone();
         let uris: Vec<_> = listed.as_array().unwrap().iter().map(|each| each["uri"].clone()).collect();
         assert_eq!(uris[..2], [json!("steelbank:///status"), json!("steelbank:///systems")]);

@@ -372,8 +372,9 @@ fn callers_agree(world: &World) {
             let graph = world.ask("call-graph", json!({ "name": name, "depth": 1, "limit": 400 }));
             let root = graph["root"].as_str().unwrap();
             let said = names(&graph["nodes"]);
-            let own =
-                |caller: &&String| PACKAGES.iter().any(|package| caller.contains(&format!("{}:", package.to_lowercase())));
+            let own = |caller: &&String| {
+                PACKAGES.iter().any(|package| caller.contains(&format!("{}:", package.to_lowercase())))
+            };
             for caller in expected.iter().filter(own) {
                 assert!(said.contains(caller), "{name}: {caller} {said:?}");
                 compared += 1;

@@ -113,8 +113,8 @@ fn interfaces(world: &World) {
     let answer = world.ask("interface", json!({ "path": "keys.lisp" }));
     let used: Vec<&Value> = answer["used"].as_array().unwrap().iter().map(|each| &each["name"]).collect();
     let expected = [
-        "ways:*depth*", "ways::*hook*", "ways::define-handler", "ways:dispatch", "ways::make-point", "ways::shape",
-        "ways::square",
+        "ways:*depth*", "ways::*hook*", "ways::define-handler", "ways:dispatch", "ways::make-point",
+        "ways::shape", "ways::square",
     ];
     assert_eq!(used, expected.map(|name| json!(name)).iter().collect::<Vec<_>>(), "{answer:#}");
     assert_eq!(answer["used"][0]["files"], json!(["handlers.lisp", "main.lisp"]), "{answer:#}");

@@ -30,7 +30,9 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let found: Vec<(&str, u32, u32, Evidence)> = users
         .iter()
         .flat_map(|user| user.places.iter().map(move |place| (user, place.position.as_ref().unwrap())))
-        .map(|(user, at)| (user.name.canonical(), at.place.line.unwrap(), at.place.column.unwrap(), at.evidence))
+        .map(|(user, at)| {
+            (user.name.canonical(), at.place.line.unwrap(), at.place.column.unwrap(), at.evidence)
+        })
         .collect();
     let method = "(METHOD PLACES::M (PLACES::C))";
     assert_eq!(
@@ -125,7 +127,9 @@ fn the_functions_of_an_answer_are_those_of_the_index() {
             }
             let place =
                 |place: &RecordedPlace<'_>| (place.file.as_deref().map(String::from), place.form_number);
-            let of = |user: User<'_>| (String::from(user.name.canonical()), user.places.iter().map(place).collect());
+            let of = |user: User<'_>| {
+                (String::from(user.name.canonical()), user.places.iter().map(place).collect())
+            };
             assert_eq!(answer.users.iter().map(of).collect::<Vec<_>>(), expected, "{}", request.symbol.name);
             assert_eq!(answer.count, expected.len());
             let names: Vec<_> = answer.users.names().collect();

@@ -348,8 +348,7 @@ impl<'a> Planner<'a> {
         remade: bool,
     ) -> Result<BTreeSet<Location>, String> {
         let context = self.context;
-        let definitions =
-            find_definition(context, &Resolved::of(&self.uses), image).definitions;
+        let definitions = find_definition(context, &Resolved::of(&self.uses), image).definitions;
         let warned = |of: fn(&Caution) -> bool| found.cautions.iter().any(of);
         let unsure = found
             .refs

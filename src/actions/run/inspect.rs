@@ -183,7 +183,8 @@ impl Inspection {
             self.kind_of = written(index, &self.kind_of);
         }
         if self.kind != Some(Character) {
-            let names = |fact: &&mut Fact| ["class", "metaclass", "name", "test"].contains(&fact.name.as_str());
+            let names =
+                |fact: &&mut Fact| ["class", "metaclass", "name", "test"].contains(&fact.name.as_str());
             self.facts.iter_mut().filter(names).for_each(|fact| fact.value = written(index, &fact.value));
         }
         if matches!(self.kind, Some(Condition | StandardObject | Stream | Structure)) {

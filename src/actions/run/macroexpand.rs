@@ -8,8 +8,8 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{LispName, Location};
 use crate::answer::location::as_text;
+use crate::answer::{LispName, Location};
 use crate::engine::{Control, Lane};
 use crate::handle::{Error, QueryContext, Question};
 use steelbank_reader::lines::LineIndex;

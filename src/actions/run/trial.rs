@@ -6,8 +6,8 @@
 mod run;
 pub(crate) mod tool;
 
-use crate::answer::{LispName, Location};
 use crate::answer::location::{Range, as_text};
+use crate::answer::{LispName, Location};
 use crate::engine::{CallAnswer, CallError, FaultKind, OnLisp, read_json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -318,12 +318,7 @@ impl ToldFrame {
         Some(places.of_form(Path::new(file), self.write_date, self.form, self.number))
     }
 
-    fn placed(
-        self,
-        index: &Index,
-        places: &mut DefinitionPlaces<'_>,
-        code: Option<&Code<'_>>,
-    ) -> StackFrame {
+    fn placed(self, index: &Index, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> StackFrame {
         StackFrame {
             place: self.place(places, code),
             function: LispName::new(index, self.name),

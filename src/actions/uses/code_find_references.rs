@@ -26,7 +26,7 @@ use super::who::CalledName;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{Advice, Location, LispName, NotFound};
+use crate::answer::{Advice, LispName, Location, NotFound};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;

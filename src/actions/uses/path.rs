@@ -11,10 +11,10 @@ use steelbank_xref::{Index, Kind};
 
 use super::code_find_references::{UseType, found};
 use super::graph::{Node, Target, UsedBy, UserFinder};
-use crate::answer::{LispName, Location};
 use crate::answer::location::as_text;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
 use crate::answer::package_owner::PackageOwner;
+use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::tap::sidecar::Name;
@@ -133,7 +133,8 @@ impl Question for PathRequest {
             answer.looked_up_in = answer.looked_up_in.take().or(lookup.looked_up_in);
         }
         if let [from, to] = ends.as_slice() {
-            let end = Node { name: answer.to.canonical().to_owned(), target: Some(to.clone()), is_toplevel: false };
+            let end =
+                Node { name: answer.to.canonical().to_owned(), target: Some(to.clone()), is_toplevel: false };
             Search { context, users: UserFinder::new(context) }.run(from, end, control, &mut answer)?;
         }
         Ok(answer)

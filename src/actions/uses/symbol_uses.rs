@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::who::CalledName;
-use crate::answer::designator::FunctionName;
 use crate::answer::LispName;
+use crate::answer::designator::FunctionName;
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;

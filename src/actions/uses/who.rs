@@ -8,7 +8,7 @@ use super::symbol_uses::SymbolUses;
 use super::unseen::{SoughtSymbol, Unseen, text_counts};
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol};
-use crate::answer::{Caution, Location, LispName, OtherText};
+use crate::answer::{Caution, LispName, Location, OtherText};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::code_find_references::found;
 use super::graph::{Subclasses, Target, UsedBy, UserFinder, function_in};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
-use crate::answer::{LispName, Location};
 use crate::answer::location::as_text;
 use crate::answer::lookup::{Lookup, NamedSymbol, about_symbol};
+use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 
@@ -91,7 +91,8 @@ impl Question for WhoMakesRequest {
                 described.and_then(|description| description.class).and_then(|class| class.structure);
             for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
                 // As they are called: with their parameters.
-                let name = constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
+                let name =
+                    constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
                 let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
                 let calls = users.of(&target).into_iter();
                 let calls = calls.filter(|used| UserFinder::is_call(used, &target.name));

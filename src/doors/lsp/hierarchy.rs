@@ -13,8 +13,8 @@ use super::outline::{DefinitionRange, definitions};
 use super::server::Server;
 use super::view::{Place, defines};
 use crate::actions::symbols::describe_symbol::{ClassFacet, DescribeSymbolRequest, Description};
-use crate::answer::LispName;
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::LispName;
 use crate::engine::control::Control;
 
 /// The protocol's kinds of symbols.

@@ -546,8 +546,10 @@ impl PlacesRequest {
 
 fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> PlacesRequest {
     let along = plan.derived.iter().filter(|derived| derived.renamed).map(|derived| &derived.name);
-    let gone: Vec<GoneSymbol> =
-        std::iter::once(&plan.symbol).chain(along).map(|name| GoneSymbol::new(name.as_str(), index)).collect();
+    let gone: Vec<GoneSymbol> = std::iter::once(&plan.symbol)
+        .chain(along)
+        .map(|name| GoneSymbol::new(name.as_str(), index))
+        .collect();
     let (package, name) =
         gone.first().map(|old| (old.package.as_str(), old.name.as_str())).unwrap_or_default();
     PlacesRequest {

@@ -254,7 +254,11 @@ impl<'a> Planner<'a> {
             derived.push(if self.request.derived {
                 self.rename_derived(&other, new, editor)
             } else {
-                unsure.push(if name == sought.name { other.uses.name().to_string() } else { readable(&name) });
+                unsure.push(if name == sought.name {
+                    other.uses.name().to_string()
+                } else {
+                    readable(&name)
+                });
                 Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: false }
             });
         }

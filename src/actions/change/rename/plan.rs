@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::Range;
 
 use super::Verified;
+use crate::answer::location::{Location, as_text};
 use crate::answer::name::as_readable;
 use crate::answer::{LispName, OtherText};
-use crate::answer::location::{Location, as_text};
 
 /// Which places a rename takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

@@ -428,7 +428,11 @@ fn references(
         let expected = ComparedUse { name, ..line.clone() };
         let Some(at) = new.iter().position(|line| *line == expected) else { return true };
         new.swap_remove(at);
-        made.push(format!("{} is {} now", name::written(index, &line.name), name::written(index, &expected.name)));
+        made.push(format!(
+            "{} is {} now",
+            name::written(index, &line.name),
+            name::written(index, &expected.name)
+        ));
         false
     });
     made.sort();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::actions::uses::unseen::TextUse;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::words::words;
-use crate::answer::{Caution, Location, LispName};
+use crate::answer::{Caution, LispName, Location};
 use crate::source::positions::Evidence;
 
 /// A request for the uses of a symbol.
