@@ -16,9 +16,8 @@ use super::use_counts::{Counted, Counter};
 use super::who::CalledName;
 use crate::answer::designator::{Designator, FunctionName, elements};
 use crate::answer::lookup::Lookup;
-use crate::answer::name::written;
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{LispName, Location};
+use crate::answer::{LispName, Location, name};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
 use crate::workspace::{FileVersion, Own};
@@ -392,7 +391,7 @@ impl<'a> UserFinder<'a> {
             // A local function of top-level code is told by its file as answers show it.
             (Some(caller), _) => match caller.split_once(":IN \"") {
                 Some((before, _)) => {
-                    let before = written(&self.context.index, before);
+                    let before = name::written(&self.context.index, before);
                     let name = format!("{before}:in {})", line.place.file);
                     Node { name, target: None, is_toplevel: true }
                 }

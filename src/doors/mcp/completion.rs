@@ -91,7 +91,7 @@ fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, 
     let prefix = &typed[..typed.rfind(':').map_or(0, |colon| colon + 1)];
     let symbols = answer.structured["symbols"].as_array().into_iter().flatten();
     let names = symbols.filter_map(|symbol| symbol["name"].as_str()).map(|name| match prefix {
-        "" => name.to_owned(),
+        "" | ":" => name.to_owned(),
         _ => format!("{prefix}{}", short(name)),
     });
     let names = names.collect();
