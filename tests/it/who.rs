@@ -47,7 +47,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(PlaceDetail::Lines);
     let answer = bank().answer(&specializes);
     let first = answer.users.get(0).unwrap();
-    assert_eq!(first.name, method);
+    assert_eq!(first.name.canonical(), method);
     assert_eq!(first.places[0].position.as_ref().unwrap().place.line, Some(6));
 
     fs::write(&file, format!("\n{text}")).unwrap();
@@ -79,9 +79,9 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
         positions.map(|at| (at.place.line.unwrap(), at.place.column.unwrap(), at.evidence, at.via)).collect()
     };
     let with = || Some("with".to_owned());
-    assert_eq!(found("TAKEN::H"), [(6, 3, Evidence::Via, with()), (6, 17, Evidence::Exact, None)]);
+    assert_eq!(found("taken::h"), [(6, 3, Evidence::Via, with()), (6, 17, Evidence::Exact, None)]);
     // Whether the feature was there when the file was compiled, the text does not tell: the numbers are not sure.
-    for (line, _, evidence, _) in found("TAKEN::F") {
+    for (line, _, evidence, _) in found("taken::f") {
         assert_eq!((line, evidence), (2, Evidence::Approximate));
     }
 }
