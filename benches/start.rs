@@ -198,7 +198,7 @@ fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) 
     };
     let ask = |options: &[&str]| {
         let (took, text) = run(&[options, &["describe-symbol", "p3::run-3"]].concat());
-        assert!(text.contains("P3::RUN-3 (function) in p3/a.lisp:3:8"), "{text}");
+        assert!(text.contains("p3::run-3 (function) in p3/a.lisp:3:8"), "{text}");
         took
     };
     let first = ask(&["--no-snapshot", "--system", "auto"]);

@@ -34,10 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     // Ask about the loaded code.
     let callers = bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())?;
-    println!(
-        "TWICE calls MAPCAR: {}",
-        callers.users.iter().any(|user| user.name == "COMMON-LISP-USER::TWICE")
-    );
+    println!("TWICE calls MAPCAR: {}", callers.users.iter().any(|user| user.name == "cl-user::twice"));
 
     // Cancel a load from any other thread.
     let control = minutes(15);

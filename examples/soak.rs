@@ -161,7 +161,7 @@ fn callers(truth: &Truth, target: usize) -> BTreeMap<String, BTreeSet<String>> {
             for (number, called) in calls.iter().enumerate() {
                 if *called == target {
                     let place = format!("users-{file}.lisp:{}", line + 2 + number);
-                    found.entry(format!("SOAK::USER-{file}-{user}")).or_default().insert(place);
+                    found.entry(format!("soak::user-{file}-{user}")).or_default().insert(place);
                 }
             }
             line += 2 + calls.len();

@@ -56,7 +56,7 @@
 //! let found = bank.ask(&AproposRequest::new("hash-table-count"), &control)?;
 //! assert!(found.total > 0);
 //! let described = bank.ask(&DescribeSymbolRequest::new("hash-table-count").package("CL"), &control)?;
-//! assert_eq!(described.description.unwrap().symbol, "COMMON-LISP::HASH-TABLE-COUNT");
+//! assert_eq!(described.description.unwrap().symbol, "cl:hash-table-count");
 //! let readers = bank.ask(&WhoRequest::new(Kind::References, "cl:*print-base*"), &control)?;
 //! assert!(readers.count > 0);
 //! # Ok(())

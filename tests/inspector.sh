@@ -70,10 +70,10 @@ for era in legacy modern; do
             find-definition) call "$tool" '{"name": "cl:mapcar"}' 'LIST.LISP' ;;
             who-calls) call "$tool" '{"name": "mapcar", "package": "CL"}' 'Functions that call COMMON-LISP::MAPCAR' ;;
             who-references) call "$tool" '{"name": "*print-base*", "package": "CL"}' 'COMMON-LISP::WRITE' ;;
-            who-binds) call "$tool" '{"name": "cl:*package*"}' 'Code that binds COMMON-LISP::*PACKAGE*' ;;
-            who-sets) call "$tool" '{"name": "cl:*gensym-counter*"}' 'COMMON-LISP::GENSYM' ;;
-            who-macroexpands) call "$tool" '{"name": "cl:when"}' 'Code that expands COMMON-LISP::WHEN' ;;
-            who-specializes) call "$tool" '{"name": "cl:integer"}' 'COMMON-LISP::PRINT-OBJECT' ;;
+            who-binds) call "$tool" '{"name": "cl:*package*"}' 'Code that binds cl:*package*' ;;
+            who-sets) call "$tool" '{"name": "cl:*gensym-counter*"}' 'cl:gensym' ;;
+            who-macroexpands) call "$tool" '{"name": "cl:when"}' 'Code that expands cl:when' ;;
+            who-specializes) call "$tool" '{"name": "cl:integer"}' 'cl:print-object' ;;
             who-makes) call "$tool" '{"name": "cl:integer"}' 'No code found' ;;
             path) call "$tool" '{"from": "sample::caller", "to": "sample::callee"}' 'reaches' ;;
             interface) call "$tool" '{"path": "sample.lisp"}' '"isError": false' ;;
@@ -86,10 +86,10 @@ for era in legacy modern; do
             index_project) call "$tool" '{}' '"isError": false' ;;
             check_index_status) call "$tool" '{}' '"isError": false' ;;
             check) call "$tool" '{"system": "sample"}' '"loads": true' ;;
-            apropos) call "$tool" '{"pattern": "mapca"}' 'MAPCAR' ;;
+            apropos) call "$tool" '{"pattern": "mapca"}' 'cl:mapcar' ;;
             call-graph) call "$tool" '{"name": "cl:mapcar", "depth": 1}' '"isError": false' ;;
             macroexpand) call "$tool" '{"form": "(when 1 2)"}' '"isError": false' ;;
-            outline) call "$tool" '{"path": "sample.lisp"}' 'SAMPLE::CALLER' ;;
+            outline) call "$tool" '{"path": "sample.lisp"}' 'sample::caller' ;;
             package-info) call "$tool" '{"package": "SAMPLE"}' '"isError": false' ;;
             rename) call "$tool" '{"name": "sample::callee", "new_name": "called"}' 'sample.lisp' ;;
             restart-lisp) call "$tool" '{}' '"isError": false' ;;

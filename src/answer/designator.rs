@@ -1,7 +1,8 @@
 //! The `name` argument that every tool takes: a symbol as people write it, read without interning anything.
 //!
 //! `mapcar`, `MAPCAR`, `cl:mapcar`, `cl::mapcar`, `|mixed Case|`, `a\b`, `:keyword`, `'quoted`, `#'function`,
-//! and function names that are lists: `(setf car)`.
+//! and function names that are lists: `(setf car)`. What an answer calls a part of a function is understood as that function:
+//! `(method total :after (cart))`, `(flet helper :in total)`.
 
 use std::str::Chars;
 
@@ -71,10 +72,16 @@ pub enum DesignatorError {
     Colons(String),
     /// A list that is not a function's name.
     #[error(
-        "The list {0} is not a function's name; only (setf name), (cas name) and (compiler-macro name) are."
+        "The list {0} is not a function's name; only (setf name), (cas name), (compiler-macro name) and (method name ...) are."
     )]
     List(String),
 }
+
+/// The heads of the names that SBCL gives to what belongs to a macro, type, condition, class or function.
+const PARTS: [&str; 7] = [
+    "MACRO-FUNCTION", "TYPE-EXPANDER", "CONDITION-REPORT", "MAKE-INSTANCE", "DEFTRANSFORM",
+    "SOURCE-TRANSFORM", "VOP",
+];
 
 impl Designator {
     /// Reads a name argument.
@@ -83,27 +90,33 @@ impl Designator {
         for prefix in ["#'", "'"] {
             rest = rest.strip_prefix(prefix).unwrap_or(rest).trim_start();
         }
-        match rest.strip_prefix('(') {
-            None => Self::symbol(rest),
-            Some(list) => Self::list(rest, list),
+        match rest.starts_with('(') {
+            false => Self::symbol(rest),
+            true => Self::list(rest),
         }
     }
 
-    fn list(whole: &str, list: &str) -> Result<Self, DesignatorError> {
-        let error = || DesignatorError::List(whole.to_owned());
-        let inside = list.strip_suffix(')').ok_or_else(error)?.trim();
-        let (head, name) = inside.split_once(char::is_whitespace).ok_or_else(error)?;
-        let function_name = match Self::symbol(head)?.name.as_str() {
-            "SETF" => FunctionName::Setf,
-            "CAS" => FunctionName::Cas,
-            "COMPILER-MACRO" => FunctionName::CompilerMacro,
+    fn list(list: &str) -> Result<Self, DesignatorError> {
+        let error = || DesignatorError::List(list.to_owned());
+        let parts = elements(list).ok_or_else(error)?;
+        let (head, rest) = parts.split_first().ok_or_else(error)?;
+        // What is local to a function is named by that.
+        if let Some(within) = rest.iter().position(|part| part.eq_ignore_ascii_case(":in")) {
+            let function = rest.get(within + 1).filter(|function| !function.starts_with('"'));
+            return Self::parse(function.ok_or_else(error)?);
+        }
+        let function_name = match (Self::symbol(head)?.name.as_str(), rest) {
+            ("SETF" | "%DEFSETF" | "SETF-EXPANDER", [_]) => FunctionName::Setf,
+            ("CAS", [_]) => FunctionName::Cas,
+            ("COMPILER-MACRO", [_]) => FunctionName::CompilerMacro,
+            ("METHOD", [name, _, ..]) => return Self::parse(name),
+            (head, [name]) if PARTS.contains(&head) => return Self::parse(name),
             _ => return Err(error()),
         };
-        let name = name.trim();
-        if name.starts_with('(') || has_bare_space(name) {
-            return Err(error());
+        match rest {
+            [name] if !name.starts_with('(') => Ok(Self { function_name, ..Self::symbol(name)? }),
+            _ => Err(error()),
         }
-        Ok(Self { function_name, ..Self::symbol(name)? })
     }
 
     fn symbol(text: &str) -> Result<Self, DesignatorError> {
@@ -168,14 +181,30 @@ fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     Some(true)
 }
 
-fn has_bare_space(text: &str) -> bool {
-    let (mut bars, mut escape) = (false, false);
-    text.chars().any(|char| {
-        let bare = char.is_whitespace() && !bars && !escape;
-        bars ^= char == '|' && !escape;
-        escape = char == '\\' && !escape;
-        bare
-    })
+/// Splits a list as it is written; none if the text is not one.
+pub(crate) fn elements(list: &str) -> Option<Vec<&str>> {
+    let inside = list.strip_prefix('(')?.strip_suffix(')')?;
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    let (mut quoted, mut escaped) = (None, false);
+    for (at, character) in inside.char_indices() {
+        match character {
+            _ if std::mem::take(&mut escaped) => (),
+            '\\' => escaped = true,
+            '|' | '"' if quoted.is_none() => quoted = Some(character),
+            _ if quoted == Some(character) => quoted = None,
+            _ if quoted.is_some() => (),
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            _ if depth == 0 && character.is_whitespace() => {
+                parts.push(&inside[start..at]);
+                start = at + character.len_utf8();
+            }
+            _ => (),
+        }
+    }
+    parts.push(&inside[start..]);
+    parts.retain(|part| !part.is_empty());
+    Some(parts)
 }
 
 #[cfg(test)]
@@ -238,6 +267,9 @@ mod tests {
         check("( setf   |a b| )", None, "a b", FunctionName::Setf);
         check("(sb-ext:cas car)", None, "CAR", FunctionName::Cas);
         check("(compiler-macro foo)", None, "FOO", FunctionName::CompilerMacro);
+        check("(method shop:total :after (shop:cart))", Some("SHOP"), "TOTAL", FunctionName::Plain);
+        check("(METHOD (SETF P::F) (Q::C (EQL #\\|)))", Some("P"), "F", FunctionName::Setf);
+        check("(flet g :in (lambda (x) :in p::|a b|))", Some("P"), "a b", FunctionName::Plain);
     }
 
     #[test]
@@ -251,7 +283,10 @@ mod tests {
         for text in ["a:", "a::", "::a", "a:::b", "a:b:c", ":", "::", "a:b::c"] {
             assert!(matches!(Designator::parse(text), Err(DesignatorError::Colons(_))), "{text:?}");
         }
-        for text in ["()", "(setf)", "(setf car", "(lambda x)", "(setf (setf x))", "(setf a b)", "(car)"] {
+        for text in [
+            "()", "(setf)", "(setf car", "(lambda x)", "(setf (setf x))", "(setf a b)", "(car)",
+            "(method f)", "(lambda (x) :in \"f\")",
+        ] {
             assert!(matches!(Designator::parse(text), Err(DesignatorError::List(_))), "{text:?}");
         }
     }

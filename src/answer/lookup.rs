@@ -127,7 +127,8 @@ impl Lookup {
         if package.is_none()
             && lookup.found == Err(LookupStatus::NoSymbol)
             && lookup.package == find_package(index, DEFAULT_PACKAGE)
-            && let [(home, _)] = of_users(index, &lookup.asked.name).as_slice()
+            && let homes = of_users(index, &lookup.asked.name)
+            && let (Some(home), 1) = (homes.first(), homes.len())
         {
             let there = Self::new(index, name, home)?;
             if there.found.is_ok() {
@@ -135,15 +136,6 @@ impl Lookup {
             }
         }
         Ok(lookup)
-    }
-}
-
-/// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case.
-pub(crate) fn written(name: &str) -> String {
-    let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
-    match !name.is_empty() && name.chars().all(plain) {
-        true => name.to_owned(),
-        false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
     }
 }
 

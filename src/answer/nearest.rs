@@ -1,13 +1,13 @@
 //! Suggestions for a name that does not exist: the symbols of that name in other packages, and similar names
 //! of symbols, systems, packages and files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use steelbank_reader::upcase;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
-use crate::answer::lookup::written as written_name;
+use crate::answer::name::{of_symbol, readable};
 use crate::answer::package_owner::PackageOwner;
 use crate::workspace::Project;
 
@@ -20,14 +20,10 @@ fn is_users(package: &str) -> bool {
     PackageOwner::of(package) == PackageOwner::User && package != "COMMON-LISP-USER"
 }
 
-/// Lists the symbols called `name` whose home is a package of the user's, in the project or its libraries:
-/// the package's name, and the symbol as answers print it.
-pub(crate) fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
-    let homes = index.homes(name).map(|(home, symbol, _)| (index.package_name(home), symbol));
-    let users = homes.filter(|(package, _)| is_users(package));
-    let sorted: BTreeMap<String, String> =
-        users.map(|(package, symbol)| (package.into_owned(), index.symbol_text(symbol))).collect();
-    sorted.into_iter().collect()
+/// Lists the user's packages, in the project or its libraries, that are home to a symbol called `name`.
+pub(crate) fn of_users(index: &Index, name: &str) -> BTreeSet<String> {
+    let homes = index.homes(name).map(|(home, ..)| index.package_name(home).into_owned());
+    homes.filter(|package| is_users(package)).collect()
 }
 
 /// Lists the symbols called `name` in all packages, as one types them: those that packages export, and the
@@ -127,28 +123,7 @@ fn written(
     }
     let documented =
         users || !home.starts_with("sb-") || ["sb-ext", "sb-thread", "sb-mop"].contains(&home.as_str());
-    (users || (external && documented)).then(|| typed(index, symbol))
-}
-
-/// Writes `symbol` as a person does, with its home package: shop:price, shop::%helper, cl:mapcar, :key.
-pub(crate) fn typed(index: &Index, symbol: Symbol) -> String {
-    let name = index.symbol_name(symbol);
-    let Some(home) = index.symbol_package(symbol) else { return format!("#:{}", readable(&name)) };
-    let is_external = index.find_symbol(&name, home).is_some_and(|(_, access)| access == Access::External);
-    let package = index.package_name(home);
-    let prefix = match package.as_ref() {
-        "KEYWORD" => String::new(),
-        "COMMON-LISP" => "cl".to_owned(),
-        "COMMON-LISP-USER" => "cl-user".to_owned(),
-        other => readable(other),
-    };
-    format!("{prefix}{}{}", if is_external { ":" } else { "::" }, readable(&name))
-}
-
-/// Writes a symbol's name as one types it: in lower case, or between bars.
-pub(crate) fn readable(name: &str) -> String {
-    let text = written_name(name);
-    if text.starts_with('|') { text } else { text.to_lowercase() }
+    (users || (external && documented)).then(|| of_symbol(index, symbol))
 }
 
 /// Lists those of `known` that are spelt nearly as `name`, nearest first.

@@ -27,7 +27,7 @@ use crate::actions::symbols::facts::NamedFacts;
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::answer::escape::uri_path;
-use crate::answer::nearest::readable;
+use crate::answer::name::readable;
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::control::Control;
 use crate::handle::loaded::{Diagnostic, Severity};

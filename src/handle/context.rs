@@ -9,7 +9,8 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Location;
 use crate::answer::SourcePlace;
-use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol, written};
+use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol};
+use crate::answer::name::escaped;
 use crate::engine::control::Control;
 use crate::engine::read_json;
 use crate::engine::{CallAnswer, Lane, Lisp};
@@ -108,7 +109,7 @@ impl QueryContext<'_> {
             return Cow::Borrowed(self);
         }
         let symbol = |(package, name): (_, &str)| {
-            let (name, printed) = (name.to_owned(), written(name));
+            let (name, printed) = (name.to_owned(), escaped(name));
             TextSymbol { package, name, printed }
         };
         Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })

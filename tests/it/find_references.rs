@@ -422,7 +422,7 @@ fn loaded_references_carry_their_symbol() {
     };
     assert_eq!(symbols(), [None, None, None]);
     super::project::load(session.bank().unwrap(), "app");
-    let symbol = Some("APP::GREET".to_owned());
+    let symbol = Some("app::greet".to_owned());
     assert_eq!(symbols(), [symbol.clone(), symbol, None]);
     fs::write(root.join("app.lisp"), text.replace("greet ()", "greet (x)")).unwrap();
     assert_eq!(symbols(), [None, None, None], "what was loaded is not what the file says now");

@@ -31,6 +31,7 @@ mod hermetic;
 mod image;
 mod loads;
 mod mcp;
+mod names;
 mod not_found;
 mod occurrences;
 mod open_text;

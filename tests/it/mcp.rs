@@ -96,7 +96,10 @@ fn long_lists_are_cut_at_the_limit_and_say_so() {
     assert!(text.starts_with(&expected), "{text}");
     let next = client.call("who-calls", json!({ "name": "cl:mapcar", "limit": 3, "cursor": "3" }));
     let first = next["structuredContent"]["users"][0]["name"].as_str().unwrap();
-    assert_eq!(format!("  {first}"), entries[3]);
+    let fourth = next["content"][0]["text"].as_str().unwrap().lines().nth(2).unwrap();
+    assert_eq!(fourth, entries[3]);
+    let described = client.call("describe-symbol", json!({ "name": first }));
+    assert_eq!(described["structuredContent"]["found"], true, "{first}");
     assert!(
         client.error("who-calls", json!({ "name": "cl:mapcar", "cursor": "x" })).contains("The cursor \"x\"")
     );

@@ -44,7 +44,7 @@ fn the_torture_project_is_as_a_person_read_it() {
     let mut text = String::new();
     for symbol in SYMBOLS {
         let answer = bank.answer(&CodeFindReferencesRequest::new(symbol));
-        writeln!(text, "{}", answer.symbol).unwrap();
+        writeln!(text, "{}", answer.symbol.canonical()).unwrap();
         for found in &answer.refs {
             writeln!(text, "  {}", line(found)).unwrap();
         }
@@ -59,7 +59,9 @@ fn line(found: &CodeReference) -> String {
     if !found.approximate.is_empty() {
         write!(text, " {:?}", columns(&found.approximate)).unwrap();
     }
-    for (word, value) in [("via", &found.via), ("in", &found.caller)] {
+    for (word, value) in
+        [("via", &found.via), ("in", &found.caller.as_ref().map(|caller| caller.canonical().to_owned()))]
+    {
         if let Some(value) = value {
             write!(text, " {word} {value}").unwrap();
         }

@@ -134,7 +134,7 @@ fn refusals(session: &Session, root: &Path) {
     let before = files(root);
     let taken = rename(session, json!({ "name": "ra:area", "new_name": "twice", "apply": true })).unwrap();
     assert_eq!((taken.outcome, &taken.structured["applied"]), (CallOutcome::Failed, &json!(false)));
-    assert!(taken.text.starts_with("RA::AREA cannot become TWICE:\n"), "{}", taken.text);
+    assert!(taken.text.starts_with("ra:area cannot become twice:\n"), "{}", taken.text);
     let missing = rename(session, json!({ "name": "ra::aera", "new_name": "x" })).unwrap();
     assert_eq!(missing.outcome, CallOutcome::NotFound);
     assert_eq!(missing.structured["suggestions"][0], "area", "{}", missing.structured);

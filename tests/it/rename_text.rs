@@ -103,6 +103,6 @@ fn text_that_is_not_loaded_is_read_as_it_will_be() {
     assert_eq!((&plan["doubtful"], &plan["cautions"]), (&Value::Null, &Value::Null), "{plan:#}");
     // A form makes the same name in another package.
     let plan = world.ask("rename", json!({ "name": "steps:start", "new_name": "begin" }));
-    assert_eq!(plan["derived"][0]["name"], "STEP-FUNCTIONS::START", "{plan:#}");
-    assert!(plan["cautions"].to_string().contains("STEP-FUNCTIONS::START"), "{plan:#}");
+    assert_eq!(plan["derived"][0]["name"], "step-functions:start", "{plan:#}");
+    assert!(plan["cautions"].to_string().contains("step-functions:start"), "{plan:#}");
 }

@@ -68,7 +68,7 @@ fn assertions_are_counted_as_the_frameworks_count_them() {
 /// Checks that of two sides which are no constants neither is called expected, whichever stands first.
 fn expected_is_what_a_constant_says(run: &Value) {
     let tests = run["tests"].as_array().unwrap();
-    let observed = tests.iter().find(|test| test["name"] == "T-FIVEAM::OBSERVED-FIRST").unwrap();
+    let observed = tests.iter().find(|test| test["name"] == "t-fiveam::observed-first").unwrap();
     let told: Vec<Value> = observed["assertions"]
         .as_array()
         .unwrap()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixtures::{library_registry, lisp_libraries};
 use crate::project::folder;
 use crate::renames::copy;
-use crate::tools_beside_sbcl::World;
+use crate::tools_beside_sbcl::{WRITTEN, World};
 
 const LIBRARIES: [&str; 4] = ["alexandria", "cl-interpol", "cl-ppcre", "yason"];
 const PACKAGES: [&str; 3] = ["ALEXANDRIA", "CL-PPCRE", "YASON"];
@@ -63,7 +63,7 @@ fn of_externals(world: &World, package: &str, form: &str) -> Vec<(String, String
            (dolist (symbol (sort all #'string<))
              (let ((found {form}))
                (when found
-                 (format t \"~a::~a~c~a~%\" (package-name (symbol-package symbol)) (symbol-name symbol) #\\Tab
+                 (format t \"~a~c~a~%\" (funcall {WRITTEN} symbol) #\\Tab
                          (substitute #\\Space #\\Newline (princ-to-string found)))))))"
     ));
     lines
@@ -153,7 +153,7 @@ fn definitions_agree(world: &World) {
                 let text = fs::read_to_string(world.root.join(path)).unwrap();
                 let line = text.lines().nth(line.parse::<usize>().unwrap() - 1);
                 let line = line.unwrap_or_else(|| panic!("{name}: {definition}")).to_lowercase();
-                let bare = name.rsplit("::").next().unwrap().to_lowercase();
+                let bare = name.rsplit(':').next().unwrap().to_lowercase();
                 assert!(line.contains(&bare) || definition["evidence"] == "via", "{name}: {definition}");
             }
             let said: Vec<String> = files.into_iter().collect();
@@ -171,15 +171,15 @@ fn callees_agree(world: &World) {
         let functions = of_externals(
             world,
             package,
-            "(and (fboundp symbol) (not (macro-function symbol)) (typep (fdefinition symbol) '(and function (not generic-function)))
+            &format!("(and (fboundp symbol) (not (macro-function symbol)) (typep (fdefinition symbol) '(and function (not generic-function)))
                   (let ((names '()))
                     (dolist (callee (ignore-errors (sb-introspect:find-function-callees (fdefinition symbol))))
                       (let ((name (sb-kernel:%fun-name callee)))
                         ;; Compiler macros of cl-ppcre make scanners at load time: a constant, called by no function.
                         (when (and (symbolp name) (symbol-package name) (not (member name (list symbol 'cl-ppcre:create-scanner)))
                                    (member (package-name (symbol-package name)) '(\"ALEXANDRIA\" \"CL-PPCRE\" \"YASON\") :test #'equal))
-                          (pushnew (format nil \"~a::~a\" (package-name (symbol-package name)) name) names :test #'equal))))
-                    names))",
+                          (pushnew (funcall {WRITTEN} name) names :test #'equal))))
+                    names))"),
         );
         for (name, expected) in functions {
             let graph = world
@@ -197,7 +197,7 @@ fn callees_agree(world: &World) {
     let callers = names(
         &world.ask("call-graph", json!({ "name": "alexandria::generate-switch-body", "depth": 1 }))["nodes"],
     );
-    for user in ["ALEXANDRIA::SWITCH", "ALEXANDRIA::ESWITCH", "ALEXANDRIA::CSWITCH"] {
+    for user in ["alexandria:switch", "alexandria:eswitch", "alexandria:cswitch"] {
         assert!(callers.contains(user), "{callers:?}");
     }
 }
@@ -209,7 +209,7 @@ fn impact_agrees(world: &World) {
     {
         let expected = world.lines(&format!(
             "(labels ((below (class) (dolist (sub (sb-mop:class-direct-subclasses class))
-                        (format t \"~a::~a~%\" (package-name (symbol-package (class-name sub))) (class-name sub)) (below sub))))
+                        (format t \"~a~%\" (funcall {WRITTEN} (class-name sub))) (below sub))))
                (below (find-class '{name})))"
         ));
         let answer = world.ask("impact", json!({ "names": [name], "limit": 1000 }));
@@ -221,7 +221,7 @@ fn impact_agrees(world: &World) {
         let expected = world.lines(&format!(
             "(let ((all '())) (dolist (found (sb-introspect:who-macroexpands '{name}))
                (let ((name (car found))) (when (and (symbolp name) (symbol-package name))
-                 (pushnew (format nil \"~a::~a\" (package-name (symbol-package name)) name) all :test #'equal))))
+                 (pushnew (funcall {WRITTEN} name) all :test #'equal))))
                (dolist (name all) (format t \"~a~%\" name)))"
         ));
         let answer = world.ask("impact", json!({ "names": [name], "depth": 1, "limit": 1000 }));
@@ -310,8 +310,8 @@ fn users_agree_with_the_references(world: &World) {
             }
             let caller = reference["caller"].as_str().map(|caller| {
                 let caller =
-                    caller.strip_prefix("(MACRO-FUNCTION ").map_or(caller, |name| name.trim_end_matches(')'));
-                caller.replacen("(%DEFSETF ", "(SETF ", 1).replacen("(SETF-EXPANDER ", "(SETF ", 1)
+                    caller.strip_prefix("(macro-function ").map_or(caller, |name| name.trim_end_matches(')'));
+                caller.replacen("(%defsetf ", "(setf ", 1).replacen("(setf-expander ", "(setf ", 1)
             });
             let is_known = caller.as_ref().is_some_and(|caller| known.contains(caller));
             assert!(is_known || definitions.around(reference, &known), "{name}: {reference} {known:?}");
@@ -358,11 +358,11 @@ fn callers_agree(world: &World) {
                            (let ((caller (car found)))
                              (let* ((symbol (if (consp caller) (second caller) caller))
                                     (head (if (consp caller) (string (first caller)) \"\"))
-                                    (shape (cond ((member head '(\"\" \"MACRO-FUNCTION\") :test #'equal) \"~a::~a~%\")
-                                                 ((search \"SETF\" head) \"(SETF ~a::~a)~%\")
-                                                 ((equal head \"COMPILER-MACRO\") \"(COMPILER-MACRO ~a::~a)~%\"))))
+                                    (shape (cond ((member head '(\"\" \"MACRO-FUNCTION\") :test #'equal) \"~a~%\")
+                                                 ((search \"SETF\" head) \"(setf ~a)~%\")
+                                                 ((equal head \"COMPILER-MACRO\") \"(compiler-macro ~a)~%\"))))
                                (when (and shape symbol (symbolp symbol) (symbol-package symbol))
-                                 (format t shape (package-name (symbol-package symbol)) (symbol-name symbol))))))))"
+                                 (format t shape (funcall {WRITTEN} symbol))))))))"
                 ))
                 .into_iter()
                 .collect();
@@ -372,8 +372,9 @@ fn callers_agree(world: &World) {
             let graph = world.ask("call-graph", json!({ "name": name, "depth": 1, "limit": 400 }));
             let root = graph["root"].as_str().unwrap();
             let said = names(&graph["nodes"]);
-            let own =
-                |caller: &&String| PACKAGES.iter().any(|package| caller.contains(&format!("{package}::")));
+            let own = |caller: &&String| {
+                PACKAGES.iter().any(|package| caller.contains(&format!("{}:", package.to_lowercase())))
+            };
             for caller in expected.iter().filter(own) {
                 assert!(said.contains(caller), "{name}: {caller} {said:?}");
                 compared += 1;
@@ -386,7 +387,7 @@ fn callers_agree(world: &World) {
             let others: Vec<&Value> = others.collect();
             let self_made: Vec<_> = said
                 .iter()
-                .filter(|caller| !caller.starts_with('(') || caller.starts_with("(SETF "))
+                .filter(|caller| !caller.starts_with('(') || caller.starts_with("(setf "))
                 .collect();
             for caller in
                 self_made.into_iter().filter(|caller| *caller != root && !caller.starts_with("top level"))
@@ -536,7 +537,7 @@ fn edits_take_each_other_back(world: &World) {
             let at = definition["place"].as_str().unwrap();
             let mut parts = at.rsplitn(3, ':');
             let start: usize = parts.nth(1).unwrap().parse().unwrap();
-            let bare = definition["name"].as_str().unwrap().rsplit("::").next().unwrap().to_lowercase();
+            let bare = definition["name"].as_str().unwrap().rsplit(':').next().unwrap().to_lowercase();
             let opening = format!("(defun {bare} ");
             if !lines[start - 1].starts_with(&opening) {
                 continue;
@@ -593,7 +594,7 @@ fn reloads_agree(world: &World) {
         assert!(is_there(), "{path}: {answer:#}");
         fs::write(&file, &before).unwrap();
         let listed = world.ask("reload", json!({}));
-        assert!(listed.to_string().contains("STEELBANK-NEW") && is_there(), "{path}: {listed:#}");
+        assert!(listed.to_string().contains("::steelbank-new") && is_there(), "{path}: {listed:#}");
         let removed = world.ask("reload", json!({ "remove": true }));
         assert!(!is_there(), "{path}: {removed:#}");
         // A file alone is compiled and loaded as SBCL would.

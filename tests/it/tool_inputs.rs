@@ -182,18 +182,18 @@ fn what_is_gone_is_followed(world: &World) {
     let changed = world.ask("impact", json!({ "diff": true }));
     assert_eq!(
         changed["changed"],
-        json!([{ "name": "EDGES::SOON-GONE", "kind": "function", "gone": true }]),
+        json!([{ "name": "edges::soon-gone", "kind": "function", "gone": true }]),
         "{changed}"
     );
-    assert_eq!(users(&changed), ["EDGES::USER-OF-GONE"]);
+    assert_eq!(users(&changed), ["edges::user-of-gone"]);
     std::fs::remove_file(world.root.join("gone.lisp")).unwrap();
     let changed = world.ask("impact", json!({ "diff": true }));
     assert_eq!(changed["changed"].as_array().unwrap().len(), 2, "{changed}");
-    assert_eq!(users(&changed), ["EDGES::USER-OF-GONE"]);
+    assert_eq!(users(&changed), ["edges::user-of-gone"]);
     git(&world.root, &["checkout", "-q", "gone.lisp"]);
     git(&world.root, &["mv", "gone.lisp", "moved é.lisp"]);
     let changed = world.ask("impact", json!({ "diff": true }));
-    assert_eq!(users(&changed), ["EDGES::USER-OF-GONE"], "{changed}");
+    assert_eq!(users(&changed), ["edges::user-of-gone"], "{changed}");
     assert!(changed["changed"][0]["place"].as_str().unwrap().starts_with("moved é.lisp:"), "{changed}");
     git(&world.root, &["mv", "moved é.lisp", "gone.lisp"]);
 }
@@ -217,7 +217,7 @@ fn octets_stay_where_they_are(world: &World) {
     };
     let arguments = json!({ "name": "edges:target", "new_name": "|Goal|", "apply": true, "verify": false });
     let answer = world.answer("rename", arguments).unwrap();
-    assert!(answer.text.starts_with("EDGES::TARGET is |Goal| now"), "{}", answer.text);
+    assert!(answer.text.starts_with("edges:target is |Goal| now"), "{}", answer.text);
     for (name, text) in FILES.iter().filter(|(name, _)| *name != "package.lisp") {
         assert_eq!(held(name), replaced(text), "{name}");
     }

@@ -21,6 +21,12 @@ use crate::tools_agree::{
 };
 use steelbank::loaded::LoadStatus;
 
+/// A Lisp function that writes a symbol as a person does, if its names have no letters in lower case.
+pub(crate) const WRITTEN: &str = "(lambda (symbol)
+  (let* ((home (symbol-package symbol)) (package (if (eq home (find-package :cl)) \"cl\" (package-name home))))
+    (format nil \"~(~a~)~:[::~;:~]~(~a~)\"
+            package (eq (nth-value 1 (find-symbol (symbol-name symbol) home)) :external) (symbol-name symbol))))";
+
 /// A session with a copy of a library as the project.
 pub(crate) struct World {
     pub(crate) session: Session,
@@ -198,14 +204,14 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
         assert!(!known.is_empty(), "{name}");
         let made = names_above_templates(world, name);
         for function in &functions {
-            let bare = function.rsplit("::").next().unwrap().trim_end_matches(')').to_lowercase();
-            let expander = function.replacen("(SETF ", "(SETF-EXPANDER ", 1);
-            let definer = function.replacen("(SETF ", "(%DEFSETF ", 1);
+            let bare = function.rsplit(':').next().unwrap().trim_end_matches(')').to_lowercase();
+            let expander = function.replacen("(setf ", "(setf-expander ", 1);
+            let definer = function.replacen("(setf ", "(%defsetf ", 1);
             assert!(
                 known.contains(function)
                     || known.contains(&expander)
                     || known.contains(&definer)
-                    || known.contains(&format!("(MACRO-FUNCTION {function})"))
+                    || known.contains(&format!("(macro-function {function})"))
                     || made.iter().any(|line| line.contains(&bare))
                     || function == graph["root"].as_str().unwrap(),
                 "{name}: {function} {known:?}"

@@ -53,7 +53,7 @@ fn pages_are_of_the_text_as_it_is(world: &World) {
         |cursor: &Value| world.ask("outline", json!({ "path": "main.lisp", "limit": 5, "cursor": cursor }));
     let first = page(&json!(""));
     let second = page(&first["cursor"]);
-    assert_eq!(second["definitions"][0]["name"], "ODD.CORE::USE-FROB", "{second}");
+    assert_eq!(second["definitions"][0]["name"], "odd.core::use-frob", "{second}");
     assert_eq!(first["total"], second["total"]);
     let path = world.root.join("main.lisp");
     let text = std::fs::read_to_string(&path).unwrap();

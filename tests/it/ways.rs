@@ -65,31 +65,31 @@ fn paths(world: &World) {
         };
         steps.map(step).collect()
     };
-    assert_eq!(steps("ways::act", "ways::helper"), ["WAYS::ACT handlers.lisp:3:17 call", "WAYS::HELPER - -"]);
+    assert_eq!(steps("ways::act", "ways::helper"), ["ways::act handlers.lisp:3:17 call", "ways::helper - -"]);
     // Through a table that a macro fills, and through a hook: guesses.
     assert_eq!(
         steps("ways::main", "ways::helper"),
         [
-            "WAYS::MAIN main.lisp:2:36 call",
-            "WAYS::DISPATCH keys.lisp:11:45 reference guess",
-            "WAYS::*HANDLERS* handlers.lisp:4:31 holds guess",
-            "WAYS::ACT handlers.lisp:3:17 call",
-            "WAYS::HELPER - -",
+            "ways::main main.lisp:2:36 call",
+            "ways:dispatch keys.lisp:11:45 reference guess",
+            "ways::*handlers* handlers.lisp:4:31 holds guess",
+            "ways::act handlers.lisp:3:17 call",
+            "ways::helper - -",
         ]
     );
     assert_eq!(
         steps("ways::run-hook", "ways::act"),
         [
-            "WAYS::RUN-HOOK keys.lisp:12:36 reference guess",
-            "WAYS::*HOOK* handlers.lisp:6:8 holds guess",
-            "WAYS::ON-END handlers.lisp:5:19 call",
-            "WAYS::ACT - -",
+            "ways::run-hook keys.lisp:12:36 reference guess",
+            "ways::*hook* handlers.lisp:6:8 holds guess",
+            "ways::on-end handlers.lisp:5:19 call",
+            "ways::act - -",
         ]
     );
     assert!(steps("ways::nobody", "ways::helper").is_empty());
     let text = world.answer("path", json!({ "from": "ways::main", "to": "ways::helper" })).unwrap().text;
-    assert!(text.starts_with("WAYS::MAIN reaches WAYS::HELPER in 4 steps, 2 guesses of them:"), "{text}");
-    assert!(text.contains("WAYS::*HANDLERS* handlers.lisp:4:31: may hold (a guess)"), "{text}");
+    assert!(text.starts_with("ways::main reaches ways::helper in 4 steps, 2 guesses of them:"), "{text}");
+    assert!(text.contains("ways::*handlers* handlers.lisp:4:31: may hold (a guess)"), "{text}");
 }
 
 fn interfaces(world: &World) {
@@ -103,21 +103,20 @@ fn interfaces(world: &World) {
     assert_eq!(
         names("uses"),
         [
-            r#""WAYS::*DEPTH*" true 1 ["keys.lisp"]"#,
-            r#""WAYS::*HOOK*" false 1 ["keys.lisp"]"#,
-            r#""WAYS::DEFINE-HANDLER" false 1 ["keys.lisp"]"#,
+            r#""ways:*depth*" true 1 ["keys.lisp"]"#,
+            r#""ways::*hook*" false 1 ["keys.lisp"]"#,
+            r#""ways::define-handler" false 1 ["keys.lisp"]"#,
         ],
         "{answer:#}"
     );
     assert!(names("used").is_empty(), "{answer:#}");
     let answer = world.ask("interface", json!({ "path": "keys.lisp" }));
     let used: Vec<&Value> = answer["used"].as_array().unwrap().iter().map(|each| &each["name"]).collect();
-    let expected = ["*DEPTH*", "*HOOK*", "DEFINE-HANDLER", "DISPATCH", "MAKE-POINT", "SHAPE", "SQUARE"];
-    assert_eq!(
-        used,
-        expected.map(|name| json!(format!("WAYS::{name}"))).iter().collect::<Vec<_>>(),
-        "{answer:#}"
-    );
+    let expected = [
+        "ways:*depth*", "ways::*hook*", "ways::define-handler", "ways:dispatch", "ways::make-point",
+        "ways::shape", "ways::square",
+    ];
+    assert_eq!(used, expected.map(|name| json!(name)).iter().collect::<Vec<_>>(), "{answer:#}");
     assert_eq!(answer["used"][0]["files"], json!(["handlers.lisp", "main.lisp"]), "{answer:#}");
     // All that uses it is in the package.
     let answer = world.ask("interface", json!({ "package": "ways" }));
@@ -133,11 +132,11 @@ fn makers(world: &World) {
     assert_eq!(
         made("ways::shape"),
         [
-            r#""WAYS::SHAPE" "main.lisp:4:49" "WAYS::DEEPEN""#,
-            r#""WAYS::SQUARE" "main.lisp:3:42" "WAYS::MAKE-ALL""#
+            r#""ways::shape" "main.lisp:4:49" "ways::deepen""#,
+            r#""ways::square" "main.lisp:3:42" "ways::make-all""#
         ]
     );
-    assert_eq!(made("ways::point"), [r#""WAYS::POINT" "main.lisp:3:51" "WAYS::MAKE-ALL""#]);
+    assert_eq!(made("ways::point"), [r#""ways::point" "main.lisp:3:51" "ways::make-all""#]);
     assert!(made("ways::nobody").is_empty());
     // A function that is given the class may make one; a test of the type makes none.
     let answer = world.ask("who-makes", json!({ "name": "ways::token" }));
@@ -150,9 +149,9 @@ fn makers(world: &World) {
     assert_eq!(
         makers,
         [
-            r#""main.lisp:9:44" "WAYS::MAKE-SURE" null"#,
-            r#""main.lisp:7:39" "WAYS::MAKE-TOKEN" true"#,
-            r#""main.lisp:8:83" "WAYS::APPLIED" true"#,
+            r#""main.lisp:9:44" "ways::make-sure" null"#,
+            r#""main.lisp:7:39" "ways::make-token" true"#,
+            r#""main.lisp:8:83" "ways::applied" true"#,
         ],
         "{answer:#}"
     );
@@ -163,12 +162,12 @@ fn variables(world: &World) {
     let expected = "  Default:
     keys.lisp:5:9: (defvar *depth* 3 \"How deep.\")
   Read by:
-    handlers.lisp:2:27: WAYS::HELPER
-    main.lisp:4:24: WAYS::DEEPEN
+    handlers.lisp:2:27: ways::helper
+    main.lisp:4:24: ways::deepen
   Bound by:
-    main.lisp:2:23: WAYS::MAIN
+    main.lisp:2:23: ways::main
   Set by:
-    main.lisp:4:24: WAYS::DEEPEN
+    main.lisp:4:24: ways::deepen
   Other text: 1 place in 1 file: README.md:1:6.";
     assert!(answer.text.ends_with(expected), "{}", answer.text);
     let plain = world.answer("describe-symbol", json!({ "name": "ways:*depth*" })).unwrap();

@@ -30,7 +30,9 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let found: Vec<(&str, u32, u32, Evidence)> = users
         .iter()
         .flat_map(|user| user.places.iter().map(move |place| (user, place.position.as_ref().unwrap())))
-        .map(|(user, at)| (&*user.name, at.place.line.unwrap(), at.place.column.unwrap(), at.evidence))
+        .map(|(user, at)| {
+            (user.name.canonical(), at.place.line.unwrap(), at.place.column.unwrap(), at.evidence)
+        })
         .collect();
     let method = "(METHOD PLACES::M (PLACES::C))";
     assert_eq!(
@@ -45,7 +47,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(PlaceDetail::Lines);
     let answer = bank().answer(&specializes);
     let first = answer.users.get(0).unwrap();
-    assert_eq!(first.name, method);
+    assert_eq!(first.name.canonical(), method);
     assert_eq!(first.places[0].position.as_ref().unwrap().place.line, Some(6));
 
     fs::write(&file, format!("\n{text}")).unwrap();
@@ -77,9 +79,9 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
         positions.map(|at| (at.place.line.unwrap(), at.place.column.unwrap(), at.evidence, at.via)).collect()
     };
     let with = || Some("with".to_owned());
-    assert_eq!(found("TAKEN::H"), [(6, 3, Evidence::Via, with()), (6, 17, Evidence::Exact, None)]);
+    assert_eq!(found("taken::h"), [(6, 3, Evidence::Via, with()), (6, 17, Evidence::Exact, None)]);
     // Whether the feature was there when the file was compiled, the text does not tell: the numbers are not sure.
-    for (line, _, evidence, _) in found("TAKEN::F") {
+    for (line, _, evidence, _) in found("taken::f") {
         assert_eq!((line, evidence), (2, Evidence::Approximate));
     }
 }
@@ -125,7 +127,9 @@ fn the_functions_of_an_answer_are_those_of_the_index() {
             }
             let place =
                 |place: &RecordedPlace<'_>| (place.file.as_deref().map(String::from), place.form_number);
-            let of = |user: User<'_>| (String::from(&*user.name), user.places.iter().map(place).collect());
+            let of = |user: User<'_>| {
+                (String::from(user.name.canonical()), user.places.iter().map(place).collect())
+            };
             assert_eq!(answer.users.iter().map(of).collect::<Vec<_>>(), expected, "{}", request.symbol.name);
             assert_eq!(answer.count, expected.len());
             let names: Vec<_> = answer.users.names().collect();

@@ -488,10 +488,10 @@ fn whatever_lies_in_place_of_a_file_of_the_cache_commands_answer_and_replace_it(
     let commands: [(&[&str], &str); 7] = [
         (&["--system", "good", "describe-symbol", "good::target"], "GOOD::TARGET [FUNCTION]"),
         (&["--system", "good", "snapshot"], "snapshots/"),
-        (&["--no-snapshot", "--system", "good", "who-calls", "cl:mapcar", "--json"], "GOOD::TARGET"),
+        (&["--no-snapshot", "--system", "good", "who-calls", "cl:mapcar", "--json"], "good::target"),
         (&["--no-snapshot", "load-file", "alone.lisp"], "File alone.lisp is loaded"),
         (&["find-references", "target"], "good.lisp:3"),
-        (&["--system", "good", "rename", "good::target", "aim", "--apply"], "GOOD::TARGET is AIM now"),
+        (&["--system", "good", "rename", "good::target", "aim", "--apply"], "good::target is aim now"),
         (&["rename", "--undo", "last"], "Undone"),
     ];
     let ask = |place: &str, waits: bool| -> Vec<String> {

@@ -302,8 +302,8 @@ fn what_a_person_types_first_comes_by_position() {
     };
     for (arguments, shown) in [
         (&["check-structure", "src/a.lisp"][..], "src/a.lisp is balanced."),
-        (&["outline", "src/a.lisp"], "src/a.lisp:3:8-3 function BY::PLACE"),
-        (&["--system", "by", "impact", "by:place", "by::user"], "function BY::PLACE src/a.lisp:3:8"),
+        (&["outline", "src/a.lisp"], "src/a.lisp:3:8-3 function by::place"),
+        (&["--system", "by", "impact", "by:place", "by::user"], "function by:place src/a.lisp:3:8"),
         (&["macroexpand", "(when 1 2)"], "(if 1"),
         (&["inspect", "(list 1 2)"], "(1 2)"),
         (&["--system", "by", "reload", "src/a.lisp"], "No file has changed"),
@@ -343,7 +343,7 @@ fn errors_speak_of_what_was_typed() {
         (&["who-cals", "car"][..], 2, "a similar subcommand exists: 'who-calls'", "who-binds"),
         (&["run-tests"], 2, "Name one: steelbank run-tests SYSTEM.", "\"system\""),
         (&["impact"], 2, "Say what changes: names, --paths, or --diff.", "diff=true"),
-        (&["inspect", "1"], 0, "(COMMON-LISP::FIXNUM)", "handle"),
+        (&["inspect", "1"], 0, "(cl:fixnum)", "handle"),
         (&["compiler-notes", "car"], 0, "not compiled", "says nothing"),
         (
             &["rename", "--undo", "last"],
@@ -357,7 +357,7 @@ fn errors_speak_of_what_was_typed() {
         (
             &["find-definition", "shop:price"],
             0,
-            "shop.lisp:3:8: function SHOP::PRICE (not loaded)",
+            "shop.lisp:3:8: function shop::price (not loaded)",
             "not found",
         ),
         (&["outline", "nope.lisp"], 1, "Name a file that exists", "Perhaps"),

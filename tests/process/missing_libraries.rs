@@ -78,16 +78,16 @@ fn a_project_that_lacks_a_library_is_told_once_and_not_tried_again_before_it_is_
     assert!(said.contains("no-such-deploy (98 systems need it)") && exit == 3, "{said}");
     assert!(described.starts_with("Package PART-003 not found\n"), "{described}");
     assert!(
-        described.contains("defines PART-003::RUN-3 (function) in part-003/main.lisp:3:8"),
+        described.contains("defines part-003::run-3 (function) in part-003/main.lisp:3:8"),
         "{described}"
     );
     let (described, ..) = ask("describe-symbol", "*v-7*");
     assert!(
-        described.contains("defines PART-007::*V-7* (variable) in part-007/main.lisp:5:9"),
+        described.contains("defines part-007::*v-7* (variable) in part-007/main.lisp:5:9"),
         "{described}"
     );
     let (found, ..) = ask("find-definition", "run-3");
-    assert!(found.contains("part-003/main.lisp:3:8: function PART-003::RUN-3 (not loaded)"), "{found}");
+    assert!(found.contains("part-003/main.lisp:3:8: function part-003::run-3 (not loaded)"), "{found}");
     let (described, ..) = ask("describe-symbol", "part-098::run-98");
     assert!(described.contains("PART-098::RUN-98 [FUNCTION]"), "{described}");
     assert_eq!(loaded(), before, "what failed is not tried again while its inputs are as they were");

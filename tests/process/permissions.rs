@@ -351,7 +351,7 @@ impl Repository {
 
 #[test]
 fn impact_runs_nothing_that_a_repository_names() {
-    let changed = json!(["G::F"]);
+    let changed = json!(["g::f"]);
     let names = |answer: Option<Value>| -> Value {
         let answer = answer.unwrap();
         answer["changed"].as_array().unwrap().iter().map(|touched| touched["name"].clone()).collect()
@@ -432,13 +432,13 @@ fn files_are_compared_with_the_last_commit_by_their_bytes() {
     repository.write("crlf.lisp", &text.replace('\n', "\r\n"));
     repository.git(&["add", "-A"]);
     repository.git(&["commit", "-qm", "ends"]);
-    assert_eq!(names(repository.impact("ends")), ["G::F"]);
+    assert_eq!(names(repository.impact("ends")), ["g::f"]);
     repository.write("crlf.lisp", &text.replace('\n', "\r\n"));
-    assert_eq!(names(repository.impact("ends")), ["G::F"]);
+    assert_eq!(names(repository.impact("ends")), ["g::f"]);
     repository.write("crlf.lisp", &text.replace('\n', "\r\n").replace("(defun d", "(defun e"));
     let mut found = names(repository.impact("ends"));
     found.sort();
-    assert_eq!(found, ["G::D", "G::E", "G::F"]);
+    assert_eq!(found, ["g::d", "g::e", "g::f"]);
 
     // Staged and new, deleted, moved out of a sparse checkout, no plain file any more.
     let repository = Repository::new("");
@@ -457,7 +457,7 @@ fn files_are_compared_with_the_last_commit_by_their_bytes() {
     assert!(Command::new("mkfifo").arg(repository.root.join("pipe.lisp")).status().unwrap().success());
     let mut found = names(repository.impact("kinds"));
     found.sort();
-    assert_eq!(found, ["G::F", "G::GONE", "G::NEW", "G::PIPE"]);
+    assert_eq!(found, ["g::f", "g::gone", "g::new", "g::pipe"]);
 }
 
 #[test]

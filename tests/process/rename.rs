@@ -218,7 +218,7 @@ fn other_text_is_told_and_renamed_if_asked_for() {
     let asked = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments).0;
     let said = asked(&["who-references", "rn::*depth*"]);
     assert!(
-        said.contains("RN::LOOKED") && said.contains("Other text: 1 place in 1 file: run.sh:1:24."),
+        said.contains("rn::looked") && said.contains("Other text: 1 place in 1 file: run.sh:1:24."),
         "{said}"
     );
     let said = asked(&["impact", "rn:area"]);
@@ -268,10 +268,10 @@ fn what_is_made_when_code_runs_is_not_called_verified() {
     fs::write(root.join("test.lisp"), test.replace("(defun run ()", look)).unwrap();
     let (said, exit) = run(&["rn.kind.list:list-kind", "list-sort", "--apply", "--tests"]);
     let found =
-        format!("main.lisp:{line}:18: RN::FIND-KIND makes the name RN.KIND.LIST::LIST-KIND when it runs");
+        format!("main.lisp:{line}:18: rn::find-kind makes the name rn.kind.list:list-kind when it runs");
     assert!(exit == Some(3) && said.contains(&found) && said.contains("Nothing was written"), "{said}");
     let (said, exit) = run(&["rn:sized", "measured", "--apply", "--tests"]);
-    assert!(exit == Some(3) && said.contains("RN-TEST::RUN makes the name RN::SIZED when it runs"), "{said}");
+    assert!(exit == Some(3) && said.contains("rn-test::run makes the name rn:sized when it runs"), "{said}");
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), format!("{MAIN}{kinds}"));
 }
 
@@ -400,15 +400,12 @@ fn renames_of_what_other_files_know_are_verified() {
     assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
     let verified = verify(&bank, &request, &less, false);
     assert!(!verified.same, "{verified:?}");
-    assert!(
-        verified.differences[0].message.contains("absent.lisp:2:17 means RX::AREA still"),
-        "{verified:?}"
-    );
+    assert!(verified.differences[0].message.contains("absent.lisp:2:17 means rx:area still"), "{verified:?}");
     // Tests of a framework are compared one by one: the one that fails anyway is no difference.
     let verified = verify(&bank, &request, &planned, true);
     let told: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
     assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
-    assert_eq!(told, ["RX-TEST::WIDTH.1 ended passed before, and failed after."], "{verified:?}");
+    assert_eq!(told, ["rx-test::width.1 ended passed before, and failed after."], "{verified:?}");
     let request = RenameRequest::new("rx:width", "breadth");
     let verified = verify(&bank, &request, &plan(&bank, &request), true);
     assert!(verified.same, "{verified:?}");

@@ -110,7 +110,7 @@ fn a_projects_files_are_listed_in_pages_and_completed_and_none_is_loaded() {
     assert!(error["message"].as_str().unwrap().contains("load-system"), "{error}");
     client.text("load-system", json!({ "system": "many/tests" }));
     assert!(listed(&mut client).0.contains(&system.to_owned()));
-    assert!(read(&mut client, system).contains("ODD"));
+    assert!(read(&mut client, system).contains("function cl-user::odd "));
     ends_well(child, client);
 }
 

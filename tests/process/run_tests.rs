@@ -36,7 +36,7 @@ fn a_test_that_kills_lisp_is_told() {
         answer.unwrap().structured
     };
     let told = |answer: &Value| {
-        for (name, status) in [("DIE::BEFORE", "passed"), ("DIE::DIES", "died"), ("DIE::AFTER", "not-run")] {
+        for (name, status) in [("die::before", "passed"), ("die::dies", "died"), ("die::after", "not-run")] {
             let tests = answer["tests"].as_array().unwrap();
             let test = tests.iter().find(|test| test["name"] == name).unwrap();
             assert_eq!(test["status"], status, "{answer}");

@@ -180,7 +180,7 @@ fn what_a_person_defines_is_in_the_next_answer() {
     assert_eq!(definitions[0]["at"], "shop.lisp:11:8", "{found}");
     assert_eq!(definitions[0]["evidence"], Value::Null, "{found}");
     let callers = client.text("who-calls", json!({ "name": "total", "package": "shop" }));
-    assert!(callers.contains("shop.lisp:13:12: SHOP::DISCOUNT"), "{callers}");
+    assert!(callers.contains("shop.lisp:13:12: shop::discount"), "{callers}");
     let described = client.text("describe-symbol", json!({ "name": "discount", "package": "shop" }));
     assert!(described.contains("shop.lisp:11:1") && !described.contains("changed since"), "{described}");
     // The rest of the file is what it was.
@@ -201,7 +201,7 @@ fn what_a_person_defines_is_in_the_next_answer() {
     let loaded = editor.ask(&format!("(swank:load-file {compiled:?})"), "CL-USER").unwrap();
     assert!(loaded.contains(":ok"), "{loaded}");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
-    assert!(callers.contains("shop.lisp:12:9: SHOP::TWICE"), "{callers}");
+    assert!(callers.contains("shop.lisp:12:9: shop::twice"), "{callers}");
     // From the REPL, and of what makes no function.
     editor.evaluate("(defun shop::from-repl () (shop::price nil))");
     let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
@@ -422,7 +422,7 @@ alive: => 2 (2 bits, #x2, #o2, #b10)
         let callers = client.text("who-calls", json!({ "name": "price", "package": "shop" }));
         assert!(callers.contains("SHOP::TOTAL"), "{callers}");
         let found = client.text("who-calls", json!({ "name": "total", "package": "shop" }));
-        seen |= found.contains("shop.lisp:11:12: SHOP::DISCOUNT");
+        seen |= found.contains("shop.lisp:11:12: shop::discount");
         asked += 2;
     }
     let output = emacs.wait_with_output().unwrap();

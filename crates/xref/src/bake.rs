@@ -92,7 +92,7 @@ pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok(writer.finish())
 }
 
-/// A symbol as answers print it: its home package and name.
+/// A symbol's canonical name: its home package and name.
 pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     match package {
         Some(package) => [package, b"::", name].concat(),
@@ -100,7 +100,7 @@ pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A symbol of `export` as answers print it.
+/// The canonical name of a symbol of `export`.
 fn printed_symbol(export: &Export<'_>, symbol: u32) -> Vec<u8> {
     let (table, row) = (export.symbols(), symbol as usize);
     let home = table

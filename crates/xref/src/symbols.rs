@@ -199,7 +199,7 @@ impl Index {
         }
     }
 
-    /// A symbol as answers print it: home package and name, always with two colons.
+    /// A symbol's canonical name: home package and name, always with two colons.
     pub fn symbol_text(&self, symbol: Symbol) -> String {
         let name = match self.symbol_row(symbol) {
             Ok((segment, row)) => {

@@ -3,7 +3,7 @@
 mod run;
 pub(crate) mod tool;
 
-use crate::answer::LispKind;
+use crate::answer::{LispKind, LispName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ pub struct Leftover {
     /// `condition`.
     pub kind: LispKind,
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// The file that it stood in, relative to the project's root.
     pub path: String,
     /// Whether it was removed from the image.

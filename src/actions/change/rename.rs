@@ -123,7 +123,7 @@ impl Question for RenameRequest {
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let plan = RenamePlan {
             looked_up_in: lookup.looked_up_in,
-            symbol: uses.text(),
+            symbol: uses.name(),
             new_name: new.clone(),
             ..RenamePlan::default()
         };
@@ -348,8 +348,7 @@ impl<'a> Planner<'a> {
         remade: bool,
     ) -> Result<BTreeSet<Location>, String> {
         let context = self.context;
-        let definitions =
-            find_definition(context.project, context.sbcl, &Resolved::of(&self.uses), image).definitions;
+        let definitions = find_definition(context, &Resolved::of(&self.uses), image).definitions;
         let warned = |of: fn(&Caution) -> bool| found.cautions.iter().any(of);
         let unsure = found
             .refs

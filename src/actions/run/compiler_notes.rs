@@ -4,14 +4,14 @@ pub(crate) mod tool;
 
 use crate::answer::location::as_text;
 use crate::answer::lookup::{NamedSymbol, about_symbol};
-use crate::answer::{LispKind, Location};
+use crate::answer::{LispKind, LispName, Location};
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::{Dialect, Features, LispText};
 
-use crate::actions::symbols::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, Resolved};
+use crate::actions::symbols::find_definition::{ImageDefinitions, ImageSource, Resolved};
 use crate::engine::{Control, Lane};
 use crate::handle::loaded::Severity;
 use crate::handle::{Error, QueryContext, Question};
@@ -27,10 +27,10 @@ pub struct CompilerNotesRequest {
 about_symbol!(CompilerNotesRequest {});
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CompilerNotes {
-    /// The symbol.
-    pub symbol: String,
+    /// The symbol, or the list that was asked for.
+    pub symbol: LispName,
     /// The package in which the name was looked up, if nobody named it.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
@@ -41,14 +41,14 @@ pub struct CompilerNotes {
 }
 
 /// A definition, and whether it could be compiled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotedDefinition {
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// `function`, `macro`, `method` or `compiler-macro`.
     pub kind: LispKind,
     /// `file:line:column`.
-    #[serde(skip_deserializing, serialize_with = "as_text")]
+    #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
     /// Why it was not compiled.
@@ -57,10 +57,10 @@ pub struct NotedDefinition {
 }
 
 /// What the compiler says of a form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CompilerNote {
     /// `file:line:column` of the form.
-    #[serde(skip_deserializing, serialize_with = "as_text")]
+    #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
     /// `note`, `style-warning`, `warning` or `error`.
@@ -93,7 +93,7 @@ impl Question for CompilerNotesRequest {
         let resolved = Resolved::new(context, &self.symbol)?;
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
         let mut answer = CompilerNotes {
-            symbol: format!("{}::{}", resolved.sought.package, resolved.sought.name),
+            symbol: resolved.name.clone(),
             looked_up_in: resolved.looked_up_in.clone(),
             ..CompilerNotes::default()
         };
@@ -105,12 +105,12 @@ impl Question for CompilerNotesRequest {
             for source in &definition.sources {
                 control.check()?;
                 let mut noted = NotedDefinition {
-                    name: definition.name.clone(),
+                    name: definition.name(&context.index),
                     kind: definition.kind.clone(),
                     place: Location::default(),
                     skipped: None,
                 };
-                match compile(context, definition, source, &mut noted, control) {
+                match compile(context, source, &mut noted, control) {
                     Ok(notes) => answer.notes.extend(notes),
                     Err(NotesError::Skipped(why)) => noted.skipped = Some(why),
                     Err(NotesError::Failed(error)) => return Err(error),
@@ -142,7 +142,6 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
 /// Has Lisp compile the top-level form of `source`, and reads the compiler's notes.
 fn compile(
     context: &QueryContext<'_>,
-    definition: &ImageDefinition,
     source: &ImageSource,
     noted: &mut NotedDefinition,
     control: &Control,
@@ -151,7 +150,7 @@ fn compile(
     let shown = context.project.shown(path);
     noted.place = Location::new(&*shown);
     let (Some(&form), true) = (source.form_path.first(), path.is_absolute()) else {
-        return skipped(format!("The source of {} is not a file that was loaded.", definition.name));
+        return skipped(format!("The source of {} is not a file that was loaded.", noted.name));
     };
     let date = source.write_date.or_else(|| context.project.loaded_date(path));
     let Some(file) = date.and_then(|date| context.project.positions(path, date).ok()) else {

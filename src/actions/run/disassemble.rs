@@ -2,6 +2,7 @@
 
 pub(crate) mod tool;
 
+use crate::answer::LispName;
 use crate::answer::lookup::{NamedSymbol, about_symbol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,8 +24,8 @@ about_symbol!(DisassembleRequest {});
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Disassembly {
-    /// The symbol.
-    pub symbol: String,
+    /// The symbol, or the list that was asked for.
+    pub symbol: LispName,
     /// The package in which the name was looked up, if nobody named it.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
@@ -38,7 +39,7 @@ pub struct Disassembly {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FunctionCode {
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// How many instructions it has.
     pub instructions: usize,
     /// Its size in bytes.
@@ -47,8 +48,6 @@ pub struct FunctionCode {
 
 #[derive(Deserialize)]
 struct DisassemblyReport {
-    #[serde(default)]
-    symbol: String,
     #[serde(default)]
     functions: Vec<ToldFunction>,
 }
@@ -70,12 +69,10 @@ impl Question for DisassembleRequest {
         let (told, _): (DisassemblyReport, _) =
             context.ask_on(Lane::Query, "disassemble", arguments, control)?;
         let looked_up_in = resolved.looked_up_in;
-        // The image need not have a symbol that only a text has.
-        let symbol = if told.symbol.is_empty() { resolved.text } else { told.symbol };
-        let mut answer = Disassembly { symbol, looked_up_in, ..Disassembly::default() };
+        let mut answer = Disassembly { symbol: resolved.name, looked_up_in, ..Disassembly::default() };
         for function in told.functions {
             answer.functions.push(FunctionCode {
-                name: function.name,
+                name: LispName::new(&context.index, function.name),
                 instructions: function.lines.iter().filter(|line| is_instruction(line)).count(),
                 bytes: function.lines.iter().filter_map(|line| size(line)).sum(),
             });

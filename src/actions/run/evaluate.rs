@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::trial;
 use super::trial::{Code, PrintedValue, ToldFailure, ToldFrame, TrialFailure};
 use crate::Steelbank;
+use crate::answer::LispName;
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::{DEFAULT_PACKAGE, find_package};
 use crate::engine::control::Control;
@@ -190,10 +191,9 @@ impl EvaluateRequest {
             warnings,
             unread_at: told.unread_at.map(|index| code.at(&self.source, index)),
             failure: told.failure.map(|failure| {
-                let mut failure = failure.placed(&mut places, Some(&code));
-                if told.unread_at.is_some()
-                    && failure.condition.as_deref() == Some("COMMON-LISP::END-OF-FILE")
-                {
+                let mut failure = failure.placed(&context.index, &mut places, Some(&code));
+                let condition = failure.condition.as_ref().map(LispName::canonical);
+                if told.unread_at.is_some() && condition == Some("COMMON-LISP::END-OF-FILE") {
                     failure.report =
                         "The code ends inside a form: a closing parenthesis, quote or bar is missing."
                             .to_owned();

@@ -4,6 +4,7 @@ pub(crate) mod tool;
 
 use crate::Steelbank;
 use crate::answer::lookup::DEFAULT_PACKAGE;
+use crate::answer::name::written;
 use crate::answer::words::words;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::engine::{CallError, Lane, OnLisp, deadline_after};
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Action;
+use steelbank_xref::Index;
 
 /// The object to inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,6 +175,25 @@ pub struct Inspection {
     pub evaluation: Option<Evaluation>,
 }
 
+impl Inspection {
+    /// Writes the names of classes, slots and functions as a person does. All else is what the image prints.
+    fn write_names(&mut self, index: &Index) {
+        use ObjectKind::{Array, Character, Condition, StandardObject, Stream, String, Structure, Vector};
+        if !matches!(self.kind, Some(Array | String | Vector)) {
+            self.kind_of = written(index, &self.kind_of);
+        }
+        if self.kind != Some(Character) {
+            let names =
+                |fact: &&mut Fact| ["class", "metaclass", "name", "test"].contains(&fact.name.as_str());
+            self.facts.iter_mut().filter(names).for_each(|fact| fact.value = written(index, &fact.value));
+        }
+        if matches!(self.kind, Some(Condition | StandardObject | Stream | Structure)) {
+            let slots = self.parts.iter_mut().filter_map(|part| part.name.as_mut());
+            slots.for_each(|name| *name = written(index, name));
+        }
+    }
+}
+
 /// A fact about an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
@@ -259,7 +280,10 @@ impl InspectRequest {
             request.on_lisp(on_lisp, &package, deadline)
         });
         match control.wait(ticket)? {
-            InspectionOutcome::Inspected(inspection) => Ok(*inspection),
+            InspectionOutcome::Inspected(mut inspection) => {
+                inspection.write_names(&context.index);
+                Ok(*inspection)
+            }
             InspectionOutcome::Failed(told) => Ok(Inspection {
                 status: InspectStatus::Failed,
                 evaluation: Some(evaluation.placed(*told, context)),

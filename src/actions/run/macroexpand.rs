@@ -8,8 +8,8 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Location;
 use crate::answer::location::as_text;
+use crate::answer::{LispName, Location};
 use crate::engine::{Control, Lane};
 use crate::handle::{Error, QueryContext, Question};
 use steelbank_reader::lines::LineIndex;
@@ -103,7 +103,7 @@ pub struct MacroexpandAnswer {
 pub struct ExpansionStep {
     /// The macro.
     #[serde(rename = "macro")]
-    pub macro_name: String,
+    pub macro_name: LispName,
     /// The beginning of the form that it expanded.
     pub form: String,
     /// The beginning of what it made of it.
@@ -130,6 +130,7 @@ impl Question for MacroexpandRequest {
         let (mut answer, _): (MacroexpandAnswer, _) =
             context.ask_on(Lane::Work, "macroexpand", arguments, control)?;
         answer.form = self.form.clone();
+        answer.steps.iter_mut().for_each(|step| step.macro_name.write(&context.index));
         if answer.status != LookupStatus::Found {
             answer.package = package;
         }

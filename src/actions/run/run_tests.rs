@@ -15,8 +15,9 @@ use self::places::{TestForm, TestPlaces, place_assertions};
 use super::trial;
 use super::trial::{ToldFailure, TrialFailure, TrialFailureKind};
 use crate::answer::location::{Location, as_text};
-use crate::answer::nearest;
+use crate::answer::name::canonical;
 use crate::answer::words::words;
+use crate::answer::{LispName, nearest};
 use crate::engine::control::Control;
 use crate::engine::{CallError, FaultKind, Lane, LispError};
 use crate::handle::Error;
@@ -170,7 +171,7 @@ pub enum AssertionStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestResult {
     /// Its name; or `test-op` of a system whose tests have none.
-    pub name: String,
+    pub name: LispName,
     /// The framework; `asdf` for a test-op.
     pub framework: String,
     /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`; `done` of a test-op that returned and made
@@ -249,6 +250,8 @@ pub(crate) struct KnownTest {
     package: Option<String>,
     /// The file that its function was compiled from.
     file: Option<PathBuf>,
+    #[serde(skip)]
+    shown: LispName,
     #[serde(skip)]
     place: Option<TestForm>,
 }
@@ -350,6 +353,12 @@ impl TestSystems {
         let mut tests = all;
         for test in &mut tests {
             test.place = places.of_test(test);
+            // A test that is named by a string has no name in Lisp.
+            let symbol = test.package.as_ref().map(|package| canonical(package, &test.name));
+            test.shown = match symbol {
+                Some(symbol) if symbol == test.test => LispName::new(&context.index, symbol),
+                _ => LispName::of_text(&*test.test),
+            };
         }
         tests.retain(|test| places.is_own(test));
         Ok(tests)
@@ -384,13 +393,13 @@ impl KnownTest {
             || self.package.as_deref().is_some_and(|package| {
                 wanted.split(':').next().is_some_and(|prefix| prefix.eq_ignore_ascii_case(package))
             });
-        whole && self.name.eq_ignore_ascii_case(bare)
+        self.shown == wanted || (whole && self.name.eq_ignore_ascii_case(bare))
     }
 
     /// Makes the result of a test that was not run.
     pub(crate) fn not_run(&self) -> TestResult {
         TestResult {
-            name: self.test.clone(),
+            name: self.shown.clone(),
             framework: self.framework.clone(),
             status: TestStatus::NotRun,
             place: self.place.as_ref().map(|form| form.place.clone()),
@@ -421,7 +430,7 @@ pub(crate) fn run_test_op(
     control: &Control,
 ) -> Result<TestResult, Error> {
     let result = TestResult {
-        name: format!("test-op of {system}"),
+        name: LispName::of_text(format!("test-op of {system}")),
         framework: "asdf".to_owned(),
         ..TestResult::default()
     };
@@ -475,7 +484,7 @@ fn run(
         place_assertions(context, form, &mut result.assertions);
     }
     let mut places = context.places();
-    result.failure = told.failure.map(|failure| failure.placed(&mut places, None));
+    result.failure = told.failure.map(|failure| failure.placed(&context.index, &mut places, None));
     if let (None, Some(report)) = (&result.failure, told.message) {
         let kind = TrialFailureKind::Fault(FaultKind::Error);
         result.failure = Some(TrialFailure { kind, report, ..TrialFailure::default() });

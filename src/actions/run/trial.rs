@@ -6,8 +6,8 @@
 mod run;
 pub(crate) mod tool;
 
-use crate::answer::Location;
 use crate::answer::location::{Range, as_text};
+use crate::answer::{LispName, Location};
 use crate::engine::{CallAnswer, CallError, FaultKind, OnLisp, read_json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::handle::DefinitionPlaces;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
+use steelbank_xref::Index;
 
 /// Extra time after the deadline for code to unwind by its own clean-up.
 pub(crate) const STOP_TIME: Duration = Duration::from_millis(300);
@@ -74,7 +75,7 @@ pub struct TrialFailure {
     pub kind: TrialFailureKind,
     /// The condition's type.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub condition: Option<String>,
+    pub condition: Option<LispName>,
     /// The condition's report.
     pub report: String,
     /// What `inspect` takes, for the condition.
@@ -106,7 +107,7 @@ pub struct Restart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StackFrame {
     /// The function.
-    pub function: String,
+    pub function: LispName,
     /// `file:line:column`, or `code:line:column` in the code that was given.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
@@ -275,14 +276,19 @@ impl ToldFailure {
     }
 
     /// Finds the places of the failure. `code` is the code that was given, if any was.
-    pub(crate) fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> TrialFailure {
+    pub(crate) fn placed(
+        self,
+        index: &Index,
+        places: &mut DefinitionPlaces<'_>,
+        code: Option<&Code<'_>>,
+    ) -> TrialFailure {
         TrialFailure {
             kind: self.kind,
-            condition: self.condition,
+            condition: self.condition.map(|condition| LispName::new(index, condition)),
             report: self.report,
             handle: self.handle,
             restarts: self.restarts,
-            backtrace: self.frames.into_iter().map(|frame| frame.placed(places, code)).collect(),
+            backtrace: self.frames.into_iter().map(|frame| frame.placed(index, places, code)).collect(),
             frames_left_out: self.frames_left_out,
         }
     }
@@ -312,10 +318,10 @@ impl ToldFrame {
         Some(places.of_form(Path::new(file), self.write_date, self.form, self.number))
     }
 
-    fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> StackFrame {
+    fn placed(self, index: &Index, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> StackFrame {
         StackFrame {
             place: self.place(places, code),
-            function: self.name,
+            function: LispName::new(index, self.name),
             times: self.times,
             locals: self
                 .locals

@@ -5,7 +5,7 @@ pub(crate) mod tool;
 mod no_match;
 
 use crate::answer::location::as_text;
-use crate::answer::{LispKind, Location, NotFound, SourcePlace};
+use crate::answer::{LispKind, LispName, Location, NotFound, SourcePlace};
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -125,8 +125,8 @@ pub struct AproposAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Summary {
-    /// As it is printed.
-    pub name: String,
+    /// The symbol.
+    pub name: LispName,
     /// What it names.
     pub kinds: Vec<LispKind>,
     /// The operator's lambda list.
@@ -245,7 +245,9 @@ impl AproposRequest {
             arguments.extend(home);
             arguments.push(index.symbol_name(symbol).into_owned());
         }
-        context.ask("apropos", arguments, control)
+        let mut answer: AproposAnswer = context.ask("apropos", arguments, control)?;
+        answer.symbols.iter_mut().for_each(|symbol| symbol.name.write(index));
+        Ok(answer)
     }
 
     /// Finds the symbols whose names match, whatever they name, in the answer's order.

@@ -7,7 +7,7 @@ mod kinds;
 mod uses;
 
 use crate::actions::uses::code_find_references::unseen;
-use crate::answer::SourcePlace;
+use crate::answer::{LispName, SourcePlace};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -74,8 +74,8 @@ pub struct DescribeSymbolAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Description {
-    /// As it is printed: home package, two colons, name.
-    pub symbol: String,
+    /// The symbol.
+    pub symbol: LispName,
     /// Its name, exactly.
     pub name: String,
     /// Its home package; null if it has none.
@@ -118,15 +118,15 @@ pub struct Description {
     pub package_of_that_name: Option<String>,
     /// The indicators on its property list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub properties: Vec<String>,
+    pub properties: Vec<LispName>,
 }
 
 /// A symbol as an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FunctionFacet {
-    /// The function's printed name.
-    pub name: String,
+    /// The function's name.
+    pub name: LispName,
     /// `function`, `generic-function`, `macro` or `special-operator`.
     pub kind: OperatorKind,
     /// The lambda list, without package prefixes; none if unknown.
@@ -162,14 +162,14 @@ pub struct FunctionFacet {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MethodFacet {
-    /// Its printed name: generic function, qualifiers, specializers.
-    pub name: String,
+    /// Its name: generic function, qualifiers, specializers.
+    pub name: LispName,
     /// The qualifiers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub qualifiers: Vec<String>,
     /// The specializers of the required parameters.
     #[serde(default, skip_serializing)]
-    pub specializers: Vec<String>,
+    pub specializers: Vec<LispName>,
     /// The lambda list, without package prefixes.
     pub arglist: String,
     /// The documentation string.
@@ -215,21 +215,21 @@ pub struct ClassFacet {
     /// `standard-class`, `structure-class`, `condition-class`, `built-in-class`, …
     pub kind: ClassKind,
     /// The metaclass's name.
-    pub metaclass: String,
+    pub metaclass: LispName,
     /// The documentation string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
     /// The direct superclasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub superclasses: Vec<String>,
+    pub superclasses: Vec<LispName>,
     /// The class precedence list; empty if the class is not finalized.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub precedence: Vec<String>,
+    pub precedence: Vec<LispName>,
     /// How many direct subclasses there are.
     pub subclass_count: u64,
     /// The direct subclasses by name; not all of very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub subclasses: Vec<String>,
+    pub subclasses: Vec<LispName>,
     /// The slots: the class's own, then those that it inherits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotFacet>,
@@ -249,16 +249,16 @@ pub struct ClassFacet {
 #[non_exhaustive]
 pub struct SlotFacet {
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// The initialization arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initargs: Vec<String>,
     /// The functions that read it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub readers: Vec<String>,
+    pub readers: Vec<LispName>,
     /// The functions that write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub writers: Vec<String>,
+    pub writers: Vec<LispName>,
     /// The declared type, if it is not T.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub slot_type: Option<String>,
@@ -273,7 +273,7 @@ pub struct SlotFacet {
     pub documentation: Option<String>,
     /// The class that it is inherited from; absent for the class's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
+    pub from: Option<LispName>,
 }
 
 /// The functions that defstruct made.
@@ -282,13 +282,13 @@ pub struct SlotFacet {
 pub struct StructureFacet {
     /// The constructors, as they are called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub constructors: Vec<String>,
+    pub constructors: Vec<LispName>,
     /// The predicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicate: Option<String>,
+    pub predicate: Option<LispName>,
     /// The copier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub copier: Option<String>,
+    pub copier: Option<LispName>,
 }
 
 /// A symbol as a compiler macro, a type or a method combination.
@@ -385,6 +385,7 @@ impl Question for DescribeSymbolRequest {
                 if let (Some(variable), Some(value)) = (&mut description.variable, value) {
                     value.put(variable)?;
                 }
+                description.names().into_iter().for_each(|name| name.write(index));
                 locate(&mut description, context.sbcl, context.project);
                 let variable_uses = description
                     .variable
@@ -413,7 +414,7 @@ impl Description {
     /// Describes a symbol that names nothing.
     fn bare(index: &Index, symbol: Symbol, accessibility: Access) -> Self {
         Self {
-            symbol: index.symbol_text(symbol),
+            symbol: LispName::new(index, index.symbol_text(symbol)),
             name: index.symbol_name(symbol).into_owned(),
             package: index.home_name(symbol),
             accessibility,
@@ -490,6 +491,33 @@ fn locate(description: &mut Description, files: &SbclSources, project: &Project)
 }
 
 impl Description {
+    /// Lists the names that Lisp told.
+    fn names(&mut self) -> Vec<&mut LispName> {
+        let mut names = vec![&mut self.symbol];
+        names.extend(&mut self.properties);
+        for facet in self.function.iter_mut().chain(&mut self.setf_function) {
+            names.push(&mut facet.name);
+            for method in &mut facet.methods {
+                names.push(&mut method.name);
+                names.extend(&mut method.specializers);
+            }
+        }
+        if let Some(class) = &mut self.class {
+            names.push(&mut class.metaclass);
+            for list in [&mut class.superclasses, &mut class.precedence, &mut class.subclasses] {
+                names.extend(list);
+            }
+            for slot in &mut class.slots {
+                names.push(&mut slot.name);
+                names.extend(slot.readers.iter_mut().chain(&mut slot.writers).chain(&mut slot.from));
+            }
+            if let Some(made) = &mut class.structure {
+                names.extend(made.constructors.iter_mut().chain(&mut made.predicate).chain(&mut made.copier));
+            }
+        }
+        names
+    }
+
     /// Returns the documentation of the facet that the classification names, or else of any other.
     pub fn documentation(&self) -> Option<&str> {
         let function = self.function.as_ref().and_then(|facet| facet.documentation.as_deref());
@@ -509,7 +537,8 @@ impl Description {
         let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
         for facet in self.function.iter().chain(&self.setf_function) {
             let kind = facet.kind.name().replace('-', " ");
-            let kind = if facet.name.starts_with("(SETF ") { format!("{kind} {}", facet.name) } else { kind };
+            let is_setf = facet.name.canonical().starts_with("(SETF ");
+            let kind = if is_setf { format!("{kind} {}", facet.name) } else { kind };
             all.push((kind, facet.arglist.as_deref(), &facet.sources));
         }
         if let Some(facet) = &self.variable {

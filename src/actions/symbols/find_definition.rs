@@ -7,7 +7,7 @@
 pub mod text;
 pub(crate) mod tool;
 
-use crate::answer::{LispKind, Location};
+use crate::answer::{LispKind, LispName, Location};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -24,11 +24,11 @@ use crate::answer::lookup::{Asked, NamedSymbol, about_symbol, find_package};
 use crate::engine::{Control, Lane, read_json};
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::{Evidence, Occurrence, PositionedFile, SearchTarget, universal_write_date};
-use crate::source::sbcl::SbclSources;
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Project};
+use crate::workspace::FileVersion;
 use steelbank_reader::Range;
+use steelbank_xref::Index;
 
 /// The image's answer to operation `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -67,11 +67,21 @@ impl ImageDefinitions {
 pub struct ImageDefinition {
     /// What it is: `function`, `macro`, `method`, `class`, …
     pub kind: LispKind,
-    /// Its printed name.
+    /// Its canonical name.
     pub name: String,
     /// Where it is, as far as that is known.
     #[serde(default)]
     pub sources: Vec<ImageSource>,
+}
+
+impl ImageDefinition {
+    /// Returns the name for an answer.
+    pub(crate) fn name(&self, index: &Index) -> LispName {
+        match self.kind {
+            LispKind::Package => LispName::of_text(&*self.name),
+            _ => LispName::new(index, &*self.name),
+        }
+    }
 }
 
 /// A definition's source as the image knows it.
@@ -101,8 +111,8 @@ pub struct FoundDefinition {
     /// What it is: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`, `class`, `structure`,
     /// `condition`, `type`, …; `name` where the text names it as a definition that the image does not tell apart.
     pub kind: LispKind,
-    /// Its printed name.
-    pub name: String,
+    /// Its name.
+    pub name: LispName,
     /// The name if the evidence is exact, else the form: `file:line:column`, as far as it is known.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
@@ -132,8 +142,8 @@ pub struct FoundDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FindDefinitionAnswer {
-    /// The symbol as it is printed.
-    pub symbol: String,
+    /// The symbol, or the list that was asked for.
+    pub symbol: LispName,
     /// Its definitions, by place.
     pub definitions: Vec<FoundDefinition>,
     /// How many there are.
@@ -146,8 +156,8 @@ pub struct FindDefinitionAnswer {
 /// A symbol whose definitions are looked for.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// As it is printed, inside a list if one was asked for.
-    pub(crate) text: String,
+    /// The symbol, or the list that was asked for.
+    pub(crate) name: LispName,
     /// The symbol's name and home package, to ask the image for.
     pub sought: SearchTarget,
     function_name: FunctionName,
@@ -158,7 +168,7 @@ pub struct Resolved {
 impl Resolved {
     pub(crate) fn of(uses: &SymbolUses<'_>) -> Self {
         let function_name = uses.function_name();
-        Self { text: uses.text(), sought: uses.sought().clone(), function_name, looked_up_in: None }
+        Self { name: uses.name(), sought: uses.sought().clone(), function_name, looked_up_in: None }
     }
 
     /// Looks up the symbol that a request names.
@@ -219,7 +229,7 @@ impl Question for FindDefinitionRequest {
             resolved => resolved?,
         };
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
-        Ok(find_definition(context.project, context.sbcl, &resolved, &image))
+        Ok(find_definition(context, &resolved, &image))
     }
 }
 
@@ -246,17 +256,16 @@ fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinition
 
 /// Places a symbol's definitions, given those that the image knows.
 pub(crate) fn find_definition(
-    project: &Project,
-    sbcl: &SbclSources,
+    context: &QueryContext<'_>,
     resolved: &Resolved,
     image: &ImageDefinitions,
 ) -> FindDefinitionAnswer {
-    let sought = &resolved.sought;
-    let (mut definitions, mut own) = (Vec::new(), sbcl.places());
+    let (project, sought) = (context.project, &resolved.sought);
+    let (mut definitions, mut own) = (Vec::new(), context.sbcl.places());
     let mut named: BTreeSet<(PathBuf, u32)> = BTreeSet::new();
     for definition in image.definitions.iter().filter(|definition| resolved.accepts(definition)) {
         for source in &definition.sources {
-            let (mut found, form) = placed(project, sought, definition, source);
+            let (mut found, form) = placed(context, sought, definition, source);
             // Of SBCL's own code, the start of the top-level form is all that is known.
             if let Some(octets) = source.octet_offset.filter(|_| source.file.starts_with("SYS:"))
                 && let Some(at) = own.form_after(&source.file, octets)
@@ -284,7 +293,7 @@ pub(crate) fn find_definition(
             }
             definitions.push(FoundDefinition {
                 kind: found.definer.map_or(LispKind::Name, |definer| LispKind::named(&definer)),
-                name: resolved.text.clone(),
+                name: resolved.name.clone(),
                 place: Location::placed(project.shown(&path), &file, found.range),
                 context: Some(file.line_at(found.range)),
                 evidence: if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate },
@@ -298,7 +307,7 @@ pub(crate) fn find_definition(
     definitions.sort_by(|a, b| (&a.place, a.kind.name(), &a.name).cmp(&(&b.place, b.kind.name(), &b.name)));
     definitions.dedup();
     FindDefinitionAnswer {
-        symbol: resolved.text.clone(),
+        symbol: resolved.name.clone(),
         count: definitions.len(),
         definitions,
         looked_up_in: resolved.looked_up_in.clone(),
@@ -347,15 +356,15 @@ fn defines(role: SyntaxRole) -> bool {
 }
 
 fn placed(
-    project: &Project,
+    context: &QueryContext<'_>,
     sought: &SearchTarget,
     definition: &ImageDefinition,
     source: &ImageSource,
 ) -> (FoundDefinition, Option<u32>) {
-    let path = PathBuf::from(&source.file);
+    let (project, path) = (context.project, PathBuf::from(&source.file));
     let mut found = FoundDefinition {
         kind: definition.kind.clone(),
-        name: definition.name.clone(),
+        name: definition.name(&context.index),
         place: Location::new(project.shown(&path)),
         context: None,
         evidence: Evidence::Approximate,

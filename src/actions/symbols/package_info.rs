@@ -3,7 +3,7 @@
 pub(crate) mod tool;
 
 use crate::answer::location::as_text;
-use crate::answer::{LispKind, Location, SourcePlace};
+use crate::answer::{LispKind, LispName, Location, SourcePlace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub struct PackageInfo {
     pub used_by: Vec<String>,
     /// The symbols that it keeps against inherited ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shadowing: Vec<String>,
+    pub shadowing: Vec<LispName>,
     /// Other packages whose lock it may break.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub implements: Vec<String>,
@@ -79,13 +79,13 @@ pub struct PackageInfo {
     pub exports: Vec<Exported>,
     /// The exported symbols that nothing outside uses, as far as is loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unused_exports: Vec<String>,
+    pub unused_exports: Vec<LispName>,
     /// The symbols that are imported one by one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imports: Vec<Imported>,
     /// Of them, those that nothing in the package uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unused_imports: Vec<String>,
+    pub unused_imports: Vec<LispName>,
     /// Whether uses were counted: they are not for SBCL's own packages.
     #[serde(default)]
     pub counted: bool,
@@ -94,12 +94,21 @@ pub struct PackageInfo {
     pub sources: Vec<SourcePlace>,
 }
 
+impl PackageInfo {
+    /// Iterates over the names that Lisp told.
+    fn names(&mut self) -> impl Iterator<Item = &mut LispName> {
+        let exports = self.exports.iter_mut().map(|exported| &mut exported.symbol.name);
+        let imports = self.imports.iter_mut().map(|imported| &mut imported.symbol.name);
+        exports.chain(imports).chain(&mut self.shadowing)
+    }
+}
+
 /// A symbol that a package exports or imports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PackageSymbol {
-    /// As it is printed.
-    pub name: String,
+    /// The symbol.
+    pub name: LispName,
     /// Its home package.
     #[serde(skip_serializing, default)]
     pub package: String,
@@ -159,6 +168,7 @@ impl Question for PackageInfoRequest {
         };
         let mut answer: PackageInfoAnswer = context.ask("package-info", vec![name], control)?;
         let Some(package) = &mut answer.package else { return Ok(answer) };
+        package.names().for_each(|name| name.write(index));
         package.place = context.places().first(&mut package.sources);
         package.export_count = package.exports.len();
         package.counted = !PackageOwner::of(&package.name).is_locked();

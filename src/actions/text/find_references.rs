@@ -4,7 +4,7 @@
 
 pub(crate) mod tool;
 
-use crate::answer::{Location, counted};
+use crate::answer::{LispName, Location, counted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -174,7 +174,7 @@ pub struct TextReference {
     pub preview: String,
     /// The symbol that it is in the image, where a resolver knew.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub symbol: Option<String>,
+    pub symbol: Option<LispName>,
 }
 
 /// Which of all references a page has.
@@ -224,7 +224,7 @@ pub struct References {
 }
 
 /// Tells which symbol of the image stands at a place of a Lisp file: path relative to the project, line, column.
-pub type SymbolResolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
+pub type SymbolResolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<LispName>;
 
 /// Finds the definitions of a name and the references to it.
 ///

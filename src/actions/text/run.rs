@@ -11,6 +11,8 @@ use crate::actions::text::find_references::{FindReferencesRequest, References, f
 use crate::actions::text::index_project::{
     IndexProjectRequest, IndexStatus, IndexStatusRequest, Indexed, check_index_status, index_project,
 };
+use crate::answer::LispName;
+use crate::answer::name::canonical;
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::handle::question::{Action, Question};
@@ -78,12 +80,13 @@ impl Steelbank {
         &'a self,
         index: &'a TextIndex,
         pattern: &str,
-    ) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
+    ) -> impl Fn(&Path, u32, u32) -> Option<LispName> + use<'a> {
         let name = Pattern::new(pattern).and_then(|pattern| pattern.common_lisp_name());
         let loaded: HashMap<_, _> = match name {
             Some(_) => self.project().loaded().into_iter().collect(),
             None => HashMap::new(),
         };
+        let image = self.index();
         move |path, line, column| {
             let path = index.root().join(path);
             let file = self.project().positions(&path, *loaded.get(&path)?).ok()?;
@@ -91,7 +94,7 @@ impl Steelbank {
                 .is_fresh()
                 .then(|| file.symbol_at(name.as_deref()?, LineColumn { line, column }))
                 .flatten()?;
-            Some(format!("{package}::{name}"))
+            Some(LispName::new(&image, canonical(package, name)))
         }
     }
 }

@@ -4,7 +4,7 @@ mod drawing;
 pub(crate) mod tool;
 
 use crate::answer::location::as_text;
-use crate::answer::{LispKind, Location};
+use crate::answer::{LispKind, LispName, Location};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use schemars::JsonSchema;
@@ -80,7 +80,7 @@ pub struct CallGraphAnswer {
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// Where the graph begins.
-    pub root: String,
+    pub root: LispName,
     /// The functions, nearest first.
     pub nodes: Vec<GraphNode>,
     /// The calls: caller, then what it calls, by their places in `nodes`.
@@ -103,8 +103,8 @@ pub struct CallGraphAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct GraphNode {
-    /// Its printed name.
-    pub name: String,
+    /// Its name.
+    pub name: LispName,
     /// What it is: function, macro, generic-function, method, …
     pub kind: LispKind,
     /// Where it is defined: `file:line:column`, if that is known.
@@ -209,7 +209,7 @@ impl Question for CallGraphRequest {
                 return Ok(CallGraphAnswer {
                     unseen: text_counts(index, project, &project.now(), &target).unseen_with_definitions(),
                     status,
-                    root: lookup.asked.name.clone(),
+                    root: LispName::of_text(&*lookup.asked.name),
                     missing: Some(lookup.asked),
                     looked_up_in: None,
                     nodes: Vec::new(),
@@ -286,10 +286,10 @@ impl Graph {
         for summary in &mut known.symbols {
             let place = places.first(&mut summary.sources);
             let kind = summary.kinds.first().cloned().unwrap_or(LispKind::Definition);
-            summaries.insert(summary.name.clone(), (kind, place));
+            summaries.insert(summary.name.canonical(), (kind, place));
         }
         let nodes = self.nodes.iter().map(|(node, depth)| {
-            let (kind, place) = summaries.get(&node.name).cloned().unwrap_or_else(|| {
+            let (kind, place) = summaries.get(node.name.as_str()).cloned().unwrap_or_else(|| {
                 let kind = match () {
                     () if node.name.starts_with("(METHOD") => LispKind::Method,
                     () if node.name.starts_with("(SETF") => LispKind::Setf,
@@ -300,7 +300,7 @@ impl Graph {
                 };
                 (kind, None)
             });
-            GraphNode { name: node.name.clone(), kind, place, depth: *depth }
+            GraphNode { name: node.name(&context.index), kind, place, depth: *depth }
         });
         let nodes: Vec<GraphNode> = nodes.collect();
         let edges: Vec<(usize, usize)> = self.edges.into_iter().collect();
@@ -309,7 +309,7 @@ impl Graph {
             status: LookupStatus::Found,
             missing: None,
             looked_up_in: None,
-            root,
+            root: LispName::new(&context.index, root),
             nodes,
             edges,
             cycles,

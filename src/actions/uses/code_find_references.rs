@@ -26,7 +26,7 @@ use super::who::CalledName;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{Advice, Location, NotFound};
+use crate::answer::{Advice, LispName, Location, NotFound};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -508,7 +508,7 @@ impl UseSearch<'_> {
             .into_values()
             .skip(request.offset)
             .take(request.limit)
-            .filter_map(UsesOnLine::reference)
+            .filter_map(|line| line.reference(self.uses.index()))
             .collect();
         let entries = total + text.lines.len();
         let text: Vec<TextUse> = text
@@ -518,8 +518,7 @@ impl UseSearch<'_> {
             .take(request.limit - refs.len())
             .collect();
         CodeFindReferencesAnswer {
-            symbol: self.uses.text(),
-            typed: self.uses.typed(),
+            symbol: self.uses.name(),
             looked_up_in: None,
             cursor: None,
             count: refs.len(),
@@ -560,7 +559,7 @@ impl UsesOnLine {
     }
 
     /// Merges the uses of this line into an entry, which shows the surest and leftmost of them.
-    fn reference(self) -> Option<CodeReference> {
+    fn reference(self, index: &Index) -> Option<CodeReference> {
         let (tokens, approximate) = (self.tokens(Evidence::Exact), self.tokens(Evidence::Approximate));
         let surest = self.found.first()?.evidence;
         let written = self.is_written();
@@ -584,7 +583,7 @@ impl UsesOnLine {
             use_type: first.use_type,
             written,
             context: self.context,
-            caller: first.caller.or(caller),
+            caller: first.caller.or(caller).map(|caller| LispName::new(index, caller)),
             evidence: first.evidence,
             via_stands_at: match &first.origin {
                 Some(ExpansionOrigin::InTemplate(place)) => Some(place.clone()),

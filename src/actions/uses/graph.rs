@@ -14,10 +14,10 @@ use super::code_find_references::{UseType, found};
 use super::outline::{DefinitionInFile, definitions_in};
 use super::use_counts::{Counted, Counter};
 use super::who::CalledName;
-use crate::answer::Location;
-use crate::answer::designator::{Designator, FunctionName};
+use crate::answer::designator::{Designator, FunctionName, elements};
 use crate::answer::lookup::Lookup;
 use crate::answer::package_owner::PackageOwner;
+use crate::answer::{LispName, Location, name};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
 use crate::workspace::{FileVersion, Own};
@@ -32,7 +32,7 @@ pub(crate) struct Subclasses {
 /// A definition in the graph.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
-    /// The printed name, or the file and line of a top-level form that defines nothing.
+    /// The canonical name, or the file and line of a top-level form that defines nothing.
     pub(crate) name: String,
     /// What other nodes use of it.
     pub(crate) target: Option<Target>,
@@ -124,6 +124,14 @@ impl Node {
     /// Makes the node of the function that is printed as `caller`.
     pub(crate) fn of(caller: &str) -> Self {
         Self { name: place_function(caller), target: function_in(caller), is_toplevel: false }
+    }
+
+    /// Returns the name for an answer.
+    pub(crate) fn name(&self, index: &Index) -> LispName {
+        match self.is_toplevel {
+            true => LispName::of_text(&*self.name),
+            false => LispName::new(index, &*self.name),
+        }
     }
 
     /// Whether it is a method of a generic function that is defined outside of the project.
@@ -383,7 +391,8 @@ impl<'a> UserFinder<'a> {
             // A local function of top-level code is told by its file as answers show it.
             (Some(caller), _) => match caller.split_once(":IN \"") {
                 Some((before, _)) => {
-                    let name = format!("{before}:IN {})", line.place.file);
+                    let before = name::written(&self.context.index, before);
+                    let name = format!("{before}:in {})", line.place.file);
                     Node { name, target: None, is_toplevel: true }
                 }
                 None => Node::of(caller),
@@ -404,22 +413,22 @@ impl<'a> UserFinder<'a> {
     fn node(&self, known: &DefinitionInFile) -> Node {
         let target = Target::defined(known);
         let name = match known.definition.kind {
-            DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.shown()),
-            DefinitionKind::CompilerMacro => format!("(COMPILER-MACRO {})", known.shown()),
-            DefinitionKind::Method => self.method(known).unwrap_or_else(|| known.shown()),
+            DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.canonical()),
+            DefinitionKind::CompilerMacro => format!("(COMPILER-MACRO {})", known.canonical()),
+            DefinitionKind::Method => self.method(known).unwrap_or_else(|| known.canonical()),
             DefinitionKind::Definition if target.is_none() => {
                 let line = Location::new(&*known.path).at(known.definition.place).whole_line();
                 return Node {
                     name: format!(
                         "top level of {line}, ({} {} …)",
                         known.definition.operator.to_lowercase(),
-                        known.shown()
+                        known.name(&self.context.index)
                     ),
                     target,
                     is_toplevel: true,
                 };
             }
-            _ => known.shown(),
+            _ => known.canonical(),
         };
         Node { name, target, is_toplevel: false }
     }
@@ -441,7 +450,7 @@ impl<'a> UserFinder<'a> {
             });
             found.unwrap_or_else(|| written(datum))
         };
-        let (mut parts, mut specializers) = (vec![known.shown()], Vec::new());
+        let (mut parts, mut specializers) = (vec![known.canonical()], Vec::new());
         for datum in text.elements(form).skip(2) {
             match datum {
                 Datum::Token(_) => parts.push(written(datum)),
@@ -540,44 +549,12 @@ fn place_function(caller: &str) -> String {
     place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
 }
 
-/// Finds the function that a printed name is of, or local to: F of `(METHOD P::F (P::C))` and `(FLET G :IN P::F)`.
-pub(crate) fn function_in(printed: &str) -> Option<Target> {
-    let Some(parts) = elements(printed) else {
-        let designator = Designator::parse(printed).ok().filter(|found| !found.uninterned)?;
-        return Some(Target::function(&designator.package?, &designator.name, FunctionName::Plain));
-    };
-    if let Some(within) = parts.iter().position(|part| *part == ":IN") {
-        return function_in(parts.get(within + 1)?);
-    }
-    let target = function_in(parts.get(1)?)?;
-    let sense = match parts.first().copied() {
-        Some("SETF" | "%DEFSETF" | "SETF-EXPANDER") => Sense::Setf,
-        Some("TYPE-EXPANDER") => Sense::Any,
-        _ => target.sense,
-    };
-    Some(Target { sense, ..target })
-}
-
-/// Splits a printed list; none if it is not one.
-fn elements(printed: &str) -> Option<Vec<&str>> {
-    let inside = printed.strip_prefix('(')?.strip_suffix(')')?;
-    let (mut parts, mut start, mut depth, mut quoted) = (Vec::new(), 0, 0_usize, None);
-    for (at, character) in inside.char_indices() {
-        match character {
-            '|' | '"' if quoted.is_none() => quoted = Some(character),
-            character if quoted == Some(character) => quoted = None,
-            _ if quoted.is_some() => (),
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            ' ' if depth == 0 => {
-                parts.push(&inside[start..at]);
-                start = at + 1;
-            }
-            _ => (),
-        }
-    }
-    parts.push(&inside[start..]);
-    Some(parts.into_iter().filter(|part| !part.is_empty()).collect())
+/// Finds the function that a name is of, or local to: F of `(METHOD P::F (P::C))` and `(FLET G :IN P::F)`.
+pub(crate) fn function_in(name: &str) -> Option<Target> {
+    let found = Designator::parse(name).ok().filter(|found| !found.uninterned)?;
+    let target = Target::function(&found.package?, &found.name, found.function_name);
+    let is_type = elements(name).is_some_and(|parts| parts.first() == Some(&"TYPE-EXPANDER"));
+    Some(if is_type { Target { sense: Sense::Any, ..target } } else { target })
 }
 
 /// Maps the printed name of each caller to the functions that it calls, SBCL's own left out.

@@ -3,7 +3,7 @@
 pub(crate) mod tool;
 
 use crate::answer::designator::FunctionName;
-use crate::answer::{Advice, Location, OtherText};
+use crate::answer::{Advice, LispName, Location, OtherText};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::{DefinitionKind, lisp_definitions};
-use steelbank_xref::Kind;
+use steelbank_xref::{Index, Kind};
 
 use super::code_find_references::{UseType, found};
 use super::graph::{Node, Subclasses, Target, UserFinder, form_of};
@@ -94,10 +94,10 @@ pub struct ImpactAnswer {
     pub made_by_macros: Vec<Affected>,
     /// The classes below changed classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub subclasses: Vec<String>,
+    pub subclasses: Vec<LispName>,
     /// The methods on changed classes, or of changed generic functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub methods: Vec<String>,
+    pub methods: Vec<LispName>,
     /// The tests that reach what changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Affected>,
@@ -123,7 +123,7 @@ pub struct ImpactAnswer {
 #[non_exhaustive]
 pub struct Touched {
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// What it is.
     #[schemars(with = "String")]
     pub kind: TouchedKind,
@@ -165,7 +165,7 @@ pub struct Affected {
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub steps: u32,
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// The first line that uses: `file:line:column`.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
@@ -174,7 +174,7 @@ pub struct Affected {
     pub does: UseType,
     /// The definition that it uses, if that is not the one that changes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub through: Option<String>,
+    pub through: Option<LispName>,
 }
 
 /// A call whose arguments do not fit.
@@ -242,7 +242,7 @@ impl ImpactRequest {
                         _ => true,
                     };
                     if is_named && definition.name == bare && known.home.as_ref() == Some(&home) {
-                        subjects.take(&path, known, at);
+                        subjects.take(index, &path, known, at);
                         known_there = true;
                     }
                 }
@@ -254,7 +254,7 @@ impl ImpactRequest {
             });
             if !known_there {
                 subjects.changed.push(Touched {
-                    name: lookup.function_name.text(index.symbol_text(symbol)),
+                    name: LispName::new(index, lookup.function_name.text(index.symbol_text(symbol))),
                     kind: TouchedKind::Symbol,
                     place: None,
                     gone: false,
@@ -264,7 +264,7 @@ impl ImpactRequest {
         for path in &self.paths {
             for file in files_at(context, path)? {
                 for (at, known) in users.definitions(&context.project.shown(&file)).iter().enumerate() {
-                    subjects.take(&file, known, at);
+                    subjects.take(&context.index, &file, known, at);
                 }
                 subjects.files.insert(file);
             }
@@ -277,13 +277,15 @@ impl ImpactRequest {
 
     fn follow(
         &self,
+        context: &QueryContext<'_>,
         users: &UserFinder<'_>,
         subjects: &Subjects,
         control: &Control,
         answer: &mut ImpactAnswer,
     ) -> Result<(), Error> {
+        let index = &context.index;
         let mut seen: BTreeSet<String> =
-            subjects.changed.iter().map(|touched| touched.name.clone()).collect();
+            subjects.changed.iter().map(|touched| touched.name.canonical().to_owned()).collect();
         let mut outside = BTreeSet::new();
         let roots = subjects.targets.iter().map(|target| {
             (Node { name: String::new(), target: Some(target.clone()), is_toplevel: false }, 0)
@@ -299,9 +301,10 @@ impl ImpactRequest {
                     continue;
                 }
                 let place = Some(used.line.place.clone()).filter(|place| place.line.is_some());
-                let through = Some(node.name.clone()).filter(|_| steps > 0);
+                let through = (steps > 0).then(|| node.name(index));
                 let does = used.line.use_type;
-                let affected = Affected { steps: steps + 1, name: user.clone(), place, does, through };
+                let name = used.user.name(index);
+                let affected = Affected { steps: steps + 1, name, place, does, through };
                 if steps == 0 && used.is_made {
                     answer.made_by_macros.push(Affected { steps: 0, ..affected.clone() });
                 }
@@ -332,11 +335,11 @@ impl ImpactRequest {
     }
 
     /// Adds the methods that specialize on the class, and those of the generic function.
-    fn methods(&self, context: &QueryContext<'_>, package: &str, name: &str, methods: &mut Vec<String>) {
+    fn methods(&self, context: &QueryContext<'_>, package: &str, name: &str, methods: &mut Vec<LispName>) {
         let index = &context.index;
         let Some((symbol, _)) = index.symbol_named(package, name) else { return };
         for found in index.who(Kind::Specializes, symbol, |_| true) {
-            methods.push(found.function.into_owned());
+            methods.push(LispName::new(index, found.function));
         }
     }
 }
@@ -379,7 +382,7 @@ impl ImpactRequest {
             looked_up_in: subjects.looked_up_in.clone(),
             ..ImpactAnswer::default()
         };
-        self.follow(&users, &subjects, control, &mut answer)?;
+        self.follow(context, &users, &subjects, control, &mut answer)?;
         let symbols: BTreeSet<(&str, &str)> =
             subjects.targets.iter().map(|target| (target.package.as_str(), target.name.as_str())).collect();
         answer.unseen = unseen_uses(context, symbols.iter().copied());
@@ -391,7 +394,8 @@ impl ImpactRequest {
         for (package, name) in symbols {
             let found: Subclasses =
                 context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
-            answer.subclasses.extend(found.subclasses);
+            let subclasses = found.subclasses.into_iter();
+            answer.subclasses.extend(subclasses.map(|class| LispName::new(&context.index, class)));
             self.methods(context, package, name, &mut answer.methods);
         }
         answer.methods.sort();
@@ -421,7 +425,7 @@ impl Subjects {
             let now = if changed.is_there { users.definitions(&shown) } else { Rc::default() };
             for (at, known) in now.iter().enumerate() {
                 if touches(&changed.added, known) {
-                    self.take(&path, known, at);
+                    self.take(&context.index, &path, known, at);
                 }
             }
             let is_there = |old: &DefinitionInFile| {
@@ -438,17 +442,17 @@ impl Subjects {
         })?;
         // Know all that is new before: what is gone may have moved.
         for known in &gone {
-            self.take_gone(known);
+            self.take_gone(&context.index, known);
         }
         Ok(())
     }
 
     /// Adds a definition that its file does not have any more; it may have moved to another file.
-    fn take_gone(&mut self, known: &DefinitionInFile) {
+    fn take_gone(&mut self, index: &Index, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
-        let (name, kind) = (known.shown(), TouchedKind::Definition(known.definition.kind));
+        let (name, kind) = (known.name(index), TouchedKind::Definition(known.definition.kind));
         if self.changed.iter().any(|touched| touched.name == name && touched.kind == kind) {
             return;
         }
@@ -456,12 +460,12 @@ impl Subjects {
         self.targets.extend(Target::defined(known));
     }
 
-    fn take(&mut self, path: &Path, known: &DefinitionInFile, at: usize) {
+    fn take(&mut self, index: &Index, path: &Path, known: &DefinitionInFile, at: usize) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
         let touched = Touched {
-            name: known.shown(),
+            name: known.name(index),
             kind: TouchedKind::Definition(known.definition.kind),
             place: Some(known.place()),
             gone: false,

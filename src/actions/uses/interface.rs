@@ -16,9 +16,9 @@ use super::occurrences::{FileOccurrence, OccurrencesRequest};
 use super::outline::{OutlineRequest, OutlineTarget, definitions_in};
 use super::use_counts::Counter;
 use crate::actions::symbols::find_definition::ImageDefinitions;
-use crate::answer::NotFound;
 use crate::answer::lookup::find_package;
 use crate::answer::package_owner::PackageOwner;
+use crate::answer::{LispName, NotFound};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::SearchTarget;
@@ -56,8 +56,8 @@ pub struct InterfaceAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CrossingName {
-    /// As it is printed.
-    pub name: String,
+    /// The name.
+    pub name: LispName,
     /// Whether its home package exports it.
     pub exported: bool,
     /// How many tokens use it.
@@ -155,7 +155,7 @@ impl Question for InterfaceRequest {
             let names = crossing.into_iter().filter_map(|((package, name), mut entry)| {
                 let (symbol, _) = index.symbol_named(&package, &name)?;
                 let home = index.symbol_package(symbol);
-                entry.name = index.symbol_text(symbol);
+                entry.name = LispName::new(index, index.symbol_text(symbol));
                 entry.exported = home
                     .and_then(|home| index.find_symbol(&name, home))
                     .is_some_and(|(_, access)| access == Access::External);

@@ -4,7 +4,8 @@
 
 pub(crate) mod tool;
 
-use crate::answer::NotFound;
+use crate::answer::name::{canonical, escaped};
+use crate::answer::{LispName, NotFound};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use super::kept::last_answer;
 use super::unseen::{SoughtSymbol, text_uses};
 use super::use_counts::{Counted, Counter, is_test_path};
 use crate::answer::location::{Location, as_text};
-use crate::answer::lookup::{find_package, written};
+use crate::answer::lookup::find_package;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -106,8 +107,8 @@ pub struct OutlineAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Outlined {
-    /// Its name with its home package, if that is known: `PKG::NAME`, `(SETF PKG::NAME)`.
-    pub name: String,
+    /// Its name with its home package, if that is known: `shop:total`, `(setf shop::rate)`.
+    pub name: LispName,
     /// What it is: function, macro, method, class, …
     pub kind: DefinitionKind,
     /// The name.
@@ -151,7 +152,7 @@ pub(crate) struct DefinitionInFile {
     pub(crate) definition: LispDefinition,
     /// The symbol's home package, if the image has the symbol.
     pub(crate) home: Option<String>,
-    /// The symbol as it is printed, if the image has it.
+    /// The symbol's canonical name, if the image has it.
     pub(crate) symbol: Option<String>,
     pub(crate) exported: bool,
     /// Whether the file is loaded as it is.
@@ -159,17 +160,24 @@ pub(crate) struct DefinitionInFile {
 }
 
 impl DefinitionInFile {
-    /// Returns the name as answers show it.
-    pub(crate) fn shown(&self) -> String {
+    /// Returns the name for an answer.
+    pub(crate) fn name(&self, index: &Index) -> LispName {
+        match self.definition.kind {
+            DefinitionKind::Package | DefinitionKind::System => LispName::of_text(self.canonical()),
+            _ => LispName::new(index, self.canonical()),
+        }
+    }
+
+    /// Returns the canonical name, or what stands in its place.
+    pub(crate) fn canonical(&self) -> String {
         if let Some(literal) = &self.definition.literal {
             return literal.clone();
         }
         let name = match (&self.symbol, &self.definition.package, self.definition.kind) {
-            (_, _, DefinitionKind::Package | DefinitionKind::System) | (None, None, _) => {
-                self.definition.name.clone()
-            }
+            (_, _, DefinitionKind::Package | DefinitionKind::System) => self.definition.name.clone(),
             (Some(symbol), _, _) => symbol.clone(),
-            (None, Some(package), _) => format!("{package}::{}", written(&self.definition.name)),
+            (None, Some(package), _) => canonical(package, &self.definition.name),
+            (None, None, _) => escaped(&self.definition.name),
         };
         if self.definition.setf { format!("(SETF {name})") } else { name }
     }
@@ -285,7 +293,7 @@ impl Question for OutlineRequest {
             let count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
             let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
             let mut outlined = Outlined {
-                name: known.shown(),
+                name: known.name(&context.index),
                 kind: definition.kind,
                 place: known.place(),
                 end: definition.end,

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_text::DefinitionKind;
-use steelbank_xref::Kind;
+use steelbank_xref::{Index, Kind};
 
 use super::code_find_references::{UseType, found};
 use super::graph::{Node, Target, UsedBy, UserFinder};
-use crate::answer::Location;
 use crate::answer::location::as_text;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup};
 use crate::answer::package_owner::PackageOwner;
+use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::tap::sidecar::Name;
@@ -43,10 +43,10 @@ impl PathRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathAnswer {
-    /// Where it begins, as it is printed.
-    pub from: String,
+    /// Where it begins.
+    pub from: LispName,
     /// Where it ends.
-    pub to: String,
+    pub to: LispName,
     /// The path: of those with the fewest guesses one of the shortest; empty if none was found.
     pub steps: Vec<PathStep>,
     /// How many definitions were looked at.
@@ -64,7 +64,7 @@ pub struct PathAnswer {
 #[non_exhaustive]
 pub struct PathStep {
     /// Its name.
-    pub name: String,
+    pub name: LispName,
     /// Where it uses the next one: `file:line:column`; none at the end.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
@@ -124,7 +124,7 @@ impl Question for PathRequest {
         for (name, printed) in [(&self.from, &mut answer.from), (&self.to, &mut answer.to)] {
             let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
             let symbol = found(index, context.project, &lookup)?;
-            *printed = lookup.function_name.text(index.symbol_text(symbol));
+            *printed = LispName::new(index, lookup.function_name.text(index.symbol_text(symbol)));
             let (home, bare) = (index.home_name(symbol).unwrap_or_default(), index.symbol_name(symbol));
             ends.push(match lookup.function_name {
                 crate::answer::designator::FunctionName::Plain => Target::any(home, bare),
@@ -133,7 +133,8 @@ impl Question for PathRequest {
             answer.looked_up_in = answer.looked_up_in.take().or(lookup.looked_up_in);
         }
         if let [from, to] = ends.as_slice() {
-            let end = Node { name: answer.to.clone(), target: Some(to.clone()), is_toplevel: false };
+            let end =
+                Node { name: answer.to.canonical().to_owned(), target: Some(to.clone()), is_toplevel: false };
             Search { context, users: UserFinder::new(context) }.run(from, end, control, &mut answer)?;
         }
         Ok(answer)
@@ -159,7 +160,7 @@ impl Search<'_> {
             }
             let Some(target) = reached[at].node.target.clone() else { continue };
             if at > 0 && (&target.package, &target.name) == (&from.package, &from.name) {
-                answer.steps = steps(&reached, at);
+                answer.steps = steps(&self.context.index, &reached, at);
                 break;
             }
             if done.len() > MOST {
@@ -262,10 +263,10 @@ fn is_users(package: &str) -> bool {
     PackageOwner::of(package) == PackageOwner::User
 }
 
-fn steps(reached: &[Reached], from: usize) -> Vec<PathStep> {
+fn steps(index: &Index, reached: &[Reached], from: usize) -> Vec<PathStep> {
     let (mut steps, mut at) = (Vec::new(), Some(from));
     while let Some(found) = at.and_then(|at| reached.get(at)) {
-        let name = found.node.name.clone();
+        let name = found.node.name(index);
         steps.push(match &found.next {
             Some((_, link, place, guess)) => {
                 PathStep { name, place: Some(place.clone()), does: Some(*link), guess: *guess }

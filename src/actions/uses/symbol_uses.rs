@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::who::CalledName;
+use crate::answer::LispName;
 use crate::answer::designator::FunctionName;
-use crate::answer::nearest::typed;
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
@@ -98,15 +98,14 @@ impl<'a> SymbolUses<'a> {
         self.function_name
     }
 
-    /// Prints the symbol, inside a list if one was asked for.
-    pub(crate) fn text(&self) -> String {
-        self.function_name.text(self.index.symbol_text(self.symbol))
+    /// Returns the index that has the symbol.
+    pub(crate) fn index(&self) -> &Index {
+        self.index
     }
 
-    /// Writes the name as a person does, inside a list if one was asked for.
-    pub(crate) fn typed(&self) -> String {
-        let symbol = typed(self.index, self.symbol);
-        self.function_name.head().map_or(symbol.clone(), |head| format!("({} {symbol})", head.to_lowercase()))
+    /// Names the symbol, or the function with the name made from it.
+    pub(crate) fn name(&self) -> LispName {
+        LispName::new(self.index, self.function_name.text(self.index.symbol_text(self.symbol)))
     }
 
     /// Whether the symbol is the standard's or SBCL's own.

@@ -15,7 +15,8 @@ use steelbank_xref::{Access, Index, Package, Symbol};
 use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
 use crate::answer::lookup::{Asked, DEFAULT_PACKAGE};
-use crate::answer::{Caution, Location, counted};
+use crate::answer::name::canonical;
+use crate::answer::{Caution, LispName, Location, counted};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
 pub use crate::workspace::TextState;
@@ -244,7 +245,7 @@ pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextDefined {
     /// The name, with the package that is current there.
-    pub(crate) symbol: String,
+    pub(crate) symbol: LispName,
     pub(crate) place: Location,
     pub(crate) kind: DefinitionKind,
     /// The line's text.
@@ -276,9 +277,10 @@ pub(crate) fn text_definitions(
         };
         found.extend(lisp_definitions(text.text.as_bytes()).into_iter().filter(named).map(|definition| {
             let package = definition.prefix.or(definition.package).unwrap_or_else(|| target.package.clone());
-            let symbol = format!("{package}::{}", definition.name);
+            let symbol = canonical(&package, &definition.name);
+            let symbol = if definition.setf { format!("(SETF {symbol})") } else { symbol };
             TextDefined {
-                symbol: if definition.setf { format!("(SETF {symbol})") } else { symbol },
+                symbol: LispName::new(index, symbol),
                 place: Location::new(project.shown(&file.path)).at(definition.place),
                 kind: definition.kind,
                 context: definition.line,

@@ -108,7 +108,10 @@ impl<'a> Counter<'a> {
     pub(crate) fn lines(&self, name: &str, package: &str) -> Vec<Counted> {
         let answer = code_find_references(self.context, &everywhere(name, package));
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
-        let lines = lines.map(|found| (found.place, found.use_type, found.caller, found.context));
+        let lines = lines.map(|found| {
+            let caller = found.caller.map(|caller| caller.canonical().to_owned());
+            (found.place, found.use_type, caller, found.context)
+        });
         lines.map(|found| self.counted(found, CalledName::Itself)).collect()
     }
 

@@ -8,7 +8,7 @@ use super::symbol_uses::SymbolUses;
 use super::unseen::{SoughtSymbol, Unseen, text_counts};
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol};
-use crate::answer::{Caution, Location, OtherText};
+use crate::answer::{Caution, LispName, Location, OtherText};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -145,7 +145,7 @@ impl WhoRequest {
         answer.count = answer.users.len();
         answer.users.keep(self.offset, self.limit);
         answer.symbol = Some(QueriedSymbol {
-            text: uses.text(),
+            text: uses.name(),
             name: uses.sought().name.clone(),
             package: index.home_name(symbol),
             accessibility: access,
@@ -397,11 +397,11 @@ pub struct Elsewhere {
 }
 
 /// The symbol that an answer is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct QueriedSymbol {
-    /// As it is printed: home package, two colons, name; inside a list if one was asked for.
-    pub text: String,
+    /// The symbol, or the list that was asked for.
+    pub text: LispName,
     /// The symbol's name.
     pub name: String,
     /// The home package's name; none if the symbol has no home.

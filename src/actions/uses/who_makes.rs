@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::code_find_references::found;
 use super::graph::{Subclasses, Target, UsedBy, UserFinder, function_in};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
-use crate::answer::Location;
 use crate::answer::location::as_text;
 use crate::answer::lookup::{Lookup, NamedSymbol, about_symbol};
+use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 
@@ -30,8 +30,8 @@ about_symbol!(WhoMakesRequest {});
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WhoMakesAnswer {
-    /// The class as it is printed.
-    pub class: String,
+    /// The class.
+    pub class: LispName,
     /// The code, by class and place; what only may make one comes last.
     pub makers: Vec<Maker>,
     /// The package in which the name was looked up, if nobody named it.
@@ -44,13 +44,13 @@ pub struct WhoMakesAnswer {
 #[non_exhaustive]
 pub struct Maker {
     /// The class that it makes an instance of.
-    pub class: String,
+    pub class: LispName,
     /// `file:line:column` of the class's name, or of a structure's constructor.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
     /// The definition that it stands in.
-    pub by: String,
+    pub by: LispName,
     /// Whether it only gives the class to a function of somebody else's, which may make an instance.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub possible: bool,
@@ -78,9 +78,9 @@ impl Question for WhoMakesRequest {
             let Some(Target { package, name, .. }) = function_in(class) else { continue };
             let mut add = |found: Vec<(UsedBy, bool)>| {
                 makers.extend(found.into_iter().map(|(used, makes)| Maker {
-                    class: class.clone(),
+                    class: LispName::new(index, class),
                     place: used.line.place,
-                    by: used.user.name,
+                    by: used.user.name(index),
                     possible: !makes,
                     context: used.line.context.map(|line| line.trim().to_owned()),
                 }));
@@ -91,7 +91,8 @@ impl Question for WhoMakesRequest {
                 described.and_then(|description| description.class).and_then(|class| class.structure);
             for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
                 // As they are called: with their parameters.
-                let name = constructor.trim_start_matches('(').split(' ').next().unwrap_or_default();
+                let name =
+                    constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
                 let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
                 let calls = users.of(&target).into_iter();
                 let calls = calls.filter(|used| UserFinder::is_call(used, &target.name));
@@ -100,6 +101,6 @@ impl Question for WhoMakesRequest {
         }
         let mut makers: Vec<Maker> = makers.into_iter().collect();
         makers.sort_by_key(|maker| maker.possible);
-        Ok(WhoMakesAnswer { class, makers, looked_up_in: lookup.looked_up_in })
+        Ok(WhoMakesAnswer { class: LispName::new(index, class), makers, looked_up_in: lookup.looked_up_in })
     }
 }

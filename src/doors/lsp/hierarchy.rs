@@ -14,6 +14,7 @@ use super::server::Server;
 use super::view::{Place, defines};
 use crate::actions::symbols::describe_symbol::{ClassFacet, DescribeSymbolRequest, Description};
 use crate::actions::uses::occurrences::OccurrenceKind;
+use crate::answer::LispName;
 use crate::engine::control::Control;
 
 /// The protocol's kinds of symbols.
@@ -137,18 +138,18 @@ impl Server {
         self.item(known.package.as_deref()?, &known.name, CLASS, &place)
     }
 
-    /// The classes that `names` gives of the item's class, as it prints them.
+    /// The classes that `names` gives of the item's class, as answers have them.
     pub(super) fn related_types(
         &self,
         params: &Value,
         control: &Control,
-        names: impl FnOnce(ClassFacet) -> Vec<String>,
+        names: impl FnOnce(ClassFacet) -> Vec<LispName>,
     ) -> Answered {
         let (package, name) = Self::item_of(params)?;
         let request = DescribeSymbolRequest::new(quoted(name)).package(package);
         let class = self.described(request, control).and_then(|known| known.class);
         let related = class.map(names).unwrap_or_default().into_iter().filter_map(|name| {
-            let known = self.described(DescribeSymbolRequest::new(name), control)?;
+            let known = self.described(DescribeSymbolRequest::new(name.as_str()), control)?;
             self.class_item(&known, control)
         });
         Ok(related.collect())

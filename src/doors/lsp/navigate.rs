@@ -10,11 +10,11 @@ use super::convert::{self, Answered, RequestRefusal};
 use super::server::Server;
 use super::view::{Place, defines};
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
-use crate::actions::symbols::describe_symbol::text::describe_symbol;
+use crate::actions::symbols::describe_symbol::text::headed;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references::CodeFindReferencesRequest;
 use crate::actions::uses::occurrences::FileOccurrence;
-use crate::answer::LispKind;
+use crate::answer::{LispKind, LispName};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::source::positions::PlaceAccess;
@@ -52,7 +52,7 @@ impl Server {
                 if answer.description.is_none() {
                     return Ok(Value::Null);
                 }
-                describe_symbol(&answer)
+                headed(&answer, LispName::as_str)
             }
         };
         let contents = json!({ "kind": "markdown", "value": format!("```lisp\n{}\n```", text.trim_end()) });

@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::ask::{AskRefusal, Asking, answer_of, asking, params_of};
 use super::prompts;
 use super::resources::{kinds, systems_and_files};
+use crate::answer::name::{readable, short};
 use crate::tools::{Call, CallOutcome, Object, Session, quoted};
 
 /// Completes an argument.
@@ -89,33 +90,18 @@ fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, 
     }
     let prefix = &typed[..typed.rfind(':').map_or(0, |colon| colon + 1)];
     let symbols = answer.structured["symbols"].as_array().into_iter().flatten();
-    let names = symbols
-        .filter_map(|symbol| Some(written(symbol["name"].as_str()?, symbol["external"] == true, prefix)));
+    let names = symbols.filter_map(|symbol| symbol["name"].as_str()).map(|name| match prefix {
+        "" | ":" => name.to_owned(),
+        _ => format!("{prefix}{}", short(name)),
+    });
     let names = names.collect();
     Ok((names, answer.structured["total"].as_u64().unwrap_or_default() as usize))
 }
 
-/// Writes a symbol as a person does, with the prefix that was typed.
-fn written(printed: &str, external: bool, prefix: &str) -> String {
-    match printed.split_once("::").filter(|(package, _)| !package.starts_with('|')) {
-        None => printed.to_owned(),
-        Some((_, name)) if !prefix.is_empty() => format!("{prefix}{}", lower(name)),
-        Some((package, name)) => {
-            format!("{}{}{}", lower(package), if external { ":" } else { "::" }, lower(name))
-        }
-    }
-}
-
-/// Writes in lower case what is read so.
-fn lower(name: &str) -> String {
-    let is_kept = name.chars().any(|char| char.is_lowercase() || "|\\".contains(char));
-    if is_kept { name.to_owned() } else { name.to_lowercase() }
-}
-
-/// Returns the names of the image's packages, in lower case if they are read so.
+/// Returns the names of the image's packages, as a person writes them.
 fn packages(session: &Session) -> Result<Vec<String>, AskRefusal> {
     let bank = session.bank()?;
     bank.catch_up();
     let index = bank.index();
-    Ok(index.packages().map(|package| lower(&index.package_name(package))).collect())
+    Ok(index.packages().map(|package| readable(&index.package_name(package))).collect())
 }

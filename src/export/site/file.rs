@@ -8,7 +8,7 @@ use steelbank_text::DefinitionKind;
 
 use super::Site;
 use super::html::{Here, Html, Text, name_slug, several};
-use crate::answer::nearest::readable;
+use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, Meaning, ModelToken, ReadFile};
 

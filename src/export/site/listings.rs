@@ -10,7 +10,7 @@ use super::html::{Here, Html, Text, name_slug, path_slug, several};
 use super::symbol::{documentation, words};
 use crate::actions::symbols::facts::OwnedPackage;
 use crate::actions::uses::outline::Outlined;
-use crate::answer::nearest::readable;
+use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, SymbolNumber, principal};
 
@@ -310,7 +310,7 @@ impl Site<'_> {
     fn unused_link(&self, found: &Outlined, file: u32, here: Here) -> String {
         let name = match &found.text {
             Some(text) => text.clone(),
-            None => found.name.to_lowercase().replace("::", ":"),
+            None => found.name.to_string(),
         };
         format!("<a href={}>{}</a>", self.place(file, found.place.line.unwrap_or(1), here), Text(&name))
     }

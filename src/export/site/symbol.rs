@@ -8,7 +8,7 @@ use super::html::{Here, Html, Text, several};
 use super::uses::UseLine;
 use crate::actions::symbols::facts::HomeAndName;
 use crate::actions::uses::code_find_references::UseType;
-use crate::answer::nearest::readable;
+use crate::answer::name::readable;
 use crate::export::model::{Accessory, Facet, Model, ModelSymbol, SymbolNumber, principal};
 use crate::source::positions::PlaceAccess;
 

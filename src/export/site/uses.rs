@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::Site;
 use crate::actions::uses::code_find_references::UseType;
 use crate::actions::uses::outline::{OutlineAnswer, OutlineRequest, OutlineTarget, Outlined};
-use crate::answer::Location;
+use crate::answer::name::canonical;
+use crate::answer::{LispName, Location};
 use crate::engine::control::Control;
 use crate::export::ExportError;
 use crate::export::model::{Facet, Model, SymbolNumber};
@@ -182,7 +183,7 @@ pub(super) fn unused(
         let known = plain && definition.kind != DefinitionKind::Struct && !definition.declaration;
         if known && symbol.facts.exported {
             all.definitions.push(Outlined {
-                name: format!("{}::{}", symbol.package, symbol.name),
+                name: LispName::new(&context.index, canonical(&symbol.package, &symbol.name)),
                 kind: definition.kind,
                 place: Location::new(&*file.shown).at(definition.place),
                 end: definition.lines.1,

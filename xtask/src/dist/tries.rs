@@ -11,7 +11,7 @@ use crate::root;
 
 /// The question, and the place that its answer has: README's second one.
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
-const ANSWER: &str = "cart.lisp:24:22: SHOP::RECEIPT";
+const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
 /// Runs `command` with the question, and checks the answer.
 fn asks(what: &str, command: &mut Command) -> Made {

@@ -109,7 +109,9 @@ impl Steelbank {
             on_lisp.call("leftovers", &(files, gone, remove))
         });
         let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.bytes)?;
+        let index = self.index();
         for leftover in &mut left {
+            leftover.name.write(&index);
             leftover.path = self.project().shown(Path::new(&leftover.path));
         }
         Ok(left)

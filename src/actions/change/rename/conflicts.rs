@@ -6,6 +6,7 @@ use super::Planner;
 use super::plan::{Conflict, ConflictKind};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
+use crate::answer::name::{of_symbol, readable};
 use crate::answer::package_owner::PackageOwner;
 use crate::workspace::FileVersion;
 
@@ -25,7 +26,7 @@ impl Planner<'_> {
             return self.conflict(ConflictKind::Locked, message);
         }
         if self.new == name {
-            return self.conflict(ConflictKind::Same, format!("{name} is its name already."));
+            return self.conflict(ConflictKind::Same, format!("{} is its name already.", readable(&name)));
         }
         let new = self.new.clone();
         for package in
@@ -36,16 +37,19 @@ impl Planner<'_> {
                 continue;
             }
             let Some((taken, access)) = index.find_symbol(&new, package) else { continue };
-            let text = index.symbol_text(taken);
+            let text = of_symbol(index, taken);
             let package_name = index.package_name(package).into_owned();
             let kind = match access {
-                Access::Inherited if text.starts_with("COMMON-LISP::") => ConflictKind::Standard,
+                Access::Inherited if index.home_name(taken).as_deref() == Some("COMMON-LISP") => {
+                    ConflictKind::Standard
+                }
                 Access::Inherited => ConflictKind::Inherited,
                 Access::Internal | Access::External => ConflictKind::Exists,
             };
             if kind == ConflictKind::Exists && !self.is_used(taken) {
                 continue;
             }
+            let new = readable(&new);
             let message = match kind {
                 ConflictKind::Standard => {
                     format!("{new} is a symbol of the standard in package {package_name}: {text}.")

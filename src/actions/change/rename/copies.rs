@@ -107,14 +107,15 @@ impl Action for RenameVerifyRequest<'_> {
         let (before, after) = (before?, after?);
         let shown = |path: &Path| bank.project().shown(path);
         let written = written(self.plan, &files);
-        let mut verified = compare(self.plan, &written, &before.traces, &after, &shown);
+        let index = bank.index();
+        let mut verified = compare(self.plan, &written, &before.traces, &after, &index, &shown);
         if verified.may_be_stale() {
             // Compile anew: a fasl keeps definitions of files that ASDF does not know it depends on.
             wanted.anew = true;
             let asked = TracesRequest { places: None, ..wanted.clone() };
             let (before, after) =
                 at_once(|| bank.gather(&[], &asked, &until), || bank.gather(&texts, &wanted, &until));
-            let anew = compare(self.plan, &written, &before?, &after?, &shown);
+            let anew = compare(self.plan, &written, &before?, &after?, &index, &shown);
             verified = Verified { anew: anew.same, ..anew };
         }
         verified.systems = wanted.systems;
@@ -502,7 +503,7 @@ fn barred(name: &str) -> String {
 }
 
 impl GoneSymbol {
-    /// Looks up the symbol that is printed as `printed` in `index`.
+    /// Looks up the symbol that an answer has as `printed` in `index`.
     fn new(printed: &str, index: &Index) -> Self {
         // Ignore the error: the printer writes names that can be read.
         let read = Designator::parse(printed).ok();
@@ -545,12 +546,14 @@ impl PlacesRequest {
 
 fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> PlacesRequest {
     let along = plan.derived.iter().filter(|derived| derived.renamed).map(|derived| &derived.name);
-    let gone: Vec<GoneSymbol> =
-        std::iter::once(&plan.symbol).chain(along).map(|printed| GoneSymbol::new(printed, index)).collect();
+    let gone: Vec<GoneSymbol> = std::iter::once(&plan.symbol)
+        .chain(along)
+        .map(|name| GoneSymbol::new(name.as_str(), index))
+        .collect();
     let (package, name) =
         gone.first().map(|old| (old.package.as_str(), old.name.as_str())).unwrap_or_default();
     PlacesRequest {
-        old: plan.symbol.clone(),
+        old: plan.symbol.to_string(),
         new: format!("{}::{}", barred(package), barred(&plan.new_name)),
         old_name: barred(name),
         scope: plan.scope,

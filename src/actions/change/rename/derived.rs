@@ -13,6 +13,7 @@ use crate::actions::symbols::find_definition::ImageDefinition;
 use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
+use crate::answer::name::{of_symbol, readable};
 use crate::handle::Error;
 use crate::source::positions::{Prefix, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
@@ -160,7 +161,7 @@ impl<'a> Planner<'a> {
 
     /// Warns if macros make uses of `symbol`, which is renamed along, from other parts than the renamed name.
     fn uses_made_of(&mut self, symbol: Symbol) -> Result<(), Error> {
-        let name = self.context.index.symbol_text(symbol);
+        let name = of_symbol(&self.context.index, symbol);
         let asked = CodeFindReferencesRequest {
             limit: usize::MAX,
             project_only: true,
@@ -181,8 +182,12 @@ impl<'a> Planner<'a> {
         let index = &self.context.index;
         let found = index.symbol_named(&other.uses.sought().package, new).map(|(found, _)| found);
         if let Some(found) = found.filter(|&found| self.is_used(found)) {
-            let message =
-                format!("{} becomes {new}, and {} exists.", other.uses.text(), index.symbol_text(found));
+            let message = format!(
+                "{} becomes {}, and {} exists.",
+                other.uses.name(),
+                readable(new),
+                of_symbol(index, found)
+            );
             self.conflict(ConflictKind::Exists, message);
         }
     }
@@ -198,7 +203,7 @@ impl<'a> Planner<'a> {
         along.text(&other.text.parameters);
         self.doubts(&other.text, &mut along);
         editor.absorb(along);
-        Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: true }
+        Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: true }
     }
 
     /// Finds what forms other than structures make from the renamed name.
@@ -249,8 +254,12 @@ impl<'a> Planner<'a> {
             derived.push(if self.request.derived {
                 self.rename_derived(&other, new, editor)
             } else {
-                unsure.push(if name == sought.name { other.uses.text() } else { name });
-                Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: false }
+                unsure.push(if name == sought.name {
+                    other.uses.name().to_string()
+                } else {
+                    readable(&name)
+                });
+                Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: false }
             });
         }
         if !unsure.is_empty() {
@@ -276,12 +285,14 @@ impl<'a> Planner<'a> {
         let makes = format!("{symbol} is made by a form in {place} in which it does not stand");
         let fitting = parts.iter().find_map(|part| Some((part, makers::part_of_new(name, part, &self.new)?)));
         match fitting {
-            Some((part, new)) => format!("{makes}, as it seems from {part}: rename that to {new}."),
+            Some((part, new)) => {
+                format!("{makes}, as it seems from {}: rename that to {}.", readable(part), readable(new))
+            }
             None if parts.is_empty() => format!("{makes}: rename what it is made from."),
             None => format!(
                 "{makes}, as it seems from {}: rename that; it cannot become {} by it.",
-                parts.join(" and "),
-                self.new
+                parts.iter().map(|part| readable(part)).collect::<Vec<_>>().join(" and "),
+                readable(&self.new)
             ),
         }
     }

@@ -10,6 +10,7 @@ use super::{Planner, TokensOfFile};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::Location;
 use crate::answer::designator::FunctionName;
+use crate::answer::name::readable;
 use crate::handle::Error;
 use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
@@ -130,9 +131,10 @@ impl<'a> Planner<'a> {
                 match new {
                     Some(new) => self.slot(structures, structure, slot, &new)?,
                     None => {
+                        let (prefix, slot) = (readable(&prefix), readable(&slot.1));
                         let message = format!(
-                            "{} is made from {prefix} and the slot {}: only names that begin with {prefix} can be given to it.",
-                            self.plan.symbol, slot.1
+                            "{} is made from {prefix} and the slot {slot}: only names that begin with {prefix} can be given to it.",
+                            self.plan.symbol
                         );
                         self.conflict(ConflictKind::Made, message);
                         None
@@ -210,7 +212,7 @@ impl<'a> Planner<'a> {
                 let message = format!(
                     "{} is made from the slot {}, which is asked for by its name at {}: rename the slot there as well.",
                     self.plan.symbol,
-                    slot.1,
+                    readable(&slot.1),
                     places.join(", ")
                 );
                 self.conflict(ConflictKind::Made, message);
@@ -218,7 +220,7 @@ impl<'a> Planner<'a> {
             }
             let message = format!(
                 "The slot {} changes its name with it. Other objects have a slot of that name, too: at these places it may be the slot of either.",
-                slot.1
+                readable(&slot.1)
             );
             self.caution(CautionKind::Slot, message, places);
             self.plan.doubtful.extend(asked);

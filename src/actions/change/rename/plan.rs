@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::Range;
 
 use super::Verified;
-use crate::answer::OtherText;
 use crate::answer::location::{Location, as_text};
+use crate::answer::name::as_readable;
+use crate::answer::{LispName, OtherText};
 
 /// Which places a rename takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -76,12 +77,13 @@ pub struct Doubt {
 }
 
 /// A name that a form makes from the renamed one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Derived {
-    /// The symbol as it is printed.
-    pub name: String,
-    /// What the form will make in its place.
+    /// The symbol.
+    pub name: LispName,
+    /// The name of what the form will make in its place.
+    #[serde(serialize_with = "as_readable")]
     pub new_name: String,
     /// How many tokens it has in the project's files.
     pub places: usize,
@@ -164,12 +166,13 @@ pub struct RenameCaution {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RenamePlan {
-    /// The symbol as it is printed.
-    pub symbol: String,
+    /// The symbol.
+    pub symbol: LispName,
     /// The package in which the name was looked up, if nobody named it.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The new symbol's name.
+    #[serde(serialize_with = "as_readable")]
     pub new_name: String,
     /// Which set of places was taken: `narrow` or `symbol`.
     pub scope: Scope,
@@ -278,7 +281,7 @@ pub struct Applied {
 pub struct Undone {
     /// The name of the edit.
     pub undo: String,
-    /// What it had been, in words: `P::OLD became NEW`.
+    /// What it had been, in words: `p:old became new`.
     pub what: String,
     /// The files that have their old text again, relative to the project's root.
     pub files: Vec<String>,

@@ -24,11 +24,11 @@ impl Renamed {
             let (package, _) = parts(symbol);
             whole.insert(plain(symbol), format!("{package}{new}"));
         };
-        add(&plan.symbol, &plan.new_name);
+        add(plan.symbol.canonical(), &plan.new_name);
         for derived in plan.derived.iter().filter(|derived| derived.renamed) {
-            add(&derived.name, &derived.new_name);
+            add(derived.name.canonical(), &derived.new_name);
         }
-        let symbol = plain(&plan.symbol);
+        let symbol = plain(plan.symbol.canonical());
         let (_, old) = parts(&symbol);
         Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
     }
@@ -104,8 +104,8 @@ impl Renamed {
         }
         let mut left: Vec<&TestResult> = after.tests.iter().collect();
         for test in &before.tests {
-            let name = self.neutral_text(&test.name);
-            match left.iter().position(|other| self.neutral_text(&other.name) == name) {
+            let name = self.neutral_text(test.name.as_str());
+            match left.iter().position(|other| self.neutral_text(other.name.as_str()) == name) {
                 Some(at) => found.extend(self.test(test, left.swap_remove(at))),
                 None => found.push(format!("The test {} is gone.", test.name)),
             }

@@ -14,6 +14,7 @@ use crate::actions::change::rename::{
 use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
 use crate::answer::Advice;
 use crate::answer::lookup::DEFAULT_PACKAGE;
+use crate::answer::name::readable;
 use crate::engine::control::{ALLOWED, Control};
 use crate::tools::arguments::Timeout;
 use crate::tools::page::{Paging, Part, Sequence, ToolReply};
@@ -337,8 +338,8 @@ impl Planned {
     /// What is told of it while it is verified.
     fn running(&self) -> RunningRename {
         RunningRename {
-            symbol: Some(self.plan.symbol.clone()),
-            new_name: Some(self.plan.new_name.clone()),
+            symbol: Some(self.plan.symbol.to_string()),
+            new_name: Some(readable(&self.plan.new_name)),
             takes_seconds: self.takes.map(seconds),
             ..RunningRename::default()
         }

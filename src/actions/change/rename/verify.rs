@@ -12,8 +12,9 @@ use super::plan::{RenamePlan, Scope};
 use super::replaced::{Renamed, parts, plain_text};
 use crate::actions::run::run_tests::TestResult;
 use crate::answer::Location;
+use crate::answer::name::{self, readable};
 use crate::handle::loaded::Severity;
-use steelbank_xref::{FunctionKind, Kind};
+use steelbank_xref::{FunctionKind, Index, Kind};
 
 /// A request to load the project in an image, and to report what that shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +35,9 @@ pub(crate) struct TracesRequest {
 /// The symbols whose tokens are reported in the renamed project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacesRequest {
-    /// The symbol before, as it is printed.
+    /// The symbol before, as answers have it.
     pub(crate) old: String,
-    /// The symbol after, as it is printed.
+    /// The symbol after.
     pub(crate) new: String,
     /// The old name as it is read.
     pub(crate) old_name: String,
@@ -51,7 +52,7 @@ pub(crate) struct PlacesRequest {
 /// A symbol that must stand nowhere after the rename.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GoneSymbol {
-    /// As it is printed.
+    /// As answers have it.
     pub(crate) printed: String,
     pub(crate) name: String,
     pub(crate) package: String,
@@ -238,13 +239,14 @@ impl Verified {
 /// The most differences that an answer lists.
 const MOST_DIFFERENCES: usize = 20;
 
-/// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `shown`
-/// returns how answers show a file.
+/// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `index` is of the image
+/// before; `shown` returns how answers show a file.
 pub(crate) fn compare(
     plan: &RenamePlan,
     written: &[AppliedEdit],
     before: &LoadRecord,
     after: &LoadRecord,
+    index: &Index,
     shown: &dyn Fn(&Path) -> String,
 ) -> Verified {
     let names = Renamed::new(plan);
@@ -270,8 +272,10 @@ pub(crate) fn compare(
     for (place, function) in &after.looked_up {
         let at = place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
         let message = format!(
-            "{at}{function} makes the name {} when it runs, and looks it up: that symbol is called {} now.",
-            plan.symbol, plan.new_name
+            "{at}{} makes the name {} when it runs, and looks it up: that symbol is called {} now.",
+            name::written(index, function),
+            plan.symbol,
+            readable(&plan.new_name)
         );
         add(DifferenceKind::LookUp, message, place.as_ref().map(|place| place.file.clone()));
     }
@@ -288,12 +292,12 @@ pub(crate) fn compare(
         let path = said.map(|said| said.place.file.clone());
         add(DifferenceKind::Diagnostic, format!("{}: {line}", change.word()), path);
     }
-    let (references, made) = references(&names, plan.key_parameters == 0, before, after, shown);
+    let (references, made) = references(&names, plan.key_parameters == 0, before, after, index, shown);
     for (path, reference) in references {
         add(DifferenceKind::Reference, reference, Some(path));
     }
     verified.made = made;
-    for symbol in symbols(&names, before, after) {
+    for symbol in symbols(&names, before, after, index) {
         add(DifferenceKind::Symbol, symbol, None);
     }
     for (first, second) in before.tests.iter().zip(&after.tests) {
@@ -369,8 +373,8 @@ fn compare_places(
     }
     for (edit, hit) in written.iter().zip(hit) {
         if hit != 1 {
-            let message =
-                format!("{}: what stands there after the edit is not {}.", edit.place, plan.new_name);
+            let new_name = readable(&plan.new_name);
+            let message = format!("{}: what stands there after the edit is not {new_name}.", edit.place);
             add(DifferenceKind::Edit, message, Some(edit.place.file.clone()));
         }
     }
@@ -382,6 +386,7 @@ fn references(
     numbers: bool,
     before: &LoadRecord,
     after: &LoadRecord,
+    index: &Index,
     shown: &dyn Fn(&Path) -> String,
 ) -> (Vec<(String, String)>, Vec<String>) {
     let line = |record: &ComparedXref, name: String| ComparedUse {
@@ -423,7 +428,11 @@ fn references(
         let expected = ComparedUse { name, ..line.clone() };
         let Some(at) = new.iter().position(|line| *line == expected) else { return true };
         new.swap_remove(at);
-        made.push(format!("{} is {} now", line.name, expected.name));
+        made.push(format!(
+            "{} is {} now",
+            name::written(index, &line.name),
+            name::written(index, &expected.name)
+        ));
         false
     });
     made.sort();
@@ -432,7 +441,8 @@ fn references(
     let originals: BTreeMap<String, &str> =
         all.map(|record| (names.neutral_text(&record.by), record.by.as_str())).collect();
     let say = |change: LineChange, line: &ComparedUse| {
-        let by = originals.get(&line.by).copied().unwrap_or(&line.by);
+        let by = name::written(index, originals.get(&line.by).copied().unwrap_or(&line.by));
+        let name = name::written(index, &line.name);
         let form = line.form.map(|form| format!(", form {form}")).unwrap_or_default();
         let kind = match line.kind {
             Kind::Calls => "calls",
@@ -443,7 +453,7 @@ fn references(
             Kind::Specializes => "specializes on",
         };
         let file = if line.file.is_empty() { String::new() } else { shown(Path::new(&line.file)) };
-        let message = format!("{}: {by} {kind} {} ({file}{form})", change.word(), line.name);
+        let message = format!("{}: {by} {kind} {name} ({file}{form})", change.word());
         (file, message)
     };
     let gone = gone.iter().map(|line| say(LineChange::Gone, line));
@@ -451,7 +461,7 @@ fn references(
 }
 
 /// Lists the symbols and exports that differ.
-fn symbols(names: &Renamed, before: &LoadRecord, after: &LoadRecord) -> Vec<String> {
+fn symbols(names: &Renamed, before: &LoadRecord, after: &LoadRecord, index: &Index) -> Vec<String> {
     let line = |(package, symbol, external): &(String, String, bool),
                 symbol_text: &dyn Fn(&str) -> String| {
         (package.clone(), symbol_text(symbol), *external)
@@ -478,7 +488,7 @@ fn symbols(names: &Renamed, before: &LoadRecord, after: &LoadRecord) -> Vec<Stri
     });
     let say = |change: LineChange, (package, symbol, external): &(String, String, bool)| {
         let what = if *external { "exports" } else { "has" };
-        format!("{}: package {package} {what} {symbol}", change.word())
+        format!("{}: package {package} {what} {}", change.word(), name::written(index, symbol))
     };
     let gone = gone.iter().map(|line| say(LineChange::Gone, line));
     gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect()

@@ -70,7 +70,7 @@ impl Action for RunTestsRequest {
                 continue;
             }
             let result = test.not_run();
-            news(&result.name, number, total);
+            news(result.name.as_str(), number, total);
             let result = test.run(&bank.context(), allowed, control)?;
             died = result.status == TestStatus::Died;
             run.tests.push(result);

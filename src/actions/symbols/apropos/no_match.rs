@@ -3,7 +3,7 @@
 use super::{AproposAnswer, AproposRequest, Matching};
 use crate::actions::uses::code_find_references::unseen;
 use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, find_package};
-use crate::answer::nearest;
+use crate::answer::{LispName, nearest};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
 
@@ -27,8 +27,8 @@ pub struct Wider {
     pub change: Widening,
     /// How many symbols it finds.
     pub matches: usize,
-    /// The first symbol that it finds, as it is printed.
-    pub first: String,
+    /// The first symbol that it finds.
+    pub first: LispName,
 }
 
 /// The ways to make a search wider.

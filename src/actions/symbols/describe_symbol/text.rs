@@ -1,19 +1,25 @@
 //! describe-symbol's answer as the contract's text.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, VariableUses};
-use crate::answer::SourcePlace;
 use crate::answer::lookup::missing;
+use crate::answer::{LispName, SourcePlace};
+use crate::tools::words::listed;
 
 /// Renders describe-symbol: a heading, a line for each item of the contract, and below them every facet with
 /// its place.
 pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
+    headed(answer, LispName::canonical)
+}
+
+/// Renders the same with the name in the heading as `written` makes it.
+pub(crate) fn headed(answer: &DescribeSymbolAnswer, written: fn(&LispName) -> &str) -> String {
     let Some(description) = &answer.description else { return missing(&answer.asked, answer.status) };
     if let Some(operator) = &answer.operator {
         return describe_operator(operator, description);
     }
-    let mut text = format!("{} [{}]", description.symbol, description.classification.name());
+    let mut text = format!("{} [{}]", written(&description.symbol), description.classification.name());
     let value = description.variable.as_ref().and_then(|variable| variable.value.as_deref());
     let arglist = description.function.as_ref().and_then(|facet| facet.arglist.as_deref());
     contract_lines(&mut text, arglist, value, description.documentation(), description.source());
@@ -43,7 +49,7 @@ fn variable_uses(text: &mut String, uses: &VariableUses) {
 
 /// Describes a name that is a list, such as `(setf car)`: the function, not the symbol in the list.
 fn describe_operator(operator: &str, description: &Description) -> String {
-    let name = format!("({operator} {})", description.symbol);
+    let name = format!("({operator} {})", description.symbol.canonical());
     let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
     let compiler_macro = description.compiler_macro.as_ref().filter(|_| operator == "COMPILER-MACRO");
     let kind = match (function, compiler_macro) {
@@ -144,11 +150,11 @@ fn methods(text: &mut String, facet: &FunctionFacet) {
 fn class_parts(text: &mut String, class: &ClassFacet) {
     for (heading, names) in [("Superclasses", &class.superclasses), ("Precedence", &class.precedence)] {
         if !names.is_empty() {
-            let _ = write!(text, "\n  {heading}: {}", names.join(", "));
+            let _ = write!(text, "\n  {heading}: {}", listed(names));
         }
     }
     if class.subclass_count > 0 {
-        let _ = write!(text, "\n  Subclasses: {}", class.subclasses.join(", "));
+        let _ = write!(text, "\n  Subclasses: {}", listed(&class.subclasses));
         left_out(text, class.subclass_count, class.subclasses.len());
     }
     if !class.slots.is_empty() {
@@ -156,24 +162,14 @@ fn class_parts(text: &mut String, class: &ClassFacet) {
     }
     for slot in &class.slots {
         let _ = write!(text, "\n    {}", slot.name);
-        for (what, names) in
-            [("initarg", &slot.initargs), ("reader", &slot.readers), ("writer", &slot.writers)]
-        {
-            for name in names {
-                let _ = write!(text, ", {what} {name}");
-            }
-        }
-        let parts = [
-            ("type", &slot.slot_type),
-            ("initform", &slot.initform),
-            ("allocation", &slot.allocation),
-            ("from", &slot.from),
-        ];
-        for (what, value) in parts {
-            if let Some(value) = value {
-                let _ = write!(text, ", {what} {value}");
-            }
-        }
+        let part = |what: &'static str, value: &dyn Display| format!(", {what} {value}");
+        text.extend(slot.initargs.iter().map(|name| part("initarg", name)));
+        text.extend(slot.readers.iter().map(|name| part("reader", name)));
+        text.extend(slot.writers.iter().map(|name| part("writer", name)));
+        text.extend(slot.slot_type.iter().map(|value| part("type", value)));
+        text.extend(slot.initform.iter().map(|value| part("initform", value)));
+        text.extend(slot.allocation.iter().map(|value| part("allocation", value)));
+        text.extend(slot.from.iter().map(|name| part("from", name)));
         if let Some(line) = slot.documentation.as_deref().and_then(|text| text.lines().next()) {
             let _ = write!(text, ": {line}");
         }
@@ -183,9 +179,9 @@ fn class_parts(text: &mut String, class: &ClassFacet) {
     }
     if let Some(structure) = &class.structure {
         let functions = [&structure.predicate, &structure.copier].into_iter().flatten();
-        let made: Vec<&str> = structure.constructors.iter().chain(functions).map(String::as_str).collect();
+        let made: Vec<&LispName> = structure.constructors.iter().chain(functions).collect();
         if !made.is_empty() {
-            let _ = write!(text, "\n  Made by defstruct: {}", made.join(", "));
+            let _ = write!(text, "\n  Made by defstruct: {}", listed(&made));
         }
     }
 }

@@ -73,7 +73,7 @@ impl VariableUses {
                 UseType::Set => &mut found.set,
                 _ => continue,
             };
-            list.push(VariableUse { place: used.line.place, by: Some(used.user.name) });
+            list.push(VariableUse { place: used.line.place, by: Some(used.user.name(index).to_string()) });
         }
         found.other_text = OtherText::new(&uses.words(project, &project.now()).unwrap_or_default());
         found

@@ -69,17 +69,17 @@ fn text(package: &PackageInfo, range: &PageRange) -> String {
         let _ = write!(text, "\n  {}", documentation.replace('\n', "\n  "));
     }
     let lists = [
-        ("Nicknames", &package.nicknames),
-        ("Local nicknames", &package.local_nicknames),
-        ("Uses", &package.uses),
-        ("Used by", &package.used_by),
-        ("Shadows", &package.shadowing),
-        ("Unused imports", &package.unused_imports),
-        ("Exports that nothing else uses", &package.unused_exports),
+        ("Nicknames", listed(&package.nicknames)),
+        ("Local nicknames", listed(&package.local_nicknames)),
+        ("Uses", listed(&package.uses)),
+        ("Used by", listed(&package.used_by)),
+        ("Shadows", listed(&package.shadowing)),
+        ("Unused imports", listed(&package.unused_imports)),
+        ("Exports that nothing else uses", listed(&package.unused_exports)),
     ];
     for (heading, names) in lists {
         if !names.is_empty() {
-            let _ = write!(text, "\n  {heading}: {}", names.join(", "));
+            let _ = write!(text, "\n  {heading}: {names}");
         }
     }
     let _ = write!(

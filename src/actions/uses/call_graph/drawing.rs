@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{CallGraphAnswer, Direction, GraphNode};
 use crate::answer::escape::{Markup, uri_path};
+use crate::answer::name::short;
 use crate::answer::{LispKind, counted};
 
 /// The most functions that a drawing has.
@@ -256,7 +257,7 @@ fn ordered(
 
 /// Labels a node: a place, or its name without packages.
 fn label(node: &GraphNode) -> String {
-    if node.kind == LispKind::TopLevel { node.name.clone() } else { short(&node.name) }
+    if node.kind == LispKind::TopLevel { node.name.to_string() } else { short(node.name.as_str()) }
 }
 
 /// What stands below the name: what it is, and where.
@@ -272,25 +273,15 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Strips the packages from a printed name.
-fn short(name: &str) -> String {
-    let words = name.split(' ').map(|word| match word.rsplit_once("::") {
-        Some((before, name)) => {
-            format!("{}{name}", before.chars().take_while(|c| *c == '(').collect::<String>())
-        }
-        None => word.to_owned(),
-    });
-    words.collect::<Vec<_>>().join(" ").to_lowercase()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::LispName;
 
     /// A graph of `count` functions, each of which calls `each` of those before it.
     fn graph(count: usize, each: usize) -> CallGraphAnswer {
         let nodes = (0..count).map(|at| GraphNode {
-            name: format!("P::F<{at}>"),
+            name: LispName::of_text(format!("p:f<{at}>")),
             kind: LispKind::Function,
             place: Some(crate::answer::Location {
                 line: Some(3),
@@ -303,7 +294,7 @@ mod tests {
             status: crate::answer::lookup::LookupStatus::Found,
             missing: None,
             looked_up_in: None,
-            root: "P::F<0>".to_owned(),
+            root: LispName::of_text("p:f<0>"),
             nodes: nodes.collect(),
             edges: edges.collect(),
             cycles: vec![0],
@@ -311,12 +302,6 @@ mod tests {
             outside: 0,
             unseen: Default::default(),
         }
-    }
-
-    #[test]
-    fn labels_have_no_packages() {
-        assert_eq!(short("(METHOD P::F (P::C COMMON-LISP::T))"), "(method f (c t))");
-        assert_eq!(short("P::F"), "f");
     }
 
     #[test]
@@ -345,7 +330,7 @@ mod tests {
     fn a_drawing_has_titles_links_and_colours_for_dark_pages() {
         let svg = graph(3, 1).svg(Direction::Callers);
         assert!(
-            svg.contains("<a href=\"a%20b.lisp#L3\"><g><title>P::F&lt;1&gt; [function] a b.lisp:3</title>"),
+            svg.contains("<a href=\"a%20b.lisp#L3\"><g><title>p:f&lt;1&gt; [function] a b.lisp:3</title>"),
             "{svg}"
         );
         assert!(svg.contains("prefers-color-scheme: dark") && !svg.contains("Not drawn"), "{svg}");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::actions::uses::unseen::TextUse;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::words::words;
-use crate::answer::{Caution, Location};
+use crate::answer::{Caution, LispName, Location};
 use crate::source::positions::Evidence;
 
 /// A request for the uses of a symbol.
@@ -128,7 +128,7 @@ pub struct CodeReference {
     pub context: Option<String>,
     /// The function, method or macro that contains the use, if it is in one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub caller: Option<String>,
+    pub caller: Option<LispName>,
     /// How sure the line is, if it is not exact.
     #[serde(skip_serializing_if = "Evidence::is_exact")]
     #[schemars(with = "Option<Evidence>")]
@@ -153,12 +153,8 @@ pub struct CodeReference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeFindReferencesAnswer {
-    /// The symbol as it is printed, with its home package.
-    #[serde(skip)]
-    pub symbol: String,
     /// The symbol as a person writes it: shop:price, shop::%helper, cl:mapcar.
-    #[serde(rename = "symbol")]
-    pub typed: String,
+    pub symbol: LispName,
     /// The entries.
     pub refs: Vec<CodeReference>,
     /// How many entries are listed.

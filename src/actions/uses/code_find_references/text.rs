@@ -14,11 +14,12 @@ pub fn references(answer: &CodeFindReferencesAnswer, wording: Wording) -> String
         0 => String::new(),
         total => format!(", and {total} in text that is not loaded"),
     };
+    let symbol = answer.symbol.canonical();
     let mut text = match answer.total {
-        0 if unseen.is_empty() => format!("No references found for {}", answer.symbol),
-        0 => format!("0 references to {}{unseen}:\n", answer.symbol),
+        0 if unseen.is_empty() => format!("No references found for {symbol}"),
+        0 => format!("0 references to {symbol}{unseen}:\n"),
         total => {
-            format!("{} to {}{unseen}:\n", counted(total, "reference", "references"), answer.symbol)
+            format!("{} to {symbol}{unseen}:\n", counted(total, "reference", "references"))
         }
     };
     for found in &answer.refs {
@@ -35,7 +36,7 @@ pub fn references(answer: &CodeFindReferencesAnswer, wording: Wording) -> String
             (Evidence::Via | Evidence::Approximate, _) => text.push_str(" (approximate)"),
         }
         if let Some(caller) = &found.caller {
-            let _ = write!(text, " in {caller}");
+            let _ = write!(text, " in {}", caller.canonical());
         }
         for (columns, what) in [(&found.columns, "also at"), (&found.approximate_columns, "perhaps also at")]
         {

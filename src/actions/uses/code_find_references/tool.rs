@@ -36,7 +36,7 @@ pub(crate) fn tool() -> Tool {
             text has it. Use it before renaming or changing anything. Each entry has path, line, column, the line's \
             text, the calling function, and `type`: call, macro, bind, set, reference, specialize; class, type, slot, \
             function, declaration, export, import, block, quoted, template (of a macro), read-time, mention. \
-            `symbol` is the name as a person writes it. The symbol stands there (edit it) unless \
+            The symbol stands there (edit it) unless \
             `evidence` says via (a macro expands into the use: edit the macro) or approximate (look first). \
             The system must be loaded; entries of files that changed since then are marked stale. Definitions are not \
             listed: ask find-definition.",

@@ -11,6 +11,7 @@ use crate::actions::uses::unseen::Unseen;
 use crate::answer::{Location, OtherText, counted};
 use crate::engine::ALLOWED;
 use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::words::listed;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -111,13 +112,13 @@ fn text(answer: &ImpactAnswer, range: &PageRange) -> String {
         let _ = write!(text, "\n\nAnd {} outside of the project.", counted(answer.outside, "user", "users"));
     }
     let names = [
-        ("Subclasses", &answer.subclasses),
-        ("Methods", &answer.methods),
-        ("Compiled again", &answer.recompiled),
+        ("Subclasses", listed(&answer.subclasses)),
+        ("Methods", listed(&answer.methods)),
+        ("Compiled again", listed(&answer.recompiled)),
     ];
     for (heading, list) in names {
         if !list.is_empty() {
-            let _ = write!(text, "\n\n{heading}: {}", list.join(", "));
+            let _ = write!(text, "\n\n{heading}: {list}");
         }
     }
     text

@@ -1,6 +1,9 @@
 //! The functions of an answer of the who-calls family, read from the index as they are asked for.
 
 use super::Position;
+use super::text::is_of_contract;
+use crate::answer::LispName;
+use crate::answer::name::written;
 use crate::workspace::FileVersion;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -10,7 +13,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::ops::Range;
 use std::path::PathBuf;
-use steelbank_xref::{FunctionKind, Index, UseNumber, UsePlace};
+use steelbank_xref::{FunctionKind, Index, Kind, UseNumber, UsePlace};
 
 /// The functions of an answer. Their texts stay in the index, of which this keeps a handle, until they are
 /// read.
@@ -115,7 +118,7 @@ impl Referrers {
             None => (None, None),
         };
         Some(User {
-            name: first.function,
+            name: LispName::new(index, first.function),
             symbol,
             package,
             kind: first.kind,
@@ -128,10 +131,19 @@ impl Referrers {
         Iter { users: self, numbers: 0..self.len() }
     }
 
-    /// Iterates over the printed names of the functions, in order.
+    /// Iterates over the canonical names of the functions, in order.
     pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let firsts = (0..self.len()).filter_map(|number| self.uses.get(self.start(number)));
         firsts.filter_map(|number| Some(self.index.as_ref()?.function_name(*number)))
+    }
+
+    /// Iterates over the names of the functions, as the text of `kind` has them.
+    pub(super) fn listed(&self, kind: Kind) -> impl Iterator<Item = Cow<'_, str>> {
+        let index = self.index.as_ref().filter(|_| !is_of_contract(kind));
+        self.names().map(move |name| match index {
+            Some(index) => Cow::Owned(written(index, &name)),
+            None => name,
+        })
     }
 
     /// Finds where the uses of the function `number` start in `uses`.
@@ -248,8 +260,8 @@ impl ExactSizeIterator for Iter<'_> {}
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct User<'a> {
-    /// The printed name: `PACKAGE::NAME`, `(SETF PACKAGE::NAME)`, `(METHOD PACKAGE::NAME (PACKAGE::CLASS))`.
-    pub name: Cow<'a, str>,
+    /// The name: `shop:total`, `(setf shop:price)`, `(method shop:total (shop:cart))`.
+    pub name: LispName,
     /// The name of the symbol under which the function is filed.
     pub symbol: Option<Cow<'a, str>>,
     /// That symbol's home package.

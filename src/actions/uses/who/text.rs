@@ -1,4 +1,5 @@
-//! The who family's answers as the contracts' text, the same for the command line and the MCP server.
+//! The who family's answers as text, the same for the command line and the MCP server: that of who-calls and who-references is
+//! the contracts'.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use steelbank_xref::Kind;
 use super::{Elsewhere, WhoAnswer};
 use crate::actions::uses::unseen::Unseen;
 use crate::answer::lookup::missing;
-use crate::answer::{Caution, counted};
+use crate::answer::{Caution, LispName, counted};
 
 /// Renders the who-calls family: a heading, an empty line, and a line for each function; or a sentence.
 pub fn who(answer: &WhoAnswer) -> String {
@@ -18,7 +19,7 @@ pub fn who(answer: &WhoAnswer) -> String {
     if answer.count == 0 && answer.toplevel.is_empty() {
         return nobody(answer.kind, &symbol.text, &answer.elsewhere) + &notes;
     }
-    let mut text = who_list(answer.kind, &symbol.text, answer.users.names());
+    let mut text = who_list(answer.kind, &symbol.text, answer.users.listed(answer.kind));
     let next = answer.users.len();
     if let left_out @ 1.. = answer.count.saturating_sub(next) {
         // Writing to a string cannot fail.
@@ -29,8 +30,18 @@ pub fn who(answer: &WhoAnswer) -> String {
     text + &notes
 }
 
+/// Whether a contract says how the text is: then its names are the canonical ones.
+pub(super) fn is_of_contract(kind: Kind) -> bool {
+    matches!(kind, Kind::Calls | Kind::References)
+}
+
+/// Returns a name as the text of `kind` has it.
+pub(crate) fn shown(kind: Kind, name: &LispName) -> &str {
+    if is_of_contract(kind) { name.canonical() } else { name.as_str() }
+}
+
 /// Renders that nothing does it, and what is done instead.
-pub(crate) fn nobody(kind: Kind, symbol: &str, elsewhere: &[Elsewhere]) -> String {
+pub(crate) fn nobody(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> String {
     let nothing = match kind {
         Kind::Calls => "No callers found for",
         Kind::Macroexpands => "No expansions found for",
@@ -39,17 +50,17 @@ pub(crate) fn nobody(kind: Kind, symbol: &str, elsewhere: &[Elsewhere]) -> Strin
         Kind::Sets => "No assignments found for",
         Kind::Specializes => "No methods found that specialize on",
     };
-    let mut text = format!("{nothing} {symbol}");
+    let mut text = format!("{nothing} {}", shown(kind, symbol));
     for elsewhere in elsewhere {
         let _ = write!(text, "\n\n{}", of_another_kind(elsewhere));
     }
     text
 }
 
-/// Renders the contract's list: the functions of these `names`.
+/// Renders the list: the functions of these `names`.
 pub(crate) fn who_list(
     kind: Kind,
-    symbol: &str,
+    symbol: &LispName,
     names: impl Iterator<Item = impl std::fmt::Display>,
 ) -> String {
     let heading = match kind {
@@ -60,7 +71,7 @@ pub(crate) fn who_list(
         Kind::Sets => "Code that sets",
         Kind::Specializes => "Methods that specialize on",
     };
-    let mut text = format!("{heading} {symbol}:\n");
+    let mut text = format!("{heading} {}:\n", shown(kind, symbol));
     for name in names {
         let _ = write!(text, "\n  {name}");
     }

@@ -1,7 +1,6 @@
 //! The who-calls family: finds the code that uses a symbol, as the compiler recorded it.
 
 use crate::engine::Control;
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -13,7 +12,7 @@ use crate::actions::uses::who::{
     CalledName, Elsewhere, PlaceDetail, RecordedPlace, TopLevelUse, User, WhoRequest, text,
 };
 use crate::answer::lookup::NamedSymbol;
-use crate::answer::{Caution, counted};
+use crate::answer::{Caution, LispName, counted};
 use crate::source::positions::Evidence;
 use crate::tools::arguments::Detail;
 use crate::tools::budget::fits;
@@ -40,8 +39,8 @@ const LEAST_NAME: usize = 15;
 /// What does it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedReferrers<'a> {
-    /// The symbol as it is printed.
-    symbol: String,
+    /// The symbol.
+    symbol: LispName,
     /// How many functions there are, those left out included.
     count: usize,
     /// The functions.
@@ -93,7 +92,7 @@ struct ListedReferrers<'a> {
 /// A function and where it does it: `file:line:column`, by how sure the place is.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ShownReferrer<'a> {
-    name: Cow<'a, str>,
+    name: LispName,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     places: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -155,11 +154,11 @@ impl Sequence for ListedReferrers<'_> {
 impl<'a> ShownReferrer<'a> {
     fn new(
         user: User<'a>,
-        (kind, symbol): (Kind, &str),
+        (kind, symbol): (Kind, &LispName),
         shown: impl Fn(&str) -> String,
         detail: bool,
     ) -> Self {
-        let by_eql = kind == Kind::Specializes && !user.name.contains(symbol);
+        let by_eql = kind == Kind::Specializes && !user.name.canonical().contains(symbol.canonical());
         let mut entry = Self {
             name: user.name,
             places: Vec::new(),
@@ -180,8 +179,8 @@ impl<'a> ShownReferrer<'a> {
         for place in &user.places {
             let mut how = match place.called {
                 CalledName::Itself => String::new(),
-                CalledName::Setf => format!(" uses (SETF {symbol})"),
-                CalledName::Both => format!(" uses {symbol} and (SETF {symbol})"),
+                CalledName::Setf => format!(" uses (setf {symbol})"),
+                CalledName::Both => format!(" uses {symbol} and (setf {symbol})"),
             };
             if by_eql {
                 how.push_str(" (by an eql specializer)");
@@ -211,7 +210,7 @@ impl<'a> ShownReferrer<'a> {
         }
         for (file, how, places) in lines {
             let Some((first, others)) = places.split_first() else { continue };
-            entry.lines.extend(["\n  ", &file, ":", first, ": ", &entry.name, &how]);
+            entry.lines.extend(["\n  ", &file, ":", first, ": ", entry.name.as_str(), &how]);
             if !others.is_empty() {
                 entry.lines.extend([", also at ", &others.join(", ")]);
             }
@@ -402,7 +401,7 @@ fn text(listed: &ListedReferrers<'_>, range: &PageRange, without_places: usize) 
     if listed.count == 0 && listed.toplevel_total == 0 {
         return text::nobody(listed.kind, symbol, &listed.elsewhere) + &listed.notes;
     }
-    let names = listed.users.iter().map(|user| &user.name);
+    let names = listed.users.iter().map(|user| text::shown(listed.kind, &user.name));
     let toplevel = listed.toplevel.iter().map(|found| format!("{}: {}", found.at, found.context));
     let mut text = text::who_list(listed.kind, symbol, names);
     let next = range.end();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{ListedRename, RunningRename, UndoneRename};
 use crate::actions::change::rename::{Scope, Verified};
 use crate::actions::uses::unseen::some_of;
-use crate::answer::lookup::written;
+use crate::answer::name::readable;
 use crate::answer::{Advice, Wording, counted};
 
 /// Renders the plan or the applied edits. Writing to a string cannot fail.
@@ -13,7 +13,7 @@ pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
     let edits = counted(answer.plan.edits, "edit", "edits");
     let files = counted(answer.file_count, "file", "files");
     let mut text = format!("{} ", answer.plan.symbol);
-    let new_name = written(&answer.plan.new_name);
+    let new_name = readable(&answer.plan.new_name);
     let _ = match (answer.plan.conflicts.is_empty(), answer.applied) {
         (false, _) => write!(text, "cannot become {new_name}:"),
         (true, true) => write!(text, "is {new_name} now: {edits} in {files}."),
@@ -34,7 +34,7 @@ pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
     for derived in &answer.plan.derived {
         let how = if derived.renamed { "is renamed along" } else { "is not renamed" };
         let places = counted(derived.places, "place", "places");
-        let _ = write!(text, "\n{} ({places}) {how}: {}.", derived.name, derived.new_name);
+        let _ = write!(text, "\n{} ({places}) {how}: {}.", derived.name, readable(&derived.new_name));
     }
     for caution in &answer.plan.cautions {
         let _ = write!(text, "\nNote: {}", caution.message);
@@ -79,7 +79,7 @@ pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
 pub(crate) fn running(answer: &RunningRename) -> String {
     let mut text = match (&answer.symbol, &answer.new_name) {
         (Some(symbol), Some(new_name)) => {
-            format!("{symbol} is being verified as {}, for {} s now", written(new_name), answer.seconds)
+            format!("{symbol} is being verified as {new_name}, for {} s now", answer.seconds)
         }
         _ => format!("It is still being verified, for {} s now", answer.seconds),
     };

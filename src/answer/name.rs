@@ -1,0 +1,255 @@
+//! Names: what they are, and how a person writes them.
+//!
+//! What a name is, its *canonical* text, is what the image prints: the home package's full name, two colons and the
+//! symbol's name, in a list if it is one, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked up, compared and sorted by
+//! it, and the contracts' own lines print it. All else that answers say has names as a person writes them: `shop:total`
+//! for what the package exports, `shop::%helper` for what it does not, `cl:mapcar`, `:key`, `#:g12`, `shop::|Mixed|`, and
+//! lists of these, `(method shop:total (shop:cart))`. Every tool takes both.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize, Serializer};
+use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, upcase};
+use steelbank_xref::{Access, Index, Symbol};
+
+/// A name in an answer. Its text and JSON are as a person writes it; it is compared and sorted by what it is.
+/// One that was read from Lisp's answer is not yet written: [`LispName::write`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(from = "String")]
+pub struct LispName {
+    canonical: String,
+    written: String,
+}
+
+impl LispName {
+    /// Makes the name that the image prints as `canonical`.
+    pub(crate) fn new(index: &Index, canonical: impl Into<String>) -> Self {
+        let canonical = canonical.into();
+        Self { written: written(index, &canonical), canonical }
+    }
+
+    /// Makes the name of what has none in Lisp, such as a line of top-level code.
+    pub(crate) fn of_text(text: impl Into<String>) -> Self {
+        Self::from(text.into())
+    }
+
+    /// Writes a name that came from Lisp's answer as a person does.
+    pub(crate) fn write(&mut self, index: &Index) {
+        *self = Self::new(index, std::mem::take(&mut self.canonical));
+    }
+
+    /// Returns the name as the image prints it: `COMMON-LISP::MAPCAR`.
+    pub fn canonical(&self) -> &str {
+        &self.canonical
+    }
+
+    /// Returns the name as a person writes it: `cl:mapcar`.
+    pub fn as_str(&self) -> &str {
+        &self.written
+    }
+}
+
+impl From<String> for LispName {
+    fn from(canonical: String) -> Self {
+        Self { written: canonical.clone(), canonical }
+    }
+}
+
+impl Display for LispName {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.written)
+    }
+}
+
+impl PartialEq<str> for LispName {
+    fn eq(&self, written: &str) -> bool {
+        self.written == written
+    }
+}
+
+impl PartialEq<&str> for LispName {
+    fn eq(&self, written: &&str) -> bool {
+        self == *written
+    }
+}
+
+impl Serialize for LispName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.written)
+    }
+}
+
+impl JsonSchema for LispName {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
+}
+
+/// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case.
+pub(crate) fn escaped(name: &str) -> String {
+    let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
+    match !name.is_empty() && name.chars().all(plain) {
+        true => name.to_owned(),
+        false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
+    }
+}
+
+/// Writes a symbol's name as a person does: in lower case, or between bars.
+pub(crate) fn readable(name: &str) -> String {
+    let (text, lower) = (escaped(name), name.to_lowercase());
+    match text == name && lower.chars().map(upcase).eq(name.chars()) {
+        true => lower,
+        false if text.starts_with('|') => text,
+        // Keep a letter that has no lower case of its own.
+        false => format!("|{text}|"),
+    }
+}
+
+/// Serializes a symbol's name as a person writes it.
+pub(crate) fn as_readable<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&readable(name))
+}
+
+/// Returns the canonical name of the symbol called `name` whose home is called `package`.
+pub(crate) fn canonical(package: &str, name: &str) -> String {
+    format!("{}::{}", escaped(package), escaped(name))
+}
+
+/// Writes `symbol` as a person does.
+pub(crate) fn of_symbol(index: &Index, symbol: Symbol) -> String {
+    let name = index.symbol_name(symbol);
+    match index.symbol_package(symbol) {
+        Some(home) => qualified(index, &index.package_name(home), &name),
+        None => format!("#:{}", readable(&name)),
+    }
+}
+
+/// Writes as a person does what the image prints as `canonical`.
+pub(crate) fn written(index: &Index, canonical: &str) -> String {
+    with_symbols(canonical, |marker, SymbolName { package, name }| match (package, marker) {
+        (Some(package), _) => qualified(index, &package, &name),
+        (None, Marker::Keyword) => format!(":{}", readable(&name)),
+        (None, Marker::Uninterned) => format!("#:{}", readable(&name)),
+        (None, _) => readable(&name),
+    })
+}
+
+/// Leaves the packages out of a `written` name.
+pub(crate) fn short(written: &str) -> String {
+    with_symbols(written, |marker, symbol| {
+        format!("{}{}", if marker == Marker::Keyword { ":" } else { "" }, readable(&symbol.name))
+    })
+}
+
+/// Writes the symbol called `name` whose home is called `package`.
+fn qualified(index: &Index, package: &str, name: &str) -> String {
+    let is_external = index.symbol_named(package, name).is_some_and(|(_, access)| access == Access::External);
+    let prefix = match package {
+        "KEYWORD" => String::new(),
+        "COMMON-LISP" => "cl".to_owned(),
+        "COMMON-LISP-USER" => "cl-user".to_owned(),
+        other => readable(other),
+    };
+    let colons = if is_external || prefix.is_empty() { ":" } else { "::" };
+    format!("{prefix}{colons}{}", readable(name))
+}
+
+/// Replaces each symbol in the text of a name.
+fn with_symbols(text: &str, write: impl Fn(Marker, SymbolName<'_>) -> String) -> String {
+    let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
+    let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());
+    for token in read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol) {
+        let span = token.span.indices();
+        // Leave an object that has no name as it is printed: #<P::TYPE>.
+        if text[..span.start].ends_with("#<") {
+            continue;
+        }
+        made.push_str(&text[end..span.start]);
+        made.push_str(&write(token.marker, token.symbol(bytes)));
+        end = span.end;
+    }
+    made.push_str(&text[end..]);
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steelbank_xref::{bake, writer::ExportWriter};
+
+    fn index() -> Index {
+        let mut writer = ExportWriter::new(0, 10);
+        let lisp = writer.package("COMMON-LISP", &["CL"]);
+        writer.intern(lisp, "T", true);
+        let keyword = writer.package("KEYWORD", &[]);
+        writer.intern(keyword, "AFTER", true);
+        let shop = writer.package("SHOP", &[]);
+        for (name, exported) in
+            [("TOTAL", true), ("CART", true), ("%HELPER", false), ("Mixed", true), ("ẞ", false)]
+        {
+            writer.intern(shop, name, exported);
+        }
+        writer.package("COMMON-LISP-USER", &["CL-USER"]);
+        writer.package("my pkg", &[]);
+        let bytes: std::sync::Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
+        Index::open(bytes).unwrap()
+    }
+
+    #[test]
+    fn names_are_written_as_a_person_does() {
+        let index = index();
+        for (canonical, expected) in [
+            ("SHOP::TOTAL", "shop:total"),
+            ("SHOP::%HELPER", "shop::%helper"),
+            ("SHOP::|Mixed|", "shop:|Mixed|"),
+            ("SHOP::ẞ", "shop::|ẞ|"),
+            ("COMMON-LISP::T", "cl:t"),
+            ("COMMON-LISP-USER::X", "cl-user::x"),
+            ("KEYWORD::AFTER", ":after"),
+            (":AFTER", ":after"),
+            ("#:G12", "#:g12"),
+            ("|my pkg|::|a \\| b|", "|my pkg|::|a \\| b|"),
+            ("GONE::NOTHING", "gone::nothing"),
+            ("(SETF SHOP::TOTAL)", "(setf shop:total)"),
+            (
+                "(METHOD SHOP::TOTAL :AFTER (SHOP::CART COMMON-LISP::T))",
+                "(method shop:total :after (shop:cart cl:t))",
+            ),
+            (
+                "(METHOD (SETF SHOP::TOTAL) ((EQL :A) (EQL 1.0E10)))",
+                "(method (setf shop:total) ((eql :a) (eql 1.0E10)))",
+            ),
+            (
+                "(METHOD SHOP::TOTAL ((EQL \"A::B\") (EQL #\\A)))",
+                "(method shop:total ((eql \"A::B\") (eql #\\A)))",
+            ),
+            ("(METHOD SHOP::TOTAL ((EQL #<SHOP::CART>)))", "(method shop:total ((eql #<SHOP::CART>)))"),
+            (
+                "(LAMBDA (SHOP::X &KEY SHOP::Y) :IN \"/A/b.lisp\")",
+                "(lambda (shop::x &key shop::y) :in \"/A/b.lisp\")",
+            ),
+            ("(EQL (SHOP::TOTAL . SHOP::X) ...)", "(eql (shop:total . shop::x) ...)"),
+        ] {
+            assert_eq!(written(&index, canonical), expected, "{canonical}");
+        }
+        let name = LispName::new(&index, "SHOP::TOTAL");
+        assert_eq!((name.canonical(), name.to_string().as_str()), ("SHOP::TOTAL", "shop:total"));
+        assert_eq!(serde_json::to_value(&name).unwrap(), "shop:total");
+    }
+
+    #[test]
+    fn short_names_have_no_packages() {
+        assert_eq!(short("(method shop:total :after (shop:cart cl:t))"), "(method total :after (cart t))");
+        assert_eq!(short("shop::|a:b|"), "|a:b|");
+    }
+}
