@@ -164,12 +164,22 @@ fn qualified(index: &Index, package: &str, name: &str) -> String {
     format!("{prefix}{colons}{}", readable(name))
 }
 
-/// Replaces each symbol in the text of a name.
+/// Replaces each symbol in the text of a name, and the path of a file that a function without a name is in by its last part.
 fn with_symbols(text: &str, write: impl Fn(Marker, SymbolName<'_>) -> String) -> String {
     let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());
-    for token in read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol) {
+    let mut after_in = false;
+    for token in read.tokens() {
         let span = token.span.indices();
+        let is_file = after_in && token.kind == TokenKind::String;
+        after_in = token.is_named(bytes, "IN");
+        if let Some(folder) = text[span.clone()].rfind('/').filter(|_| is_file) {
+            made.push_str(&text[end..=span.start]);
+            end = span.start + folder + 1;
+        }
+        if token.kind != TokenKind::Symbol {
+            continue;
+        }
         // Leave an object that has no name as it is printed: #<P::TYPE>.
         if text[..span.start].ends_with("#<") {
             continue;
@@ -236,8 +246,9 @@ mod tests {
             ("(METHOD SHOP::TOTAL ((EQL #<SHOP::CART>)))", "(method shop:total ((eql #<SHOP::CART>)))"),
             (
                 "(LAMBDA (SHOP::X &KEY SHOP::Y) :IN \"/A/b.lisp\")",
-                "(lambda (shop::x &key shop::y) :in \"/A/b.lisp\")",
+                "(lambda (shop::x &key shop::y) :in \"b.lisp\")",
             ),
+            ("(FLET SHOP::X :IN \"SYS:SRC;A.LISP\")", "(flet shop::x :in \"SYS:SRC;A.LISP\")"),
             ("(EQL (SHOP::TOTAL . SHOP::X) ...)", "(eql (shop:total . shop::x) ...)"),
         ] {
             assert_eq!(written(&index, canonical), expected, "{canonical}");
