@@ -41,10 +41,18 @@ fn every_answer_fits_and_the_cursor_leads_through_the_whole_list() {
             let listed: Vec<&str> = page.iter().map(|user| user["name"].as_str().unwrap()).collect();
             let entries = answer.text.lines().skip(2).take_while(|line| !line.is_empty());
             let entries: Vec<&str> = entries.map(|line| line.strip_prefix("  ").unwrap()).collect();
-            // The contract's lines have the same names with the home package's full name and two colons.
+            // The contract's lines have the same names with the home package's full name and two colons, and files' whole
+            // paths.
             let plain = |names: &[&str]| -> Vec<String> {
-                let plain =
-                    |name: &&str| name.to_lowercase().replace("common-lisp::", "cl:").replace("::", ":");
+                let plain = |name: &&str| {
+                    let name = name.to_lowercase().replace("common-lisp::", "cl:").replace("::", ":");
+                    match name.split_once(":in \"") {
+                        Some((function, file)) => {
+                            format!("{function}:in \"{}", file.rsplit('/').next().unwrap())
+                        }
+                        None => name,
+                    }
+                };
                 names.iter().map(plain).collect()
             };
             assert_eq!(plain(&listed), plain(&entries), "{tool}");
