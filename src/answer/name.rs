@@ -15,7 +15,7 @@ use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKin
 use steelbank_xref::{Access, Index, Symbol};
 
 /// A name in an answer. Its text and JSON are as a person writes it; it is compared and sorted by what it is.
-/// One that was read from Lisp's answer is not yet written: [`LispName::write`].
+/// One that was read from Lisp's answer is written once the index is at hand.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct LispName {

@@ -18,7 +18,7 @@ pub(crate) mod write;
 pub(crate) use buffers::BufferText;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
-pub(crate) use texts::{Look, NamedText, Now, Own, UnseenText, in_seen_file};
+pub(crate) use texts::{Look, NamedText, Now, Own, TextVersion, UnseenText, in_seen_file};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,8 @@ use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
 use documents::{Document, Documents};
 use names::Names;
 use positions::{CachedPositions, Positions};
-pub(crate) use stamp::{FileStamp, version};
+use stamp::FileStamp;
+pub(crate) use stamp::version;
 use steelbank_text::{Freshness, TextError, TextIndex};
 use steelbank_watch::WatchRefusal;
 

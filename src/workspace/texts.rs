@@ -426,6 +426,14 @@ impl Project {
         NamedTexts { files, unreadable, cut: texts.live.walk.cut }
     }
 
+    /// Returns what tells this text from that of another moment, as of the look of `now` or a later one.
+    pub(crate) fn text_version(&self, now: &Now) -> TextVersion {
+        let texts = self.texts.lock();
+        let stamp = |path: &Arc<Path>| Some(texts.standings.entries.get(path)?.known.as_ref()?.stamp);
+        let loose = texts.standings.loose.iter().filter_map(|path| Some((Arc::clone(path), stamp(path)?)));
+        TextVersion { own: now.0.clone(), names: texts.names.clone(), loose: loose.collect() }
+    }
+
     /// Finds where `name` stands as a word of the project's text that is no Lisp, as of the look of `now` or a later one.
     /// None if the text cannot be searched.
     pub(crate) fn words(&self, now: &Now, name: &str) -> Option<Vec<WordMatch>> {
@@ -478,6 +486,28 @@ impl Project {
             }
         }
         all
+    }
+}
+
+/// The text of the project's own files at a moment: of what is equal, each name stands at the same places.
+#[derive(Debug, Clone)]
+pub(crate) struct TextVersion {
+    own: Own,
+    names: Option<LispNames>,
+    /// The files of which the index has no names.
+    loose: Vec<(Arc<Path>, FileStamp)>,
+}
+
+impl PartialEq for TextVersion {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same_index = match (&self.names, &other.names) {
+            (Some(names), Some(other)) => names.is(other),
+            (names, other) => names.is_none() && other.is_none(),
+        };
+        is_same_index
+            && Arc::ptr_eq(&self.own.walk, &other.own.walk)
+            && Arc::ptr_eq(&self.own.components, &other.own.components)
+            && self.loose == other.loose
     }
 }
 

@@ -40,7 +40,12 @@ impl TextIndex {
 }
 
 impl LispNames {
-    /// Returns a number that is another one for every other state of the index.
+    /// Whether `other` is of the same state of the index.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns a number that is another one whenever the index has been written anew.
     pub fn generation(&self) -> u64 {
         self.0.manifest().generation
     }

@@ -1,7 +1,6 @@
 //! Names that code makes from strings when it runs: `(intern (format nil "~A-~A" name '#:kind))`. Nothing tells which
 //! they are until it runs; what is constant in them tells which they may be.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use steelbank_reader::operators::names_symbol_at;
@@ -10,7 +9,7 @@ use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, Mar
 use super::Planner;
 use super::plan::{CautionKind, ConflictKind};
 use crate::answer::Location;
-use crate::workspace::{FileStamp, Look, Project, UnseenText};
+use crate::workspace::{Look, Project, TextVersion, UnseenText};
 
 /// The operators that make a symbol of strings, beside those that the table of operators has.
 const MAKERS: [&str; 3] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL"];
@@ -63,9 +62,9 @@ fn fits(template: &[NamePart], name: &str) -> bool {
     }
 }
 
-/// The computed names in the project's text, as long as the files are the same.
+/// The computed names in the project's text, as long as that is the same.
 struct KnownComputedNames {
-    files: Vec<(PathBuf, FileStamp)>,
+    version: TextVersion,
     names: Arc<Vec<ComputedName>>,
 }
 
@@ -91,21 +90,20 @@ impl Planner<'_> {
     fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
         let project = self.context.project;
         let now = project.now();
-        let mut files: Vec<_> = MAKERS
-            .into_iter()
-            .chain(LOOK_UPS)
-            .flat_map(|operator| project.named_at(&now, operator, Look::All, true).files)
-            .collect();
+        let version = project.text_version(&now);
+        let known = |known: &KnownComputedNames| (known.version == version).then(|| Arc::clone(&known.names));
+        if let Some(names) = self.context.memo.get(known) {
+            return names;
+        }
+        let operators = MAKERS.into_iter().chain(LOOK_UPS);
+        let mut files: Vec<_> =
+            operators.flat_map(|operator| project.named_at(&now, operator, Look::All, true).files).collect();
         files.sort_by(|left, right| left.path.cmp(&right.path));
         files.dedup_by(|left, right| left.path == right.path);
-        let key: Vec<_> = files.iter().map(|file| (file.path.clone(), file.stamp)).collect();
-        let known = |known: &KnownComputedNames| (known.files == key).then(|| Arc::clone(&known.names));
-        self.context.memo.get(known).unwrap_or_else(|| {
-            let texts = files.iter().filter_map(|file| project.read_named(file));
-            let names = Arc::new(texts.flat_map(|text| computed_names(project, &text)).collect::<Vec<_>>());
-            self.context.memo.put(KnownComputedNames { files: key, names: Arc::clone(&names) });
-            names
-        })
+        let texts = files.iter().filter_map(|file| project.read_named(file));
+        let names = Arc::new(texts.flat_map(|text| computed_names(project, &text)).collect::<Vec<_>>());
+        self.context.memo.put(KnownComputedNames { version, names: Arc::clone(&names) });
+        names
     }
 }
 
