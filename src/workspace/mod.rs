@@ -18,7 +18,7 @@ pub(crate) mod write;
 pub(crate) use buffers::BufferText;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
-pub(crate) use texts::{Look, NamedText, Now, Own, TextVersion, UnseenText, in_seen_file};
+pub(crate) use texts::{Look, NamedText, Now, Own, ProjectText, UnseenText, in_seen_file};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

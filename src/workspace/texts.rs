@@ -427,11 +427,11 @@ impl Project {
     }
 
     /// Returns what tells this text from that of another moment, as of the look of `now` or a later one.
-    pub(crate) fn text_version(&self, now: &Now) -> TextVersion {
+    pub(crate) fn text_now(&self, now: &Now) -> ProjectText {
         let texts = self.texts.lock();
         let stamp = |path: &Arc<Path>| Some(texts.standings.entries.get(path)?.known.as_ref()?.stamp);
         let loose = texts.standings.loose.iter().filter_map(|path| Some((Arc::clone(path), stamp(path)?)));
-        TextVersion { own: now.0.clone(), names: texts.names.clone(), loose: loose.collect() }
+        ProjectText { own: now.0.clone(), names: texts.names.clone(), loose: loose.collect() }
     }
 
     /// Finds where `name` stands as a word of the project's text that is no Lisp, as of the look of `now` or a later one.
@@ -491,14 +491,14 @@ impl Project {
 
 /// The text of the project's own files at a moment: of what is equal, each name stands at the same places.
 #[derive(Debug, Clone)]
-pub(crate) struct TextVersion {
+pub(crate) struct ProjectText {
     own: Own,
     names: Option<LispNames>,
     /// The files of which the index has no names.
     loose: Vec<(Arc<Path>, FileStamp)>,
 }
 
-impl PartialEq for TextVersion {
+impl PartialEq for ProjectText {
     fn eq(&self, other: &Self) -> bool {
         let is_same_index = match (&self.names, &other.names) {
             (Some(names), Some(other)) => names.is(other),

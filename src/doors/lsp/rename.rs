@@ -15,7 +15,6 @@ use crate::actions::change::rename::{RenamePlan, RenameRequest};
 use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
 use crate::engine::control::Control;
 use crate::source::positions::Evidence;
-use crate::workspace::version;
 
 /// The name of the annotation of edits that the person is to confirm.
 const DOUBTFUL: &str = "doubtful";
@@ -117,7 +116,7 @@ impl Server {
             let path = self.native(Path::new(&file.path));
             let bytes = steelbank_tree::read_source(&path)
                 .map_err(|error| RequestRefusal::failed(format!("{} cannot be read: {error}.", file.path)))?;
-            if version(&bytes) != file.hash {
+            if !file.is_of(&bytes) {
                 return Err(RequestRefusal::failed(format!(
                     "{} has just been written. Try again.",
                     file.path

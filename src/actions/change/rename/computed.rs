@@ -9,7 +9,7 @@ use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, Mar
 use super::Planner;
 use super::plan::{CautionKind, ConflictKind};
 use crate::answer::Location;
-use crate::workspace::{Look, Project, TextVersion, UnseenText};
+use crate::workspace::{Look, Project, ProjectText, UnseenText};
 
 /// The operators that make a symbol of strings, beside those that the table of operators has.
 const MAKERS: [&str; 3] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL"];
@@ -64,7 +64,7 @@ fn fits(template: &[NamePart], name: &str) -> bool {
 
 /// The computed names in the project's text, as long as that is the same.
 struct KnownComputedNames {
-    version: TextVersion,
+    version: ProjectText,
     names: Arc<Vec<ComputedName>>,
 }
 
@@ -90,7 +90,7 @@ impl Planner<'_> {
     fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
         let project = self.context.project;
         let now = project.now();
-        let version = project.text_version(&now);
+        let version = project.text_now(&now);
         let known = |known: &KnownComputedNames| (known.version == version).then(|| Arc::clone(&known.names));
         if let Some(names) = self.context.memo.get(known) {
             return names;

@@ -8,6 +8,7 @@ use super::Verified;
 use crate::answer::location::{Location, as_text};
 use crate::answer::name::as_readable;
 use crate::answer::{LispName, OtherText};
+use crate::workspace::version;
 
 /// Which places a rename takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -49,13 +50,20 @@ pub struct FileEdits {
     /// Whether it holds no Lisp, so that its edits are of words.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
-    /// FNV-1a of the bytes that the plan was made for, in hexadecimal.
+    /// The version of the bytes that the plan was made for: a hash, in hexadecimal.
     #[serde(skip)]
     pub hash: String,
     /// In order, none overlapping another. In JSON it is told how many there are.
     #[serde(serialize_with = "as_count")]
     #[schemars(with = "usize")]
     pub edits: Vec<RenameEdit>,
+}
+
+impl FileEdits {
+    /// Whether the plan was made for a file of these bytes.
+    pub(crate) fn is_of(&self, bytes: &[u8]) -> bool {
+        version(bytes) == self.hash
+    }
 }
 
 fn as_count<S: Serializer>(edits: &[RenameEdit], serializer: S) -> Result<S::Ok, S::Error> {

@@ -13,7 +13,7 @@ use crate::handle::context::QueryContext;
 use crate::handle::question::{Action, Question};
 use crate::workspace::journal::EditPurpose;
 use crate::workspace::replacement::Replacement;
-use crate::workspace::{version, write};
+use crate::workspace::write;
 
 /// A request for a plan's edits as a unified diff.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +151,7 @@ impl Steelbank {
                 let path = write::own_file(root, Path::new(&file.path))?;
                 let shown = &file.path;
                 let old = steelbank_tree::read_source(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
-                if version(&old) != file.hash {
+                if !file.is_of(&old) {
                     return Err(format!(
                         "{shown} has changed since the rename was planned. Nothing was changed; plan it again."
                     ));
