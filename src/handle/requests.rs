@@ -61,6 +61,7 @@ impl LoadRequest {
     }
 
     /// Leaves the index as it is, for an image that is thrown away.
+    #[must_use]
     pub(crate) fn thrown_away(mut self) -> Self {
         self.options.thrown_away = true;
         self

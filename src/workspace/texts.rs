@@ -97,9 +97,7 @@ impl ReadText {
     pub(crate) fn is_key_parameter(&self, offset: u32) -> bool {
         let text = self.text.as_bytes();
         let read = || LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-        self.key_parameters
-            .get_or_init(|| read().key_parameters(text).into_iter().collect())
-            .contains(&offset)
+        self.key_parameters.get_or_init(|| read().key_parameters(text)).contains(&offset)
     }
 
     /// Estimates the memory that this takes, in bytes.

@@ -249,12 +249,12 @@ impl LispText {
     }
 
     /// Where the parameters after `&key` start that have no keyword of their own, in the text that was read: in all lists,
-    /// whatever they are. In no order.
-    pub fn key_parameters(&self, text: &[u8]) -> Vec<u32> {
+    /// whatever they are.
+    pub fn key_parameters(&self, text: &[u8]) -> BTreeSet<u32> {
         let marker = |token: &Token| text.get(token.span.start as usize) == Some(&b'&');
         let keys = self.tokens.iter().filter(|token| marker(token) && token.is_named(text, "&KEY"));
         let lists: BTreeSet<FormId> = keys.filter_map(|token| token.form).collect();
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         for list in lists {
             let mut after_key = false;
             for datum in self.elements(list) {
@@ -268,7 +268,7 @@ impl LispText {
                     Datum::Token(_) if AFTER_KEYS.iter().any(|other| name.is_named(text, other)) => {
                         after_key = false
                     }
-                    _ if after_key => found.push(name.span.start),
+                    _ if after_key => drop(found.insert(name.span.start)),
                     _ => {}
                 }
             }

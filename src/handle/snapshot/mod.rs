@@ -245,12 +245,14 @@ impl Snapshot {
     }
 
     /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it
-    /// meanwhile, and with this index.
+    /// meanwhile, and with this index, if it has one.
     pub(crate) fn installation(&self, installation: &Installation) -> Installation {
         let mut installation = installation.clone();
         installation.image.core =
             Core::File(PathBuf::from(format!("/proc/self/fd/{}", self.core.as_raw_fd())));
-        installation.index = IndexData::File(self.path.join("index"));
+        if self.index.is_some() {
+            installation.index = IndexData::File(self.path.join("index"));
+        }
         installation
     }
 }

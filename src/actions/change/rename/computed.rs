@@ -64,7 +64,7 @@ fn fits(template: &[NamePart], name: &str) -> bool {
 
 /// The computed names in the project's text, as long as that is the same.
 struct KnownComputedNames {
-    version: ProjectText,
+    text: ProjectText,
     names: Arc<Vec<ComputedName>>,
 }
 
@@ -90,8 +90,8 @@ impl Planner<'_> {
     fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
         let project = self.context.project;
         let now = project.now();
-        let version = project.text_now(&now);
-        let known = |known: &KnownComputedNames| (known.version == version).then(|| Arc::clone(&known.names));
+        let text = project.text_now(&now);
+        let known = |known: &KnownComputedNames| (known.text == text).then(|| Arc::clone(&known.names));
         if let Some(names) = self.context.memo.get(known) {
             return names;
         }
@@ -102,7 +102,7 @@ impl Planner<'_> {
         files.dedup_by(|left, right| left.path == right.path);
         let texts = files.iter().filter_map(|file| project.read_named(file));
         let names = Arc::new(texts.flat_map(|text| computed_names(project, &text)).collect::<Vec<_>>());
-        self.context.memo.put(KnownComputedNames { version, names: Arc::clone(&names) });
+        self.context.memo.put(KnownComputedNames { text, names: Arc::clone(&names) });
         names
     }
 }
