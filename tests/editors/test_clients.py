@@ -48,7 +48,7 @@ async def test_places_are_those_of_the_buffer(client):
     edit = await client.text_document_rename_async(types.RenameParams(text_document=document, position=at, new_name="cost"))
     assert sum(len(change.edits) for change in edit.document_changes) == 3
     hover = await client.text_document_hover_async(types.HoverParams(text_document=document, position=at))
-    assert "shop:price" in hover.contents.value
+    assert "editors:price" in hover.contents.value
     tokens = await client.text_document_semantic_tokens_full_async(types.SemanticTokensParams(text_document=document))
     assert len(tokens.data) % 5 == 0 and tokens.data
     symbols = await client.text_document_document_symbol_async(types.DocumentSymbolParams(text_document=document))
