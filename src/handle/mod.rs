@@ -560,6 +560,11 @@ impl Steelbank {
         self.project().loaded_date(path)
     }
 
+    /// Returns the loaded system of the project that has the file at `path`.
+    pub(crate) fn system_of(&self, path: &Path) -> Option<String> {
+        self.project().system_of(path)
+    }
+
     /// Drops the cached positions from sidecars. For tests that damage sidecars.
     #[doc(hidden)]
     pub fn forget_positions(&self) {

@@ -302,6 +302,15 @@ impl Project {
         self.image.read().systems.clone()
     }
 
+    /// Returns the loaded system of the project that has the file at `path`.
+    pub(crate) fn system_of(&self, path: &Path) -> Option<String> {
+        let image = self.image.read();
+        let has = |system: &ImageSystem| {
+            system.loaded && system.files.iter().flatten().any(|file| file == path)
+        };
+        image.systems.iter().find(|(_, system)| has(system)).map(|(name, _)| name.clone())
+    }
+
     /// Lists the loaded files that are the project's own.
     pub(crate) fn own_loaded_files(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();

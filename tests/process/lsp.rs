@@ -640,6 +640,15 @@ fn parentheses_are_told_as_one_types_and_a_client_that_vanishes_ends_the_server(
 #[test]
 fn the_compiler_is_heard_when_a_file_is_saved() {
     let mut editor = Editor::start_with(PositionEncoding::Utf16, &[]);
+    // Another system is loaded, of which a file has changed so that compiling it does not end.
+    let asd = "(defsystem \"endless\" :components ((:file \"endless\")))";
+    fs::write(editor.root.join("endless.asd"), asd).unwrap();
+    fs::write(editor.root.join("endless.lisp"), "(defvar cl-user::*endless* 1)\n").unwrap();
+    let load = json!({ "command": "steelbank.load", "arguments": [{ "system": "endless" }] });
+    let answer = editor.ask("workspace/executeCommand", load);
+    assert_eq!(answer["status"], "loaded", "{answer}");
+    let endless = "(eval-when (:compile-toplevel) (sleep 3600))\n";
+    fs::write(editor.root.join("endless.lisp"), endless).unwrap();
     let text = format!("{CART}(defun broken () #|𝒳|# (no-such nowhere))\n");
     editor.open("cart.lisp", CART);
     editor.change("cart.lisp", 2, &text);

@@ -69,7 +69,7 @@ use crate::handle::question::Question;
 use crate::source::positions::Evidence;
 use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Look, Project, TextContext, TextState, in_seen_file};
+use crate::workspace::{FileVersion, Look, Now, Project, TextContext, TextState, in_seen_file};
 use steelbank_xref::{Index, Symbol};
 
 /// A request to rename a symbol.
@@ -128,7 +128,9 @@ impl Question for RenameRequest {
             ..RenamePlan::default()
         };
         let names = project_symbols(context);
-        let mut planner = Planner { context, control, names: &names, request: self, symbol, uses, new, plan };
+        let now = project.now();
+        let mut planner =
+            Planner { context, now: &now, control, names: &names, request: self, symbol, uses, new, plan };
         planner.conflicts();
         planner.plan()?;
         Ok(planner.plan)
@@ -157,6 +159,7 @@ fn new_name(text: &str) -> Result<String, DesignatorError> {
 
 struct Planner<'a> {
     context: &'a QueryContext<'a>,
+    now: &'a Now,
     control: &'a Control,
     names: &'a ProjectSymbols,
     request: &'a RenameRequest,
@@ -174,6 +177,11 @@ struct TokensOfFile {
 }
 
 impl<'a> Planner<'a> {
+    /// Returns the positions in a loaded file, as of the plan's look.
+    fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
+        self.context.project.positions_at(self.now, path, write_date)
+    }
+
     /// Asks the image for a symbol's definitions, by name and home package.
     fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
         let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
@@ -188,7 +196,7 @@ impl<'a> Planner<'a> {
         let sought = self.uses.sought().clone();
         let mut files: Vec<TokensOfFile> = Vec::new();
         for FileVersion { path, write_date } in project.naming(&sought.name) {
-            let Ok(file) = project.positions(&path, write_date) else { continue };
+            let Ok(file) = self.positions(&path, write_date) else { continue };
             let tokens = file.tokens(&sought, &|package| self.uses.means(package));
             if tokens.is_empty() {
                 continue;
@@ -306,9 +314,8 @@ impl<'a> Planner<'a> {
         let target = SoughtSymbol::of(uses);
         let all = self.request.comments || self.request.strings;
         let look = if all { Look::All } else { Look::Unseen };
-        let now = project.now();
-        let found = project.texts_naming_at(&now, &target.name, look, true);
-        let resolver = TokenResolver::new(index, project, &now, &target);
+        let found = project.texts_naming_at(self.now, &target.name, look, true);
+        let resolver = TokenResolver::new(index, project, self.now, &target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
         for file in found.files {
             let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
@@ -431,7 +438,7 @@ impl<'a> Planner<'a> {
     /// Whether the symbol stands in the macro that makes a definition in top-level form `form`.
     fn stands_in_template(&self, source: &ImageSource, form: u32) -> bool {
         let (project, path) = (self.context.project, Path::new(&source.file));
-        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
         let expander = file.and_then(|file| file.expander_at(form, source.form_number.unwrap_or(0)));
         expander.is_some_and(|expander| {
             let means = |package: &str| self.uses.means(package);
@@ -482,7 +489,7 @@ impl<'a> Planner<'a> {
             .filter_map(|(_, (file, form))| Some((PathBuf::from(file), (*form)?)))
             .collect();
         if !made.is_empty() && own.iter().any(stands) {
-            let structures = structures::Structures::of(project);
+            let structures = structures::Structures::of(project, self.now);
             let SearchTarget { package, name } = self.uses.sought().clone();
             for (file, form) in made {
                 // Without a prefix, the accessor's symbol is the slot's.
@@ -521,7 +528,7 @@ impl<'a> Planner<'a> {
     fn other_text(&mut self, editor: &mut Editor<'_>) {
         let project = self.context.project;
         let Some(root) = project.root() else { return };
-        match self.uses.words(project, &project.now()) {
+        match self.uses.words(project, self.now) {
             Some(words) => {
                 self.plan.other_text = OtherText::new(&words);
                 if self.request.text {

@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// Has a document compiled in a confined copy after `pause`, if it has not moved on by then. Without a snapshot to start
-    /// that copy from, only a file that is `saved` is, with all of the project.
+    /// that copy from, only a file that is `saved` is, with the system that has it.
     pub(super) fn check_later(&self, document: &Arc<OpenDocument>, pause: Duration, saved: bool) {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
@@ -248,7 +248,9 @@ impl Server {
         if !saved {
             return Ok(None);
         }
-        let mut request = CheckRequest { confined: true, ..CheckRequest::default() };
+        // Load no other system: what they would say is not of this document.
+        let system = bank.system_of(&document.path);
+        let mut request = CheckRequest { confined: true, system, ..CheckRequest::default() };
         if bank.loaded_date(&document.path).is_none() {
             request.paths = vec![document.path.clone()];
         }

@@ -16,7 +16,7 @@ use crate::source::positions::{Clauses, Evidence, SearchTarget, SymbolToken};
 use crate::source::tap::operators::ClauseWords;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Look, Project, TextContext};
+use crate::workspace::{FileVersion, Look, Now, Project, TextContext};
 
 impl Planner<'_> {
     pub(super) fn symbol_cautions(&mut self, files: &[TokensOfFile], text: &TextTokens) {
@@ -43,7 +43,7 @@ impl Planner<'_> {
         let name = &self.uses.sought().name;
         let mut clauses = Clauses::default();
         for FileVersion { path, write_date } in project.naming(name) {
-            let Ok(file) = project.positions(&path, write_date) else { continue };
+            let Ok(file) = self.positions(&path, write_date) else { continue };
             let here = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
             let starts = here.map(|token| token.range.start).collect();
             file.add_clauses(name, &starts, &mut clauses);
@@ -101,7 +101,7 @@ impl Planner<'_> {
         let exists = |package: &str| self.uses.exists(package);
         let mut places = Vec::new();
         for FileVersion { path, write_date } in project.naming(&sought.name) {
-            let Ok(file) = project.positions(&path, write_date) else { continue };
+            let Ok(file) = self.positions(&path, write_date) else { continue };
             let here = file.unexplained_designators(&sought, &exists);
             let is_lookup = |place: &&edits::TextPlace| {
                 place.file.path == path && matches!(place.token.context, TextContext::Lookup(_))
@@ -134,7 +134,7 @@ impl Planner<'_> {
                 file.tokens.iter().any(|token| token.form == form && self.may_define(path, token))
             });
             if project.contains(path) && !stands && !self.stands_in_template(source, form) {
-                let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+                let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
                 let Some(file) = file.filter(|file| file.is_tapped() && file.is_fresh()) else { continue };
                 let form = file.form_range(form, 0).unwrap_or(Range::new(0, 0));
                 places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
@@ -157,7 +157,7 @@ impl Planner<'_> {
         };
         let slots = files.iter().any(|file| {
             let Some(date) = project.loaded_date(&file.path) else { return false };
-            let Ok(positioned) = project.positions(&file.path, date) else { return false };
+            let Ok(positioned) = self.positions(&file.path, date) else { return false };
             let of = |token: &SymbolToken| positioned.form_operator(token.form);
             file.tokens.iter().any(|token| of(token).is_some_and(|operator| is_slot(operator, token)))
         });
@@ -192,12 +192,12 @@ impl Planner<'_> {
             files.iter().filter(|file| file.tokens.iter().any(|token| token.role == SyntaxRole::Quoted))
         {
             let date = project.loaded_date(&file.path);
-            let Some(file) = date.and_then(|date| project.positions(&file.path, date).ok()) else { continue };
+            let Some(file) = date.and_then(|date| self.positions(&file.path, date).ok()) else { continue };
             given.extend(file.given_quoted(sought, &means));
         }
         let names: Vec<String> = given
             .into_iter()
-            .filter(|(package, name)| looks_up_by_name(project, package, name))
+            .filter(|(package, name)| looks_up_by_name(project, self.now, package, name))
             .map(|(_, name)| name.to_lowercase())
             .collect();
         if !names.is_empty() {
@@ -239,10 +239,10 @@ impl Planner<'_> {
 }
 
 /// Whether a function's definition takes a name as a string, and finds or makes a symbol by it.
-fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
+fn looks_up_by_name(project: &Project, now: &Now, package: &str, name: &str) -> bool {
     let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
     project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
-        let Ok(file) = project.positions(&path, write_date) else { return false };
+        let Ok(file) = project.positions_at(now, &path, write_date) else { return false };
         let definitions = file.occurrences(&sought, &|_| false);
         definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
             let symbols = file.symbols_in(found.form);

@@ -89,15 +89,14 @@ impl Planner<'_> {
 
     fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
         let project = self.context.project;
-        let now = project.now();
-        let text = project.text_now(&now);
+        let text = project.text_now(self.now);
         let known = |known: &KnownComputedNames| (known.text == text).then(|| Arc::clone(&known.names));
         if let Some(names) = self.context.memo.get(known) {
             return names;
         }
         let operators = MAKERS.into_iter().chain(LOOK_UPS);
         let mut files: Vec<_> =
-            operators.flat_map(|operator| project.named_at(&now, operator, Look::All, true).files).collect();
+            operators.flat_map(|operator| project.named_at(self.now, operator, Look::All, true).files).collect();
         files.sort_by(|left, right| left.path.cmp(&right.path));
         files.dedup_by(|left, right| left.path == right.path);
         let texts = files.iter().filter_map(|file| project.read_named(file));

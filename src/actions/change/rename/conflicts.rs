@@ -70,7 +70,7 @@ impl Planner<'_> {
         let names = || project.naming(&uses.sought().name);
         !recorded.kinds.is_empty()
             || names().into_iter().any(|FileVersion { path, write_date }| {
-                let file = project.positions(&path, write_date);
+                let file = self.positions(&path, write_date);
                 file.is_ok_and(|file| !file.tokens(uses.sought(), &|package| uses.means(package)).is_empty())
             })
             || self

@@ -90,7 +90,7 @@ impl<'a> Planner<'a> {
             .into_iter()
             .filter(|version| project.contains(&version.path))
             .filter_map(|FileVersion { path, write_date }| {
-                let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
+                let file = self.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
                 let tokens = file.tokens(uses.sought(), &|package| uses.means(package));
                 (!tokens.is_empty()).then_some(TokensOfFile { path, file, tokens })
             })
@@ -111,7 +111,7 @@ impl<'a> Planner<'a> {
             return Ok(unchanged);
         }
         let sought = self.uses.sought().clone();
-        let structures = Structures::of(self.context.project);
+        let structures = Structures::of(self.context.project, self.now);
         // For each old name, the forms that make it and the names that they will make.
         let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
         for made in structures.made(&(sought.package.clone(), sought.name.clone()), &self.new) {
@@ -274,7 +274,7 @@ impl<'a> Planner<'a> {
         let project = self.context.project;
         let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
         let date = project.loaded_date(path);
-        let file = date.and_then(|date| project.positions(path, date).ok());
+        let file = date.and_then(|date| self.positions(path, date).ok());
         let (mut place, mut parts) = (Location::new(project.shown(path)), Vec::new());
         if let (Some(form), Some(file)) = (form, file) {
             if let Some(range) = file.form_range(form, 0) {
@@ -307,7 +307,7 @@ impl<'a> Planner<'a> {
         ) {
             return true;
         }
-        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
         // Without a prefix, an accessor has the name of its slot.
         let is_accessor = |structure: &StructureDefinition| {
             structure.prefix == Prefix::Text(String::new())

@@ -50,18 +50,18 @@ impl<'a> Planner<'a> {
     /// structure, or if no edit does it.
     pub(super) fn parts(&mut self, path: &Path, form: u32) -> Result<Option<DefiningFormEdits>, Error> {
         let project = self.context.project;
-        let structures = Structures::of(project);
+        let structures = Structures::of(project, self.now);
         let made = self.uses.sought().name.clone();
         if let Some(origin) = structures.origin(path, form, &made) {
             return self.of_origin(path, &structures, origin);
         }
-        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
         let Some(file) = file else { return Ok(None) };
         if let Some((operator, string)) = file.foreign_name(form, &made) {
             return Ok(self.foreign(path, &operator, string));
         }
         let Some(operator) = file.own_operator(form) else { return Ok(None) };
-        let structures = structures.and_like(project, &operator);
+        let structures = structures.and_like(project, self.now, &operator);
         let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
         let operator = operator.1.to_lowercase();
         let message = match &origin {
@@ -98,7 +98,7 @@ impl<'a> Planner<'a> {
         let (package, name) = operator;
         if package != "CFFI" || !matches!(name.as_str(), "DEFCFUN" | "DEFCVAR") {
             let known = project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
-                project.positions(&path, write_date).is_ok_and(|file| file.has_foreign_pair(operator))
+                self.positions(&path, write_date).is_ok_and(|file| file.has_foreign_pair(operator))
             });
             if !known {
                 return None;
@@ -314,7 +314,7 @@ impl<'a> Planner<'a> {
                     [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
                 unclear |= tokens.iter().any(|token| passed.contains(&token.role));
                 let Some(date) = project.loaded_date(&path) else { continue };
-                let Ok(file) = project.positions(&path, date) else { continue };
+                let Ok(file) = self.positions(&path, date) else { continue };
                 let means = |package: &str| uses.means(package);
                 for range in file.keyword_arguments(uses.sought(), &means, &slot.1) {
                     parts.edits.push((path.clone(), range, FormEdit::Keyword(new.to_owned())));

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::source::positions::{PackageAndName, Prefix, StructureDefinition};
-use crate::workspace::{FileVersion, Project};
+use crate::workspace::{FileVersion, Now, Project};
 use steelbank_reader::Range;
 
 /// The structures that the project's loaded files define.
@@ -34,10 +34,10 @@ pub(super) enum AccessorOrigin<'a> {
 const DEEPEST: usize = 50;
 
 impl Structures {
-    pub(super) fn of(project: &Project) -> Structures {
+    pub(super) fn of(project: &Project, now: &Now) -> Structures {
         let mut all = Vec::new();
         for FileVersion { path, write_date } in project.naming("DEFSTRUCT") {
-            if let Ok(file) = project.positions(&path, write_date)
+            if let Ok(file) = project.positions_at(now, &path, write_date)
                 && project.contains(&path)
                 && file.is_fresh()
             {
@@ -49,9 +49,9 @@ impl Structures {
 
     /// Adds what forms of `operator`, a macro of the project's own, define, if they are written as for
     /// DEFSTRUCT.
-    pub(super) fn and_like(mut self, project: &Project, operator: &PackageAndName) -> Structures {
+    pub(super) fn and_like(mut self, project: &Project, now: &Now, operator: &PackageAndName) -> Structures {
         for FileVersion { path, write_date } in project.naming(&operator.1) {
-            if let Ok(file) = project.positions(&path, write_date)
+            if let Ok(file) = project.positions_at(now, &path, write_date)
                 && project.contains(&path)
                 && file.is_fresh()
             {
