@@ -305,9 +305,8 @@ impl Project {
     /// Returns the loaded system of the project that has the file at `path`.
     pub(crate) fn system_of(&self, path: &Path) -> Option<String> {
         let image = self.image.read();
-        let has = |system: &ImageSystem| {
-            system.loaded && system.files.iter().flatten().any(|file| file == path)
-        };
+        let has =
+            |system: &ImageSystem| system.loaded && system.files.iter().flatten().any(|file| file == path);
         image.systems.iter().find(|(_, system)| has(system)).map(|(name, _)| name.clone())
     }
 

@@ -442,7 +442,8 @@ impl<'a> Planner<'a> {
         let expander = file.and_then(|file| file.expander_at(form, source.form_number.unwrap_or(0)));
         expander.is_some_and(|expander| {
             let means = |package: &str| self.uses.means(package);
-            let origin = Origins::new(project).of(self.uses.sought(), &means, &expander, Vec::new());
+            let origin =
+                Origins::new(project, self.now).of(self.uses.sought(), &means, &expander, Vec::new());
             matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
         })
     }

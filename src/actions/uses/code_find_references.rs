@@ -139,7 +139,7 @@ fn searched<R>(
         uses: &uses,
         facts: Facts::recorded(&recorded.kinds),
         seen: TextFacts { left_out, ..TextFacts::default() },
-        origins: Origins::new(project),
+        origins: Origins::new(project, &now),
         lines: BTreeMap::new(),
     };
     for (path, state) in project.record_gaps() {

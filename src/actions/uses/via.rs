@@ -7,7 +7,7 @@ use crate::answer::Location;
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Project};
+use crate::workspace::{FileVersion, Now, Project};
 
 /// The origin of a symbol in a macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +24,7 @@ pub(crate) enum ExpansionOrigin {
 /// Finds the origins of one symbol in the expansions of macros.
 pub(crate) struct Origins<'a> {
     project: &'a Project,
+    now: &'a Now,
     /// The results of [`Origins::stands`], by the macro's package and name.
     known: HashMap<(String, String), Option<Option<Location>>>,
 }
@@ -32,8 +33,8 @@ pub(crate) struct Origins<'a> {
 const MOST_NAMES_FOLLOWED: usize = 200;
 
 impl<'a> Origins<'a> {
-    pub(crate) fn new(project: &'a Project) -> Origins<'a> {
-        Origins { project, known: HashMap::new() }
+    pub(crate) fn new(project: &'a Project, now: &'a Now) -> Origins<'a> {
+        Origins { project, now, known: HashMap::new() }
     }
 
     /// Finds the origin of `sought` in the expansion of `expander`; None if that has no definition that is
@@ -74,7 +75,7 @@ impl<'a> Origins<'a> {
         let mut defined = false;
         while let Some(next) = queue.pop_front() {
             for FileVersion { path, write_date } in self.project.naming(&next.name) {
-                let Ok(file) = self.project.positions(&path, write_date) else { continue };
+                let Ok(file) = self.project.positions_at(self.now, &path, write_date) else { continue };
                 let definitions = file.occurrences(&next, &|_| false);
                 let defines = |role| matches!(role, SyntaxRole::Definition | SyntaxRole::Structure);
                 for form in definitions.iter().filter(|found| defines(found.role)).map(|found| found.form) {

@@ -3,7 +3,7 @@
 
 use crate::answer::location::{Range, columns};
 use crate::answer::{LispKind, Location};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use steelbank_reader::{Dialect, Features, LispText};
 
@@ -12,7 +12,7 @@ use super::plan::CautionKind;
 use super::{Planner, TextTokens, TokensOfFile, edits, makers};
 use crate::actions::symbols::find_definition::ImageDefinitions;
 use crate::actions::uses::code_find_references;
-use crate::source::positions::{Clauses, Evidence, SearchTarget, SymbolToken};
+use crate::source::positions::{Clauses, Evidence, SearchTarget};
 use crate::source::tap::operators::ClauseWords;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
@@ -150,16 +150,21 @@ impl Planner<'_> {
     pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.context.project;
         let name = self.uses.sought().name.clone();
-        // A structure's constructor takes each slot as a keyword.
-        let is_slot = |operator: &Name, token: &SymbolToken| {
-            (matches!(operator.name(), "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == SyntaxRole::Slot)
-                || (token.role != SyntaxRole::Binding && makers::makes_class(project, operator))
-        };
-        let slots = files.iter().any(|file| {
-            let Some(date) = project.loaded_date(&file.path) else { return false };
-            let Ok(positioned) = self.positions(&file.path, date) else { return false };
-            let of = |token: &SymbolToken| positioned.form_operator(token.form);
-            file.tokens.iter().any(|token| of(token).is_some_and(|operator| is_slot(operator, token)))
+        // The operators that were looked at: whether they make classes.
+        let mut classes: HashMap<&Name, bool> = HashMap::new();
+        let slots = files.iter().any(|TokensOfFile { file, tokens, .. }| {
+            tokens.iter().any(|token| {
+                let Some(operator) = file.form_operator(token.form) else { return false };
+                let makes_class = || makers::makes_class(project, self.now, operator);
+                match token.role {
+                    SyntaxRole::Binding => false,
+                    // A structure's constructor takes each slot as a keyword.
+                    SyntaxRole::Slot if matches!(operator.name(), "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") => {
+                        true
+                    }
+                    _ => *classes.entry(operator).or_insert_with(makes_class),
+                }
+            })
         });
         // ASDF finds the classes of components by keywords.
         let is_system = |path: &Path| path.extension().is_some_and(|ending| ending == "asd");
@@ -191,9 +196,7 @@ impl Planner<'_> {
         for file in
             files.iter().filter(|file| file.tokens.iter().any(|token| token.role == SyntaxRole::Quoted))
         {
-            let date = project.loaded_date(&file.path);
-            let Some(file) = date.and_then(|date| self.positions(&file.path, date).ok()) else { continue };
-            given.extend(file.given_quoted(sought, &means));
+            given.extend(file.file.given_quoted(sought, &means));
         }
         let names: Vec<String> = given
             .into_iter()

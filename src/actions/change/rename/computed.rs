@@ -95,8 +95,9 @@ impl Planner<'_> {
             return names;
         }
         let operators = MAKERS.into_iter().chain(LOOK_UPS);
-        let mut files: Vec<_> =
-            operators.flat_map(|operator| project.named_at(self.now, operator, Look::All, true).files).collect();
+        let mut files: Vec<_> = operators
+            .flat_map(|operator| project.named_at(self.now, operator, Look::All, true).files)
+            .collect();
         files.sort_by(|left, right| left.path.cmp(&right.path));
         files.dedup_by(|left, right| left.path == right.path);
         let texts = files.iter().filter_map(|file| project.read_named(file));

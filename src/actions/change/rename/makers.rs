@@ -4,7 +4,7 @@ use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::sidecar::Name;
-use crate::workspace::Project;
+use crate::workspace::{Now, Project};
 use steelbank_reader::{FormId, FormKind, LispText};
 use steelbank_xref::{Index, Symbol};
 
@@ -106,13 +106,13 @@ pub(super) fn part_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&
 const CLASS_MAKERS: [&str; 4] = ["DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "ENSURE-CLASS"];
 
 /// Whether a macro's definition, or what that uses, makes a class. The standard's own are none: their slots are known.
-pub(super) fn makes_class(project: &Project, operator: &Name) -> bool {
+pub(super) fn makes_class(project: &Project, now: &Now, operator: &Name) -> bool {
     let Name::Symbol { package, name } = operator else { return false };
     let expander = Expander { package: package.clone(), name: name.clone(), symbol_macro: false };
     !PackageOwner::of(package).is_locked()
         && CLASS_MAKERS.iter().any(|maker| {
             let maker = SearchTarget { package: "COMMON-LISP".to_owned(), name: (*maker).to_owned() };
-            let origin = Origins::new(project).of(&maker, &|_| false, &expander, Vec::new());
+            let origin = Origins::new(project, now).of(&maker, &|_| false, &expander, Vec::new());
             matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
         })
 }
