@@ -266,7 +266,7 @@ mod tests {
     /// Collects all that questions are answered from.
     fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
         let naming = |look, own| {
-            let found = project.texts_naming("SOUGHT", look, own).files.into_iter();
+            let found = project.texts_naming_at(&project.now(), "SOUGHT", look, own).files.into_iter();
             found.map(|file| (file.path.clone(), file.standing, file.text.clone())).collect()
         };
         let naming = [naming(Look::Unseen, true), naming(Look::Unseen, false), naming(Look::All, false)];
@@ -337,7 +337,7 @@ mod tests {
         let (_folder, home) = home();
         let project = project(&home);
         project.watch();
-        let found = |name| project.texts_naming(name, Look::Unseen, false).files.len();
+        let found = |name| project.texts_naming_at(&project.now(), name, Look::Unseen, false).files.len();
         let before = found("SOUGHT");
         std::fs::rename(home.join("outside"), home.join("away")).unwrap();
         assert_eq!(found("SOUGHT"), before - 1);

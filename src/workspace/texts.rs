@@ -462,11 +462,6 @@ impl Project {
         }
     }
 
-    /// Like [`Project::texts_naming_at`], of now.
-    pub(crate) fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> NamedTexts<UnseenText> {
-        self.texts_naming_at(&self.now(), name, look, own_only)
-    }
-
     /// Finds the definitions of the package that is called `name` in files whose text the image does not have as it
     /// stands, as of the look of `_now` or a later one.
     pub(crate) fn unseen_packages(&self, _now: &Now, name: &str) -> Vec<PackageText> {

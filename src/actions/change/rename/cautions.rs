@@ -5,7 +5,7 @@ use crate::answer::location::{Range, columns};
 use crate::answer::{LispKind, Location};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use steelbank_reader::{Dialect, Features, LispText};
+use steelbank_reader::{Dialect, Features, LispText, Marker};
 
 use super::makers::NameAsDatum;
 use super::plan::CautionKind;
@@ -172,19 +172,22 @@ impl Planner<'_> {
         if !slots && !of_system {
             return;
         }
-        let written = project.texts_naming(&name, Look::All, true).files.iter().any(|file| {
-            (slots || is_system(&file.path))
-                && file.tokens.named(&name).iter().any(|token| {
-                    token.marker == steelbank_reader::Marker::Keyword && token.context == TextContext::Code
-                })
-        });
-        if written {
+        if self.is_keyword_in(&name, |path| slots || is_system(path)) {
             let message = format!(
                 "The keyword :{} is written, and may be made from it: an initarg, or a component's class in a system definition.",
                 name.to_lowercase()
             );
             self.caution(CautionKind::Initarg, message, Vec::new());
         }
+    }
+
+    /// Whether code in one of `files` has the keyword called `name`.
+    pub(super) fn is_keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> bool {
+        let found = self.context.project.named_at(self.now, name, Look::All, true);
+        found.files.iter().filter(|file| files(&file.path)).any(|file| {
+            let mut classes = file.tokens.iter().map(|(class, _)| class);
+            classes.any(|class| class.marker == Marker::Keyword && class.context == TextContext::Code)
+        })
     }
 
     /// Warns of functions that are given the symbol, and look up or make another one by its name.

@@ -15,8 +15,8 @@ use crate::handle::Error;
 use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Look, TextContext};
-use steelbank_reader::{Marker, Range};
+use crate::workspace::{FileVersion, Look};
+use steelbank_reader::Range;
 use steelbank_xref::Symbol;
 
 /// Edits beside those of the name's own tokens.
@@ -322,17 +322,10 @@ impl<'a> Planner<'a> {
             }
         }
         // Whether code has the keyword at all, in a call or after `#S`.
-        let written = || {
-            project.texts_naming(&slot.1, Look::All, true).files.iter().any(|file| {
-                let tokens = file.tokens.named(&slot.1);
-                tokens
-                    .iter()
-                    .any(|token| token.marker == Marker::Keyword && token.context == TextContext::Code)
-            })
-        };
+        let written = || self.is_keyword_in(&slot.1, |_| true);
         let literal = || {
             project
-                .texts_naming(&structure.name.1, Look::All, true)
+                .texts_naming_at(self.now, &structure.name.1, Look::All, true)
                 .files
                 .iter()
                 .any(|file| file.text.contains("#S(") || file.text.contains("#s("))
