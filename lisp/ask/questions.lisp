@@ -90,12 +90,12 @@ printed within limits; or with JSON its first value itself, see VALUE-JSON."
 
 ;;; Loads
 
-(defun outcome-of (function milliseconds)
-  "The outcome that FUNCTION, called with a number of seconds, returns, as octets. It is not lost if the host interrupts when the
-load is over anyway, or if the load has left the heap full."
+(defun outcome-of (function milliseconds &key (systems t))
+  "The outcome that FUNCTION, called with a number of seconds, returns, as octets; SYSTEMS is as of OUTCOME-JSON. It is not lost if
+the host interrupts when the load is over anyway, or if the load has left the heap full."
   (let ((*leave-call* (constantly nil))
         (*checking-heap* t))
-    (text-octets (json-string (outcome-json (funcall function (/ milliseconds 1000)))))))
+    (text-octets (json-string (outcome-json (funcall function (/ milliseconds 1000)) :systems systems)))))
 
 (define-question "open-project" (root cache userinit milliseconds)
   "Register the systems below ROOT, if given, with fasls and sidecars in CACHE; load the file USERINIT, if given. Within
@@ -117,9 +117,9 @@ KEEP-GOING, also behind files that do not compile. Progress is reported meanwhil
 that do not compile."
   (outcome-of (lambda (seconds) (load-systems systems :keep-going keep-going :timeout-seconds seconds)) milliseconds))
 
-(define-question "load-file" (path milliseconds)
-  "Compile and load the file PATH within MILLISECONDS."
-  (outcome-of (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds))
+(define-question "load-file" (path systems milliseconds)
+  "Compile and load the file PATH within MILLISECONDS. With SYSTEMS, the outcome lists them."
+  (outcome-of (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds :systems systems))
 
 (define-question "mark-definitions" (files)
   "Remember the definitions that stand in FILES, native names, for \"leftovers\"."

@@ -401,19 +401,19 @@ file that could not be read or compiled."
                           "size" (file-version-size version)
                           "hash" (file-version-hash version)))))
 
-(defun image-json ()
-  "The contents of the image, as an object: the loaded files, and the systems that ASDF knows."
-  (object "files" (loaded-files-json) "systems" (mapcar #'system-json (known-systems))))
+(defun image-json (&key (systems t))
+  "The contents of the image, as an object: the loaded files, and with SYSTEMS the systems that ASDF knows."
+  (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (known-systems)))))
 
-(defun outcome-json (outcome)
-  "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object."
+(defun outcome-json (outcome &key (systems t))
+  "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object; SYSTEMS is as of IMAGE-JSON."
   (destructuring-bind (&key system path step status failure duration-ms compiled cached diagnostics cautions) outcome
     (object "system" system "path" path "step" (word step) "status" (word status) "duration_ms" duration-ms
             "compiled" compiled "cached" cached
             "diagnostics" (mapcar #'diagnostic-json diagnostics)
             "cautions" cautions
             "failure" (and failure (failure-json failure))
-            "image" (image-json))))
+            "image" (image-json :systems systems))))
 
 (defun send-progress (done total what file)
   "Tell the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded (WHAT)."

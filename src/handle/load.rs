@@ -153,7 +153,7 @@ impl Steelbank {
     /// already.
     pub(crate) fn restore(&self, snapshot: Snapshot, whole: bool) {
         *self.project().opened.lock() = true;
-        note(self.project(), &snapshot.image, &HashSet::new());
+        note(self.project(), &snapshot.image, &HashSet::new(), true);
         let answers: Vec<(String, LoadAnswer)> = snapshot
             .answers
             .into_iter()
@@ -251,7 +251,13 @@ impl Steelbank {
         };
         let absolute = absolute.display().to_string();
         let target = LoadTarget::File(absolute.clone());
-        let outcome = self.load_target(target, "load-file", vec![json!(absolute)], options, control);
+        let outcome = self.load_target(
+            target,
+            "load-file",
+            vec![json!(absolute), json!(!options.thrown_away)],
+            options,
+            control,
+        );
         let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
         self.note_file(Path::new(&absolute), loaded);
         let mut answer = outcome?;
@@ -343,7 +349,7 @@ impl Steelbank {
             self.note_load_time(answer.duration_ms);
         }
         if let Some(image) = image {
-            note(project, &image, &anew);
+            note(project, &image, &anew, !options.thrown_away);
         }
         note_asked(project, &answer);
         project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
@@ -626,8 +632,9 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
     }
 }
 
-/// Remembers the image's contents; `anew` are the files that this load compiled or loaded.
-pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
+/// Remembers the image's contents; `anew` are the files that this load compiled or loaded. The systems stay as they are known
+/// unless they `are_listed`.
+pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>, are_listed: bool) {
     let contents = image
         .files
         .iter()
@@ -637,7 +644,7 @@ pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Pat
             ImageSystem { asd: system.asd.clone(), loaded: system.loaded, files: system.files.clone() };
         (system.name.clone(), known)
     });
-    project.note_image(contents, systems);
+    project.note_image(contents, are_listed.then(|| systems.collect()));
     let dated = image.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
     project.note_loaded(dated, |path| anew.contains(path));
 }

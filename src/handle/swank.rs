@@ -146,7 +146,7 @@ impl Steelbank {
             let control = Control::new(CATCH_UP_TIME);
             let noted: NewCode = self.context().ask("note-new-code", Vec::new(), &control)?;
             if let Some(image) = noted.image {
-                note(self.project(), &image, &HashSet::new());
+                note(self.project(), &image, &HashSet::new(), true);
             }
             Ok::<(), Error>(())
         };

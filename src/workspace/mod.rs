@@ -274,13 +274,17 @@ impl Project {
         }
     }
 
-    /// Remembers the contents of the loaded files, and the systems that ASDF knows.
+    /// Remembers the contents of the loaded files, and the systems that ASDF knows, if they are given.
     pub(crate) fn note_image(
         &self,
         contents: impl IntoIterator<Item = (PathBuf, Contents)>,
-        systems: impl IntoIterator<Item = (String, ImageSystem)>,
+        systems: Option<BTreeMap<String, ImageSystem>>,
     ) {
-        let systems: BTreeMap<String, ImageSystem> = systems.into_iter().collect();
+        let contents = contents.into_iter().collect();
+        let Some(systems) = systems else {
+            self.image.write().contents = contents;
+            return;
+        };
         let mut components: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
         for system in systems.values() {
             let below = |path: &&PathBuf| self.root().is_some_and(|root| path.starts_with(root));
@@ -290,11 +294,7 @@ impl Project {
         }
         let mut image = self.image.write();
         self.stale.lock().components |= *image.components != components;
-        *image = KnownImage {
-            contents: contents.into_iter().collect(),
-            systems,
-            components: Arc::new(components),
-        };
+        *image = KnownImage { contents, systems, components: Arc::new(components) };
     }
 
     /// Returns the systems that ASDF knows, by name.
