@@ -151,15 +151,19 @@ pub(crate) fn short(written: &str) -> String {
     })
 }
 
-/// Writes the symbol called `name` whose home is called `package`.
-fn qualified(index: &Index, package: &str, name: &str) -> String {
-    let is_external = index.symbol_named(package, name).is_some_and(|(_, access)| access == Access::External);
-    let prefix = match package {
-        "KEYWORD" => String::new(),
+/// Writes a package's name as before a symbol's.
+pub(crate) fn prefix(package: &str) -> String {
+    match package {
         "COMMON-LISP" => "cl".to_owned(),
         "COMMON-LISP-USER" => "cl-user".to_owned(),
         other => readable(other),
-    };
+    }
+}
+
+/// Writes the symbol called `name` whose home is called `package`.
+fn qualified(index: &Index, package: &str, name: &str) -> String {
+    let is_external = index.symbol_named(package, name).is_some_and(|(_, access)| access == Access::External);
+    let prefix = if package == "KEYWORD" { String::new() } else { prefix(package) };
     let colons = if is_external || prefix.is_empty() { ":" } else { "::" };
     format!("{prefix}{colons}{}", readable(name))
 }

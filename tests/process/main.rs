@@ -15,6 +15,7 @@ mod check_libraries;
 mod cli;
 #[path = "../client/mod.rs"]
 mod client;
+mod complete;
 mod contracts;
 #[path = "../contracts/mod.rs"]
 mod contracts_table;

@@ -1,12 +1,13 @@
 //! `FIND-PACKAGE` and `FIND-SYMBOL` without Lisp: inheritance, nicknames, local nicknames and shadowing included.
 
-use super::columns::{BakedSymbolColumn, PackageColumn};
+use super::columns::{BakedSymbolColumn, FunctionColumn, PackageColumn};
 use super::export::NONE;
 use super::format::XrefSegment;
 use super::index::Index;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// A package of one [`Index`] snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,19 +119,37 @@ impl Index {
         symbol.table == SymbolTable::Beside
     }
 
+    /// The symbols that `package` exports, with true, and those of its own that stand in records, as users or as used. The
+    /// rest is what reading left behind, such as the names of local variables.
+    pub fn names_in(&self, package: Package) -> Vec<(Symbol, bool)> {
+        let (table, segment, number) = self.table_of(package.0);
+        let symbol_of = |function| segment.function(function, FunctionColumn::Symbol);
+        let defined: HashSet<u32> = (0..segment.functions()).map(symbol_of).collect();
+        let names = (0..segment.symbols()).filter_map(|row| {
+            let (_, external) = segment.presents(row).find(|(present, _)| *present == number)?;
+            let is_own = segment.symbol(row, BakedSymbolColumn::Home) == number;
+            let is_used = || defined.contains(&row) || !segment.names_of(row).is_empty();
+            (external || is_own && is_used()).then_some((Symbol { table, row }, external))
+        });
+        names.collect()
+    }
+
+    /// The table with the symbols of package number `package`, and its number there.
+    fn table_of(&self, package: u32) -> (SymbolTable, &XrefSegment, u32) {
+        match self.newest().package(package, PackageColumn::Unchanged) == 1 {
+            true => (SymbolTable::Base, self.base(), self.newest().package(package, PackageColumn::Baseline)),
+            false => (SymbolTable::Newest, self.newest(), package),
+        }
+    }
+
     /// The symbol called `name` that is present in package number `package`, and whether it is external there.
     fn present(&self, name: &[u8], package: u32) -> Option<(Symbol, bool)> {
-        let unchanged = self.newest().package(package, PackageColumn::Unchanged) == 1;
-        let (segment, package) = if unchanged {
-            (self.base(), self.newest().package(package, PackageColumn::Baseline))
-        } else {
-            (self.newest(), package)
-        };
+        let (table, segment, package) = self.table_of(package);
         let (row, external) = segment.symbols_named(name).find_map(|row| {
             let (_, external) = segment.presents(row).find(|(present, _)| *present == package)?;
             Some((row, external))
         })?;
-        let found = Symbol { table: if unchanged { SymbolTable::Base } else { SymbolTable::Newest }, row };
+        let (found, unchanged) = (Symbol { table, row }, table == SymbolTable::Base);
         // A symbol of the base that another package exports is the one that its home has.
         let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
         let of_base = |home: &u32| self.newest().package(*home, PackageColumn::Unchanged) == 1;

@@ -4,11 +4,12 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::Args;
+use clap_complete::ArgValueCandidates;
 use serde_json::{Map, Value};
 
 use super::lists::{self, ListOutput};
 use super::progress::Bar;
-use super::{CommandError, Exit, Shell};
+use super::{CommandError, Exit, Shell, complete};
 use crate::answer::Wording;
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer};
@@ -35,6 +36,7 @@ pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
 #[derive(Debug, Args)]
 pub(super) struct CallTool {
     /// The tool's name, as `steelbank tools` lists it
+    #[arg(add = ArgValueCandidates::new(complete::tools))]
     tool: String,
     /// Its arguments, a JSON object; - reads it from standard input
     #[arg(default_value = "{}")]

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
 
-use super::lists;
+use super::{complete, lists};
 use crate::tools::{Object, Tool};
 
 /// Options that also have a letter.
@@ -102,7 +102,7 @@ pub(super) const SVG: &str = "svg";
 fn argument(tool: &Tool, name: &'static str, property: &'static Value, required: bool) -> Arg {
     let text = |key: &str| property.get(key).and_then(Value::as_str);
     let number = |key: &str| property.get(key).and_then(Value::as_i64);
-    let mut argument = Arg::new(name);
+    let mut argument = complete::completed(Arg::new(name), name);
     if let Some(help) = text("description") {
         argument = argument.help(help.replace('`', ""));
     }

@@ -5,6 +5,7 @@
 mod cache;
 mod call;
 mod commands;
+mod complete;
 mod config;
 mod doctor;
 mod export;
@@ -353,9 +354,7 @@ impl Shell {
             Command::Snapshot => snapshot::run(self),
             Command::Cache(command) => command.run(self),
             Command::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut command_line(), "steelbank", &mut script);
-                self.output.bytes(&script)?;
+                self.output.bytes(&complete::script(shell)?)?;
                 Ok(Exit::Answered)
             }
             Command::Man { command } => self.man(command.as_deref()),
@@ -392,6 +391,9 @@ pub fn main() -> ExitCode {
     // Block the signals before other threads exist: they inherit the mask.
     crate::engine::block_lisp_signals();
     crate::engine::survive_file_size_limit();
+    if let Some(exit) = complete::for_shell() {
+        return exit_code(exit);
+    }
     let parsed = command_line().try_get_matches().and_then(|matches| {
         let options = GlobalOptions::from_arg_matches(&matches)?;
         Ok((matches, options))

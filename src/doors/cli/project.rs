@@ -5,24 +5,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use serde_json::Value;
 
 use super::config::ProjectConfig;
 use super::output::Terminal;
-use super::{CommandError, Exit, call, installation};
+use super::{CommandError, Exit, call, complete, installation};
 use crate::ProjectSettings;
 use crate::answer::Advice;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session};
 
 /// Which project, and what of it is loaded first.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub(super) struct ProjectOptions {
     /// The project's folder [default: the nearest one upwards with an .asd file, else with .git]
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 901, value_name = "DIR")]
     project: Option<PathBuf>,
     /// Load this system first; may be given several times; auto: the project's own systems, or those that its .steelbank.toml names. `serve` loads in the background
-    #[arg(long = "system", global = true, help_heading = super::GLOBAL, display_order = 902, value_name = "SYSTEM|auto")]
+    #[arg(long = "system", global = true, help_heading = super::GLOBAL, display_order = 902, value_name = "SYSTEM|auto", add = ArgValueCompleter::new(complete::systems))]
     systems: Vec<String>,
     /// Do not load the init file (~/.sbclrc) before the first system
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 903)]
@@ -36,12 +37,17 @@ pub(super) struct ProjectOptions {
 }
 
 /// The word that stands for the project's own systems.
-const AUTO: &str = "auto";
+pub(super) const AUTO: &str = "auto";
 
 /// The time limit for loading a system of --system, in seconds.
 pub(super) const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {
+    /// Returns the options of a line that has `project`, if any.
+    pub(super) fn of(project: Option<PathBuf>) -> Self {
+        Self { project, ..Self::default() }
+    }
+
     /// Returns the project's folder: the one that was named, or else the nearest one upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {

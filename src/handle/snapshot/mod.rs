@@ -20,6 +20,8 @@ pub(crate) use inputs::Inputs;
 pub use make::{MadeSnapshot, MakeError};
 pub(crate) use make::{SnapshotOrder, save, trial};
 pub(crate) use store::discard;
+#[cfg(feature = "server")]
+pub(crate) use store::last;
 pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};

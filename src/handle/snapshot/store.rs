@@ -2,10 +2,14 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "server")]
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
+#[cfg(feature = "server")]
+use steelbank_xref::Index;
 
 use super::SnapshotKind;
 use super::format::SnapshotManifest;
@@ -81,6 +85,23 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
         .collect();
     entries.sort_by(|one, other| other.used.cmp(&one.used).then_with(|| one.path.cmp(&other.path)));
     entries
+}
+
+/// Reads, of the whole snapshot of the project in `root` that was used last, the index and the project's systems, whatever
+/// has become of its files since.
+#[cfg(feature = "server")]
+pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
+    let root = std::fs::canonicalize(root).ok()?;
+    let mut all: Vec<PathBuf> = folders(&cache.join("snapshots")).collect();
+    all.sort_by_key(|path| std::cmp::Reverse(used(path)));
+    all.iter().find_map(|path| {
+        let manifest = SnapshotManifest::read(&path.join("manifest")).ok()?;
+        let is_meant = manifest.root.as_ref() == Some(&root) && manifest.kind == SnapshotKind::Whole;
+        let bytes = is_meant.then(|| steelbank_cache::read(&path.join("index")).ok())??;
+        let own = manifest.systems.into_iter().filter(|system| !system.own.is_empty());
+        let index = Index::open_snapshot(Arc::<[u8]>::from(bytes)).ok()?;
+        Some((index, own.map(|system| system.name).collect()))
+    })
 }
 
 /// Removes all snapshots in `cache`. Returns their size in bytes. Processes that run from one keep it until

@@ -1,0 +1,205 @@
+//! Completion in a shell: its script asks this program, which reads the project's last snapshot and starts no Lisp.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Arg, Command, ValueHint};
+use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
+use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate, Shell};
+use steelbank_xref::{Index, Package};
+
+use super::project::{AUTO, ProjectOptions};
+use super::{CommandError, Exit, command_line, installation};
+use crate::IndexData;
+use crate::answer::name;
+use crate::handle::snapshot;
+
+/// The variable by which a shell's script asks, and names the shell.
+const VARIABLE: &str = "STEELBANK_COMPLETE";
+const SHELLS: Shells<'_> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
+
+/// Answers a shell's script, if one asks.
+pub(super) fn for_shell() -> Option<Exit> {
+    let asked = CompleteEnv::with_factory(command_line).var(VARIABLE).shells(SHELLS);
+    match asked.try_complete(std::env::args_os(), std::env::current_dir().ok().as_deref()) {
+        Ok(asked) => asked.then_some(Exit::Answered),
+        // Say nothing in the middle of what is being typed.
+        Err(_) => Some(Exit::Usage),
+    }
+}
+
+/// Makes the script of `shell`.
+pub(super) fn script(shell: Shell) -> Result<Vec<u8>, CommandError> {
+    let (shell, mut script) = (shell.to_string(), Vec::new());
+    if let Some(completer) = SHELLS.completer(&shell) {
+        completer.write_registration(VARIABLE, "steelbank", "steelbank", "steelbank", &mut script)?;
+    }
+    if shell == "zsh" {
+        // A file in fpath is run as the function: it must complete the first time, too.
+        script.extend(b"[[ $funcstack[1] = _steelbank ]] && _clap_dynamic_completer_steelbank\n");
+    }
+    Ok(script)
+}
+
+/// Returns the argument of a tool with what completes it, by its `name`.
+pub(super) fn completed(argument: Arg, name: &str) -> Arg {
+    match name {
+        "name" | "names" | "symbol" | "class" | "definition" | "from" | "to" => {
+            argument.add(ArgValueCompleter::new(names))
+        }
+        "package" | "packages" => argument.add(ArgValueCompleter::new(packages)),
+        "system" => argument.add(ArgValueCompleter::new(systems)),
+        "path" | "paths" => argument.value_hint(ValueHint::AnyPath),
+        _ => argument,
+    }
+}
+
+/// Lists the tools.
+pub(super) fn tools() -> Vec<CompletionCandidate> {
+    let tools = crate::actions::tools().list();
+    tools
+        .iter()
+        .map(|tool| CompletionCandidate::new(tool.name()).help(Some(tool.about().title.into())))
+        .collect()
+}
+
+/// Lists the systems: those of the project's folder, and its own ones in the snapshot.
+pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let mut found = vec![AUTO.to_owned()];
+    let root = root();
+    if let Some(root) = &root {
+        let files = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+        let definitions = files.filter(|path| path.extension().is_some_and(|end| end == "asd"));
+        let read = definitions.filter_map(|path| steelbank_tree::read_definitions(root, &path).ok());
+        found.extend(read.flatten().map(|system| system.name));
+    }
+    found.extend(last(root.as_deref()).map(|(_, systems)| systems).unwrap_or_default());
+    starting_with(typed, found)
+}
+
+/// Lists the packages of the snapshot, or of SBCL alone.
+fn packages(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let index = index();
+    let packages = index.iter().flat_map(|index| index.packages().map(|package| written(index, package)));
+    starting_with(typed, packages.collect())
+}
+
+/// Lists names: of the package whose prefix was typed; else the prefixes, and what Common Lisp exports.
+fn names(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(text), Some(index)) = (typed.to_str(), index()) else { return Vec::new() };
+    let names = |package: Package, prefix: &str| -> Vec<String> {
+        let names = index.names_in(package).into_iter().map(|(symbol, external)| {
+            let colons = match (prefix, external) {
+                ("", _) => "",
+                (_, true) => ":",
+                (_, false) => "::",
+            };
+            format!("{prefix}{colons}{}", name::readable(&index.symbol_name(symbol)))
+        });
+        names.collect()
+    };
+    let found = match text.split_once(':') {
+        Some((prefix, _)) => {
+            let package = index.find_package(&prefix.to_uppercase(), None);
+            package.map(|package| names(package, prefix)).unwrap_or_default()
+        }
+        None => {
+            let common_lisp = index.find_package("COMMON-LISP", None).filter(|_| !text.is_empty());
+            let prefixes = index.packages().map(|package| format!("{}:", written(&index, package)));
+            prefixes.chain(common_lisp.into_iter().flat_map(|package| names(package, ""))).collect()
+        }
+    };
+    starting_with(typed, found)
+}
+
+fn written(index: &Index, package: Package) -> String {
+    name::prefix(&index.package_name(package))
+}
+
+fn starting_with(typed: &OsStr, mut values: Vec<String>) -> Vec<CompletionCandidate> {
+    values.retain(|value| typed.to_str().is_some_and(|typed| value.starts_with(typed)));
+    values.sort_unstable();
+    values.dedup();
+    values.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// Returns the folder of the project that the line which is being typed is about.
+fn root() -> Option<PathBuf> {
+    let line: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    let named = line.windows(2).find(|words| words[0] == "--project").map(|words| words[1].clone());
+    let named = named
+        .or_else(|| line.iter().find_map(|word| Some(word.to_str()?.strip_prefix("--project=")?.into())));
+    ProjectOptions::of(named.map(PathBuf::from)).root().ok()?.folder()
+}
+
+fn last(root: Option<&Path>) -> Option<(Index, Vec<String>)> {
+    snapshot::last(&installation::cache()?.join("projects"), root?)
+}
+
+/// Opens the index of the project's last snapshot, or else the core's.
+fn index() -> Option<Index> {
+    last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find().index {
+        IndexData::Memory(bytes) => Index::open(bytes).ok(),
+        IndexData::File(path) => Index::open(Arc::<[u8]>::from(std::fs::read(path).ok()?)).ok(),
+    })
+}
+
+/// As clap's, for words with colons: Bash breaks words at them, and replaces what follows the last one.
+#[derive(Debug)]
+struct Bash;
+
+impl EnvCompleter for Bash {
+    fn name(&self) -> &'static str {
+        "bash"
+    }
+
+    fn is(&self, name: &str) -> bool {
+        name == "bash"
+    }
+
+    fn write_registration(
+        &self,
+        variable: &str,
+        _: &str,
+        command: &str,
+        program: &str,
+        script: &mut dyn Write,
+    ) -> io::Result<()> {
+        write!(
+            script,
+            r#"_steelbank() {{
+    local line=${{COMP_LINE:0:COMP_POINT}} words word replaced candidate
+    read -ra words <<< "$line"
+    [[ $line == *[[:space:]] ]] && words+=('')
+    word=${{words[-1]}}
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        if [[ $word != [\'\"]* ]]; then
+            replaced=${{word%"${{word##*[:=]}}"}}
+            printf -v candidate %q "${{candidate#"${{replaced//\\/}}"}}"
+        fi
+        COMPREPLY+=("$candidate")
+    done < <({variable}=bash {program} -- "${{words[@]//[\\\'\"]/}}" 2>/dev/null)
+    if [[ ${{#COMPREPLY[@]}} == 1 && ${{COMPREPLY[0]}} == *[:=/] ]]; then compopt -o nospace; fi
+}}
+complete -o bashdefault -F _steelbank {command}
+"#
+        )
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut Command,
+        words: Vec<OsString>,
+        folder: Option<&Path>,
+        answer: &mut dyn Write,
+    ) -> io::Result<()> {
+        let last = words.len().saturating_sub(1);
+        for candidate in clap_complete::engine::complete(command, words, last, folder)? {
+            writeln!(answer, "{}", candidate.get_value().to_string_lossy())?;
+        }
+        Ok(())
+    }
+}
