@@ -406,6 +406,104 @@ fn the_pages_name_files_that_are_there() {
     assert!(all > 100, "{all} files are named");
 }
 
+/// Error types that render themselves, whose variants are in the page in words of its own; and those that name the kinds
+/// of failures.
+const SELF_RENDERED: [&str; 5] = ["NotFound", "LoadError", "WatchRefusal", "FailureKind", "FaultKind"];
+/// Errors that only carry others' words.
+const CARRIERS: [&str; 2] = ["Failure", "Malformed"];
+
+/// Lists the messages of the error types in `text`: each one's type and variant, and its words, with … for what is put in.
+/// Messages that are another error's are left out.
+fn messages(text: &str) -> Vec<(String, String)> {
+    let word = |text: &str| -> String {
+        text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+    };
+    let mut found = Vec::new();
+    let (mut owner, mut attribute, mut is_error) = (String::new(), String::new(), false);
+    for line in code(text) {
+        let trimmed = line.trim();
+        if line.starts_with("#[derive(") {
+            is_error = trimmed.contains("thiserror::Error");
+        } else if !attribute.is_empty() || trimmed.starts_with("#[error(") {
+            attribute.push_str(trimmed.trim_end_matches('\\'));
+        }
+        let declared = line.trim_start_matches("pub(crate) ").trim_start_matches("pub ");
+        if let Some(name) = declared.strip_prefix("struct ").or_else(|| declared.strip_prefix("enum ")) {
+            owner = word(name);
+            is_error |= SELF_RENDERED.contains(&owner.as_str());
+            found.extend(message(&std::mem::take(&mut attribute)).map(|words| (owner.clone(), words)));
+        }
+        let variant = line.strip_prefix("    ").filter(|rest| rest.starts_with(char::is_uppercase));
+        if let Some(variant) = variant.filter(|_| is_error) {
+            let code = format!("{owner}::{}", word(variant));
+            let attribute = std::mem::take(&mut attribute);
+            match message(&attribute) {
+                Some(words) => found.push((code, words)),
+                None if SELF_RENDERED.contains(&owner.as_str()) => found.push((code, String::new())),
+                None => assert!(attribute.contains("transparent"), "{code} has no words"),
+            }
+        }
+        is_error &= line != "}";
+    }
+    found
+}
+
+/// Returns the words of an attribute of thiserror's, if it has any.
+fn message(attribute: &str) -> Option<String> {
+    let literal = attribute.split_once('"')?.1;
+    let (mut words, mut letters, mut depth) = (String::new(), literal.chars(), 0);
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' => break,
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                words.push('…');
+            }
+            _ if depth > 0 => {}
+            '\\' => words.extend(letters.next()),
+            _ => words.push(letter),
+        }
+    }
+    Some(words)
+}
+
+#[test]
+fn messages_are_found_where_errors_have_them() {
+    let text = "#[derive(Debug, thiserror::Error)]\npub enum E {\n    #[error(transparent)]\n    A(#[from] B),\n    #[error(\n        \"no \\\"{x}\\\" \\\n         in {}\", y()\n    )]\n    C {\n        x: D,\n    },\n}\n#[derive(Debug)]\nenum F {\n    G,\n}\n#[derive(thiserror::Error)]\n#[error(\"h\")]\nstruct H;\nenum FaultKind {\n    I,\n}\n";
+    let told = [("E::C", "no \"…\" in …"), ("H", "h"), ("FaultKind::I", "")];
+    assert_eq!(messages(text), told.map(|(code, words)| (code.to_owned(), words.to_owned())));
+}
+
+/// Holds that docs/troubleshooting.md has each error that the sources can report, in its words, and no other.
+#[test]
+fn every_error_is_in_the_page() {
+    let folders = ["src", "crates", "sys/src"];
+    let sources: Vec<String> =
+        folders.iter().flat_map(|folder| sources(folder)).map(|(_, text)| text).collect();
+    let told: BTreeMap<String, String> = sources.iter().flat_map(|text| messages(text)).collect();
+    assert!(told.len() > 120, "{}", told.len());
+    for line in sources.iter().flat_map(|text| text.lines()) {
+        let name = line
+            .strip_prefix("impl std::error::Error for ")
+            .map(|rest| rest.trim_end_matches([' ', '{', '}']));
+        let is_known = |name: &str| SELF_RENDERED.contains(&name) || CARRIERS.contains(&name);
+        assert!(name.is_none_or(is_known), "{line}: list it in SELF_RENDERED");
+    }
+    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let rows =
+        page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix("` |")?.rsplit_once(" | `"));
+    let mut rows: BTreeMap<&str, &str> = rows.map(|(row, code)| (code, row)).collect();
+    for (code, words) in &told {
+        let row = rows.remove(code.as_str()).and_then(|row| row.rsplit_once(" | "));
+        let (said, remedy) = row.unwrap_or_else(|| panic!("{code} ({words}) is not in the page"));
+        assert!(!remedy.is_empty() && !said.is_empty(), "{code}");
+        let is_same = words.is_empty() || said == words.replace('|', "\\|").replace('*', "\\*");
+        assert!(is_same, "{code} is in the page as: {said}\nand says: {words}");
+    }
+    assert!(rows.is_empty(), "no error any more: {rows:?}");
+}
+
 /// Holds that each script in tests/ is a step of `cargo xtask full`, but those that others read.
 #[test]
 fn every_script_of_tests_is_a_step_of_the_whole() {
