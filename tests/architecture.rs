@@ -384,11 +384,9 @@ fn scripts_name_no_host() {
 /// exists.
 #[test]
 fn the_pages_name_files_that_are_there() {
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let pages = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"].map(|page| root().join(page));
     let mut all = 0;
-    for page in pages.into_iter().chain(docs) {
+    for page in pages.into_iter().chain(files("docs", "md")) {
         let text = fs::read_to_string(&page).unwrap();
         for word in text.split('`').skip(1).step_by(2) {
             let folder = word.split('/').next().unwrap();
