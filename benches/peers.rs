@@ -1,0 +1,187 @@
+//! Twelve questions about code and the five hard ones of benches/agent, by steelbank over MCP, by sb-introspect and Swank in the SBCL that
+//! apt has, and by ripgrep: `cargo bench --bench peers [-- ROUNDS]`. The sides are asked in turns, in one run. Prints, as the table of
+//! docs/peers.md, how many wrong and missing lines each has, and the median of its times. Fails if steelbank has one.
+//! Swank and ripgrep come from apt.
+// Allow what a program does: a bench prints, and panics at what it does not expect.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+#[path = "agent/side.rs"]
+mod side;
+use side::{Server, files, places, shell};
+
+/// Unpacks Swank into the folder `swank` of the current one.
+const FETCH: &str = "set -e; apt-get download -qq -o APT::Sandbox::User=root cl-swank; dpkg-deb -x cl-swank_*.deb un; \
+    mv un/usr/share/common-lisp/source/slime swank";
+
+const SIDES: [&str; 4] = ["steelbank", "sb-introspect", "Swank", "ripgrep"];
+
+/// A question, as questions.txt has it.
+#[derive(Default)]
+struct Question {
+    name: String,
+    asks: Vec<(String, Value)>,
+    lisp: Option<String>,
+    swank: Option<String>,
+    run: String,
+    truth: BTreeSet<String>,
+    /// What is neither right nor wrong: a line, or a file.
+    fine: Vec<String>,
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
+    let rounds: usize = arguments.next().map_or(11, |rounds| rounds.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let work = folder.path().canonicalize().unwrap();
+    assert!(shell(FETCH, &work).0, "Swank cannot be fetched");
+    let project = work.join("sources/hard");
+    std::fs::create_dir_all(&project).unwrap();
+    for (path, text) in files(include_str!("agent/hard.txt")) {
+        std::fs::write(project.join(path), text).unwrap();
+    }
+    let mut server = Server::start(&project, &work);
+    let loaded = server.ask("load-system", &json!({ "system": "hard" }));
+    assert!(loaded.contains("is loaded"), "{loaded}");
+    let mut lisp = Lisp::start(&work, &project, "nil");
+    let mut swank = Lisp::start(&work, &project, "(asdf:load-system :swank)");
+    let all = questions(include_str!("peers/questions.txt"));
+    let mut said: Vec<[Option<String>; 4]> = vec![Default::default(); all.len()];
+    let mut took = vec![[const { Vec::new() }; 4]; all.len()];
+    for _ in 0..rounds {
+        for (number, question) in all.iter().enumerate() {
+            let ours = |server: &mut Server| {
+                let answers = question.asks.iter().map(|(tool, arguments)| server.ask(tool, arguments));
+                answers.collect::<Vec<_>>().join("\n")
+            };
+            for side in 0..4 {
+                let begun = Instant::now();
+                let answer = match side {
+                    0 => Some(ours(&mut server)),
+                    1 => question.lisp.as_deref().map(|form| lisp.ask(form)),
+                    2 => question.swank.as_deref().map(|form| swank.ask(form)),
+                    _ => Some(shell(&question.run, &project).1),
+                };
+                took[number][side].push(begun.elapsed().as_secs_f64() * 1e3);
+                said[number][side] = answer;
+            }
+        }
+    }
+    print(&all, &said, &mut took);
+}
+
+fn print(all: &[Question], said: &[[Option<String>; 4]], took: &mut [[Vec<f64>; 4]]) {
+    println!("| question | {} |\n|---|---|---|---|---|", SIDES.join(" | "));
+    let (mut faults, mut unasked) = ([0; 4], [0; 4]);
+    for (number, question) in all.iter().enumerate() {
+        let mut row = format!("| {}", question.name);
+        for side in 0..4 {
+            let Some(answer) = &said[number][side] else {
+                unasked[side] += 1;
+                row.push_str(" | –");
+                continue;
+            };
+            let found = places(answer);
+            let is_wrong = |place: &&String| {
+                let is_fine = |fine: &String| *place == fine || place.split(':').next() == Some(fine);
+                !question.truth.contains(*place) && !question.fine.iter().any(is_fine)
+            };
+            let wrong: Vec<_> = found.iter().filter(is_wrong).collect();
+            let missing: Vec<_> = question.truth.difference(&found).collect();
+            faults[side] += wrong.len() + missing.len();
+            if std::env::var_os("STEELBANK_BENCH_SHOW").is_some() {
+                println!("  {}: wrong {wrong:?}, missing {missing:?}", SIDES[side]);
+            }
+            let times = &mut took[number][side];
+            times.sort_by(f64::total_cmp);
+            row.push_str(&format!(" | {}, {}; {:.2} ms", wrong.len(), missing.len(), times[times.len() / 2]));
+        }
+        println!("{row} |");
+    }
+    let sums = faults.iter().zip(unasked).map(|(faults, unasked)| match unasked {
+        0 => faults.to_string(),
+        _ => format!("{faults}, and {unasked} without a way to ask"),
+    });
+    println!("| all: wrong and missing | {} |", sums.collect::<Vec<_>>().join(" | "));
+    assert_eq!(faults[0], 0, "steelbank has wrong or missing lines");
+}
+
+fn questions(text: &str) -> Vec<Question> {
+    let mut all: Vec<Question> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let Some((word, rest)) = line.split_once(' ') else { continue };
+        if word == "task" {
+            all.push(Question { name: rest.to_owned(), ..Question::default() });
+            continue;
+        }
+        let question = all.last_mut().unwrap();
+        let words = || rest.split_whitespace().map(str::to_owned);
+        match word {
+            "ask" => {
+                let (tool, arguments) = rest.split_once(' ').unwrap();
+                question.asks.push((tool.to_owned(), serde_json::from_str(arguments).unwrap()));
+            }
+            "lisp" => question.lisp = Some(rest.to_owned()),
+            "swank" => question.swank = Some(rest.to_owned()),
+            "run" => rest.clone_into(&mut question.run),
+            "true" => question.truth.extend(words()),
+            "fine" => question.fine.extend(words()),
+            other => panic!("{other}"),
+        }
+    }
+    all
+}
+
+/// The SBCL that apt has, with the project and what answers in it loaded.
+struct Lisp {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Lisp {
+    fn start(work: &Path, project: &Path, also: &str) -> Self {
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/peers.lisp");
+        let mut child = Command::new("sbcl")
+            .args(["--noinform", "--no-userinit", "--non-interactive", "--load"])
+            .arg(peers)
+            .args(["--eval", "(asdf:load-system :hard)", "--eval", also, "--eval", "(answer)"])
+            .env("CL_SOURCE_REGISTRY", format!("{0}/:{1}/swank/:", project.display(), work.display()))
+            .env("XDG_CACHE_HOME", work.join("plain"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut lisp = Self { child, input, output };
+        // Wait until all is loaded.
+        lisp.ask("t");
+        lisp
+    }
+
+    /// Evaluates a form: what it prints.
+    fn ask(&mut self, form: &str) -> String {
+        writeln!(self.input, "{form}").unwrap();
+        let mut said = String::new();
+        while !said.ends_with(";;; end\n") {
+            assert!(self.output.read_line(&mut said).unwrap() > 0, "SBCL has ended: {said}");
+        }
+        said
+    }
+}
+
+impl Drop for Lisp {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
