@@ -1,6 +1,7 @@
 //! Benches `steelbank lsp` as an editor sees it, on a project of the fixtures' libraries, and prints a table: `cargo bench
-//! --bench lsp [-- FOLDER]`. FOLDER is one that tests/held-out.sh has filled: all of its systems are loaded then. Each request is followed by one that the server only refuses, an echo through the same pipes. Of each, the
-//! processor time of the server, and the time from request to answer: at the median and at 99 %.
+//! --bench lsp [-- FOLDER]`. FOLDER is one that tests/held-out.sh has filled: all of its systems are loaded then. Each
+//! request is followed by one that the server only refuses, an echo through the same pipes. Of each, the processor time of
+//! the server, and the time from request to answer: at the median and at 99 %.
 // Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
 
@@ -166,11 +167,11 @@ fn main() {
     let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
     let mut editor = Editor::start(&root, &cache, systems);
     let others = if large.is_some() { root.join("others") } else { root.clone() };
-    // Let the snapshot be made: a folder, beside the files of locks.
+    // Let the snapshot be made: a folder, beside locks and one that is being made.
     let patience = Instant::now();
     let is_made = || {
         let mut entries = fs::read_dir(cache.join("projects/snapshots")).into_iter().flatten().flatten();
-        entries.any(|entry| entry.path().is_dir())
+        entries.any(|entry| entry.path().is_dir() && entry.path().extension().is_none())
     };
     while !is_made() && patience.elapsed() < Duration::from_secs(120) {
         std::thread::sleep(Duration::from_millis(200));
