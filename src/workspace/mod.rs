@@ -474,17 +474,19 @@ impl Project {
         let truename =
             std::fs::canonicalize(path).ok().or_else(|| self.document(path).map(|_| path.to_path_buf()))?;
         let name = sidecar_name(&truename, write_date);
-        self.sidecar_called(name.as_ref()).or_else(|| Some(self.sidecars()?.join(name)))
+        let found = self.sidecar_called(name.as_ref()).map(|(path, _)| path);
+        found.or_else(|| Some(self.sidecars()?.join(name)))
     }
 
-    /// Returns the path of the sidecar called `name`, if there is one: in the cache or else in the lower one, which a scratch image
-    /// was started from.
-    fn sidecar_called(&self, name: &Path) -> Option<PathBuf> {
+    /// Returns the path and the stamp of the sidecar called `name`, if there is one: in the cache or else in the lower one, which a
+    /// scratch image was started from.
+    fn sidecar_called(&self, name: &Path) -> Option<(PathBuf, FileStamp)> {
         let cache = &self.settings.as_ref()?.cache;
-        [SIDECARS, LOWER_SIDECARS]
-            .into_iter()
-            .map(|folder| cache.join(folder).join(name))
-            .find(|path| path.exists())
+        [SIDECARS, LOWER_SIDECARS].into_iter().find_map(|folder| {
+            let path = cache.join(folder).join(name);
+            let stamp = FileStamp::of_path(&path)?;
+            Some((path, stamp))
+        })
     }
 
     /// Has the text of `document` count for the file at `path`, a real path, instead of what is on disk there.

@@ -200,7 +200,7 @@ impl Project {
         for path in std::mem::take(&mut names.pending) {
             let Some(&written) = loaded.get(&path) else { continue };
             if let Some(known) = names.file(&path) {
-                let stamp = |name: &PathBuf| FileStamp::of_path(&self.sidecar_called(name)?);
+                let stamp = |name: &PathBuf| Some(self.sidecar_called(name)?.1);
                 let of_sidecar = known.sidecar.as_ref();
                 known.live = known.written == written
                     && of_sidecar.is_some_and(|(name, then)| stamp(name) == Some(*then));
