@@ -21,7 +21,9 @@ use crate::workspace::live::WatchedTree;
 use crate::workspace::standings::Standings;
 use crate::workspace::tree::ProjectWalk;
 use crate::workspace::{FileStamp, Project};
-use steelbank_text::{FileTokens, IndexControl, LispNames, PackageText, TextContext, TokenClass, WordMatch};
+use steelbank_text::{
+    FileTokens, IndexControl, LispNames, NamedIn, PackageText, TextContext, TokenClass, WordMatch,
+};
 use steelbank_tree::is_lisp;
 
 /// How the image relates to a file's text.
@@ -45,7 +47,7 @@ pub enum TextState {
 #[derive(Debug)]
 pub(crate) struct NamedText {
     /// The path.
-    pub(crate) path: PathBuf,
+    pub(crate) path: Arc<Path>,
     /// The relation of the image to the file.
     pub(crate) standing: TextState,
     /// By place: what decides which symbol each is, and its line.
@@ -399,15 +401,15 @@ impl Project {
                 unreadable.extend(self.root().map(Path::to_owned));
                 return NamedTexts { files, unreadable, cut: texts.live.walk.cut };
             };
-            for found in named {
-                let path = root.join(found.path);
-                let Some(entry) = standings.entries.get(path.as_path()) else { continue };
+            let mut path = PathBuf::new();
+            for NamedIn { path: relative, tokens } in named {
+                path.clone_from(root);
+                path.push(relative);
+                let Some((path, entry)) = standings.entries.get_key_value(path.as_path()) else { continue };
                 let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
-                let is_shown = found.tokens.iter().any(|(class, _)| shows(standing, class));
+                let is_shown = tokens.iter().any(|(class, _)| shows(standing, class));
                 if is_shown && known.indexed && (entry.own || !own_only) {
-                    let tokens = found.tokens.into_iter();
-                    let tokens = tokens.map(|(class, line)| (Arc::clone(class), line)).collect();
-                    files.push(NamedText { path, standing, tokens, stamp: known.stamp });
+                    files.push(NamedText { path: Arc::clone(path), standing, tokens, stamp: known.stamp });
                 }
             }
         }
@@ -417,10 +419,11 @@ impl Project {
             if tokens.clone().any(|token| shows(standing, token)) {
                 let tokens =
                     tokens.map(|token| (Arc::clone(&token.class), read.lines.line(token.span.start)));
-                files.push(NamedText { path: path.to_path_buf(), standing, tokens: tokens.collect(), stamp });
+                files.push(NamedText { path, standing, tokens: tokens.collect(), stamp });
             }
         }
-        files.sort_unstable_by(|left, right| left.path.cmp(&right.path));
+        // Stable, as those of the index are nearly in order.
+        files.sort_by(|left, right| left.path.cmp(&right.path));
         NamedTexts { files, unreadable, cut: texts.live.walk.cut }
     }
 
@@ -443,7 +446,7 @@ impl Project {
     /// Reads the text of a file in which a name was found. None if the file is gone.
     pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnseenText> {
         let read = self.texts.lock().read(&named.path, named.stamp)?;
-        Some(UnseenText { path: named.path.clone(), standing: named.standing, read })
+        Some(UnseenText { path: named.path.to_path_buf(), standing: named.standing, read })
     }
 
     /// Reads the texts that [`Project::named_at`] finds.
@@ -464,13 +467,17 @@ impl Project {
 
     /// Finds the definitions of the package that is called `name` in files whose text the image does not have as it
     /// stands, as of the look of `_now` or a later one.
-    pub(crate) fn unseen_packages(&self, _now: &Now, name: &str) -> Vec<PackageText> {
+    pub(crate) fn unseen_packages(&self, _now: &Now, name: &str) -> Vec<Arc<PackageText>> {
         let mut texts = self.texts.lock();
         let is_called = |package: &&PackageText| package.names.iter().any(|each| each == name);
-        let mut all: Vec<PackageText> =
-            texts.standings.packages().iter().filter(is_called).cloned().collect();
+        let mut all: Vec<Arc<PackageText>> =
+            texts.standings.packages().iter().filter(is_called).cloned().map(Arc::new).collect();
         if let (Some(names), Some(root)) = (&texts.names, &texts.root) {
             for (path, package) in names.packages(name).unwrap_or_default() {
+                // Copies of a file have the same definition.
+                if all.iter().any(|known| Arc::ptr_eq(known, &package)) {
+                    continue;
+                }
                 let entry = texts.standings.entries.get(root.join(path).as_path());
                 let standing = entry.filter(|entry| entry.known.as_ref().is_some_and(|known| known.indexed));
                 if !matches!(standing.and_then(|entry| entry.standing), None | Some(TextState::LeftOut)) {

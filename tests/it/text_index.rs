@@ -283,7 +283,7 @@ fn compare_names(world: &World, texts: &BTreeMap<PathBuf, String>) {
     let index = world.index.lisp_names(&IndexControl::none()).unwrap();
     for (name, expected) in names {
         let found = index.named(&name).unwrap().into_iter().map(|found| {
-            let tokens = found.tokens.into_iter().map(|(class, line)| (TokenClass::clone(class), line));
+            let tokens = found.tokens.into_iter().map(|(class, line)| (TokenClass::clone(&class), line));
             (found.path.to_owned(), tokens.collect())
         });
         assert_eq!(found.collect::<Named>(), expected, "{name}");

@@ -20,7 +20,7 @@ pub struct NamedIn<'a> {
     /// The file, relative to the root.
     pub path: &'a Path,
     /// By place: what decides which symbol each is, and its line, from 1.
-    pub tokens: Vec<(&'a Arc<TokenClass>, u32)>,
+    pub tokens: Vec<(Arc<TokenClass>, u32)>,
 }
 
 impl TextIndex {
@@ -72,7 +72,7 @@ impl LispNames {
             for (file, tokens) in segment.named(name)? {
                 let Some(place) = self.place(places, file) else { continue };
                 let classes = segment.classes()?;
-                let known = |(class, line)| Some((classes.get(class as usize)?, line));
+                let known = |(class, line)| Some((Arc::clone(classes.get(class as usize)?), line));
                 let tokens: Option<Vec<_>> = tokens.into_iter().map(known).collect();
                 all.push((place, tokens.ok_or(PageError::Damaged)?));
             }
@@ -87,13 +87,13 @@ impl LispNames {
     }
 
     /// Finds the definitions of the package that is called `name`, each with its file. `None` if the index is damaged.
-    pub fn packages(&self, name: &str) -> Option<Vec<(&Path, PackageText)>> {
+    pub fn packages(&self, name: &str) -> Option<Vec<(&Path, Arc<PackageText>)>> {
         let mut all = Vec::new();
         for (segment, places) in self.0.segments() {
-            let found = segment.packages(name).ok()?.into_iter();
+            let found = segment.packages(name).ok()?;
             let files = &self.0.manifest().files;
             let of = |file| Some(&*files.get(self.place(places, file)?)?.path);
-            all.extend(found.filter_map(|(file, package)| Some((of(file)?, package))));
+            all.extend(found.iter().filter_map(|(file, package)| Some((of(*file)?, Arc::clone(package)))));
         }
         Some(all)
     }

@@ -12,9 +12,9 @@ use steelbank_reader::{Dialect, LispText, Marker, TokenKind};
 pub(crate) fn names(snapshot: &TextSnapshot, name: &str) -> Result<Vec<String>, PageError> {
     let mut names = BTreeSet::from([name.to_owned()]);
     for (segment, places) in snapshot.segments() {
-        for (file, package) in segment.packages(name)? {
-            if places.get(file as usize).is_some_and(|place| *place != GONE) {
-                names.extend(package.names);
+        for (file, package) in segment.packages(name)?.iter() {
+            if places.get(*file as usize).is_some_and(|place| *place != GONE) {
+                names.extend(package.names.iter().cloned());
             }
         }
     }

@@ -74,14 +74,13 @@ impl Unseen {
     /// Adds up what is known of each file.
     fn new(found: impl IntoIterator<Item = UnseenFile>) -> Unseen {
         let mut files: BTreeMap<String, UnseenFile> = BTreeMap::new();
-        for found in found {
-            let file = files.entry(found.path.clone()).or_default();
-            file.count += found.count;
-            file.left_out += found.left_out;
-            file.named += found.named;
-            file.path = found.path;
+        for UnseenFile { path, count, left_out, named } in found {
+            let file = files.entry(path).or_default();
+            file.count += count;
+            file.left_out += left_out;
+            file.named += named;
         }
-        let files: Vec<UnseenFile> = files.into_values().collect();
+        let files: Vec<_> = files.into_iter().map(|(path, file)| UnseenFile { path, ..file }).collect();
         Unseen { count: files.iter().map(|file| file.count).sum(), files }
     }
 
@@ -342,7 +341,7 @@ pub(crate) struct TokenResolver<'a> {
     now: &'a Now,
     target: &'a SoughtSymbol,
     /// The definitions of packages in unseen text that were looked for, by name.
-    packages: RefCell<HashMap<String, Rc<[PackageText]>>>,
+    packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
     /// The meanings of the tokens that were counted, by class, and whether the file defines systems.
     meanings: RefCell<HashMap<(*const TokenClass, bool), Option<Likelihood>>>,
 }
@@ -539,11 +538,11 @@ impl<'a> TokenResolver<'a> {
     }
 
     /// The definitions of `package` in unseen text.
-    fn defined(&self, package: &str) -> Rc<[PackageText]> {
+    fn defined(&self, package: &str) -> Rc<[Arc<PackageText>]> {
         if let Some(known) = self.packages.borrow().get(package) {
             return Rc::clone(known);
         }
-        let found: Rc<[PackageText]> = self.project.unseen_packages(self.now, package).into();
+        let found: Rc<[Arc<PackageText>]> = self.project.unseen_packages(self.now, package).into();
         self.packages.borrow_mut().insert(package.to_owned(), Rc::clone(&found));
         found
     }

@@ -9,6 +9,7 @@ use crate::names::{PackageText, TokenClass};
 use crate::store::codec::{Decoder, put_after, put_bytes, put_number};
 use crate::store::pages::{self, PageError, Pages};
 use crate::store::postings::{self, FileHits};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
@@ -279,10 +280,14 @@ pub(crate) struct TextSegment {
     trigrams: Vec<(u32, u64)>,
     classes: Vec<Box<[u8]>>,
     decoded: OnceLock<Option<Vec<Arc<TokenClass>>>>,
+    /// The definitions of the packages that were asked for.
+    packages: Mutex<HashMap<Box<str>, PackageRecords>>,
 }
 
 /// The records of a key, each with its file.
 type Records<T> = Vec<(u32, T)>;
+/// The definitions of a package, each with its file.
+type PackageRecords = Arc<[(u32, Arc<PackageText>)]>;
 
 /// Takes an entry of a block: its key, its hits, and the ranges of its postings and definitions. False ends the
 /// reading.
@@ -326,7 +331,8 @@ impl TextSegment {
         for _ in 0..decoder.number()? {
             classes.push(decoder.bytes()?.into());
         }
-        Some(TextSegment { pages, files, sections, keys, trigrams, classes, decoded: OnceLock::new() })
+        let (decoded, packages) = (OnceLock::new(), Mutex::default());
+        Some(TextSegment { pages, files, sections, keys, trigrams, classes, decoded, packages })
     }
 
     fn class_bytes(&self, number: u32) -> Option<&[u8]> {
@@ -349,20 +355,29 @@ impl TextSegment {
         read().ok_or(PageError::Damaged)
     }
 
-    /// Finds the definitions of the package that is called `name`.
-    pub(crate) fn packages(&self, name: &str) -> Result<Records<PackageText>, PageError> {
-        let Some(entry) = self.lookup(&lisp_key(PACKAGE, name))? else { return Ok(Vec::new()) };
+    /// Finds the definitions of the package that is called `name`; equal ones share their memory.
+    pub(crate) fn packages(&self, name: &str) -> Result<PackageRecords, PageError> {
+        if let Some(known) = self.packages.lock().get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let entry = self.lookup(&lisp_key(PACKAGE, name))?;
         let read = || -> Option<Records<_>> {
-            let mut found = Vec::new();
+            let mut found: Records<Arc<PackageText>> = Vec::new();
+            let Some(entry) = entry else { return Some(found) };
             for (file, record) in postings::records(&entry.postings)? {
                 let mut decoder = Decoder::new(record);
                 while !decoder.is_empty() {
-                    found.push((file, PackageText::decode(&mut decoder)?));
+                    let package = PackageText::decode(&mut decoder)?;
+                    let same = found.iter().find(|(_, known)| **known == package);
+                    let package = same.map_or_else(|| Arc::new(package), |(_, known)| Arc::clone(known));
+                    found.push((file, package));
                 }
             }
             Some(found)
         };
-        read().ok_or(PageError::Damaged)
+        let found: PackageRecords = read().ok_or(PageError::Damaged)?.into();
+        self.packages.lock().insert(name.into(), Arc::clone(&found));
+        Ok(found)
     }
 
     /// How many files it holds.
