@@ -175,9 +175,11 @@ impl Inputs {
         let mut inputs = Self::default();
         let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);
         let paths: BTreeSet<PathBuf> = listed.collect();
+        let real = std::fs::canonicalize(cache).unwrap_or_else(|_| cache.to_owned());
+        let caches = [cache, &real];
         for path in paths {
-            // Skip a bare library name, which the dynamic linker resolves.
-            if !path.is_absolute() {
+            // Skip a bare library name, which the dynamic linker resolves, and what a load makes in the cache each time.
+            if !path.is_absolute() || caches.iter().any(|cache| path.starts_with(cache)) {
                 continue;
             }
             let stamp = match std::fs::metadata(&path) {
@@ -278,7 +280,8 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     fn told(root: &Path) -> InputsReport {
-        let files = ["a.lisp", "b.lisp", "absent.conf"].map(|name| root.join(name)).to_vec();
+        let files =
+            ["a.lisp", "b.lisp", "absent.conf", "cache/made.lisp"].map(|name| root.join(name)).to_vec();
         InputsReport {
             files,
             configuration: Vec::new(),
@@ -307,7 +310,11 @@ mod tests {
         edit(&root.join("a.lisp"), "one", 0);
         edit(&root.join("b.lisp"), "two", 0);
         edit(&root.join("sub/s.asd"), "", 0);
-        let inputs = Inputs::gather(told(&root), &root.join("cache"), i128::MAX).unwrap();
+        fs::create_dir_all(root.join("cache")).unwrap();
+        // Each load makes the file in the cache anew.
+        edit(&root.join("cache/made.lisp"), "made", 9);
+        let before = 1_700_000_001_000_000_000;
+        let inputs = Inputs::gather(told(&root), &root.join("cache"), before).unwrap();
         let changed = || inputs.changes();
         assert_eq!(changed(), ChangedInputs::default());
         assert!(
