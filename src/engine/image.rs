@@ -21,21 +21,6 @@ pub struct Image {
     pub contribs: Contribs,
 }
 
-/// Maps the first `length` bytes of `file` until the process ends, as SBCL maps its core: what is not looked at is not read.
-///
-/// # Errors
-/// The system's.
-pub(crate) fn mapped(file: &File, length: usize) -> io::Result<&'static [u8]> {
-    let (read, private) = (libc::PROT_READ, libc::MAP_PRIVATE);
-    // SAFETY: a mapping at a place that the system chooses replaces none.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), length, read, private, file.as_raw_fd(), 0) };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: they are `length` bytes that nothing unmaps. Nobody else may write the file, and we write none twice.
-    Ok(unsafe { std::slice::from_raw_parts(at.cast(), length) })
-}
-
 /// SBCL's runtime as a shared library. It is code that runs in this process when SBCL is started, so only `unsafe`
 /// functions take one from anywhere.
 ///

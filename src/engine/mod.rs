@@ -57,7 +57,6 @@ pub(crate) use children::{end_children, end_children_at_signals};
 pub use confine::{ConfineError, confine};
 pub(crate) use control::{ALLOWED, Control};
 pub(crate) use heap::give_back_memory;
-pub(crate) use image::mapped;
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub use progress::{OnProgress, Progress, Step};

@@ -268,10 +268,11 @@ impl Builder {
         let mut settings = Settings::new(installation.image);
         settings.dynamic_space_size = self.dynamic_space_size.unwrap_or(settings.dynamic_space_size);
         settings.control_stack_size = self.control_stack_size.unwrap_or(settings.control_stack_size);
-        let index = match &installation.index {
-            IndexData::Memory(bytes) if snapshot.is_some() => Index::open_snapshot(*bytes),
-            IndexData::Memory(bytes) => Index::open(*bytes),
-            IndexData::File(path) => {
+        let kept = snapshot.as_ref().and_then(|snapshot| snapshot.index.clone());
+        let index = match (kept, &installation.index) {
+            (Some(kept), _) => Index::open_snapshot(kept),
+            (None, IndexData::Memory(bytes)) => Index::open(*bytes),
+            (None, IndexData::File(path)) => {
                 let bytes = std::fs::read(path)
                     .map_err(|error| Error::Index(format!("{}: {error}", path.display())))?;
                 Index::open(Arc::<[u8]>::from(bytes))

@@ -6,9 +6,11 @@ mod make;
 mod store;
 
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 pub(crate) use format::OrderedSystem;
@@ -24,7 +26,7 @@ pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Core, mapped};
+use crate::engine::Core;
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::scratch::TEMPORARY_FILES;
@@ -182,8 +184,8 @@ pub(crate) struct Snapshot {
     pub(crate) path: PathBuf,
     /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
-    /// The index of its image.
-    index: &'static [u8],
+    /// The index of its image; none for an image as it was loaded, which answers no question.
+    pub(crate) index: Option<Arc<[u8]>>,
     /// The loads that it has done, what they read, and the answers to them.
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) inputs: Inputs,
@@ -221,10 +223,16 @@ impl Snapshot {
         let open = |name: &str| -> Result<File, String> {
             steelbank_cache::open(&path.join(name)).map_err(|error| format!("its {name}: {error}"))
         };
-        let (core, index) = (open("core")?, open("index")?);
+        let (core, mut index) = (open("core")?, open("index")?);
         format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
-        let index =
-            mapped(&index, manifest.index.bytes() as usize).map_err(|error| format!("its index: {error}"))?;
+        let read = || -> Result<Arc<[u8]>, String> {
+            // Read it: whoever cuts a file that is mapped ends the process.
+            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, manifest.index.bytes() as usize).collect();
+            let filled = Arc::get_mut(&mut bytes).map_or(Ok(()), |bytes| index.read_exact(bytes));
+            filled.map_err(|error| format!("its index: {error}"))?;
+            Ok(bytes)
+        };
+        let index = (!as_loaded).then(read).transpose()?;
         store::touch(path);
         Ok(Self {
             path: path.to_owned(),
@@ -239,12 +247,14 @@ impl Snapshot {
     }
 
     /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it
-    /// meanwhile, and with this index.
+    /// meanwhile, and with this index, if it has one.
     pub(crate) fn installation(&self, installation: &Installation) -> Installation {
         let mut installation = installation.clone();
         installation.image.core =
             Core::File(PathBuf::from(format!("/proc/self/fd/{}", self.core.as_raw_fd())));
-        installation.index = IndexData::Memory(self.index);
+        if self.index.is_some() {
+            installation.index = IndexData::File(self.path.join("index"));
+        }
         installation
     }
 }
