@@ -6,16 +6,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 #[path = "agent/side.rs"]
 mod side;
-use side::{Server, files, places, shell};
+use side::{Peer, Server, files, places, shell};
 
 /// Unpacks Swank into the folder `swank` of the current one.
 const FETCH: &str = "set -e; apt-get download -qq -o APT::Sandbox::User=root cl-swank; dpkg-deb -x cl-swank_*.deb un; \
@@ -140,29 +139,19 @@ fn questions(text: &str) -> Vec<Question> {
 }
 
 /// The SBCL that apt has, with the project and what answers in it loaded.
-struct Lisp {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
+struct Lisp(Peer);
 
 impl Lisp {
     fn start(work: &Path, project: &Path, also: &str) -> Self {
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/peers.lisp");
-        let mut child = Command::new("sbcl")
+        let mut command = Command::new("sbcl");
+        command
             .args(["--noinform", "--no-userinit", "--non-interactive", "--load"])
             .arg(peers)
             .args(["--eval", "(asdf:load-system :hard)", "--eval", also, "--eval", "(answer)"])
             .env("CL_SOURCE_REGISTRY", format!("{0}/:{1}/swank/:", project.display(), work.display()))
-            .env("XDG_CACHE_HOME", work.join("plain"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut lisp = Self { child, input, output };
+            .env("XDG_CACHE_HOME", work.join("plain"));
+        let mut lisp = Self(Peer::start(&mut command));
         // Wait until all is loaded.
         lisp.ask("t");
         lisp
@@ -170,18 +159,11 @@ impl Lisp {
 
     /// Evaluates a form: what it prints.
     fn ask(&mut self, form: &str) -> String {
-        writeln!(self.input, "{form}").unwrap();
+        self.0.tell(form);
         let mut said = String::new();
         while !said.ends_with(";;; end\n") {
-            assert!(self.output.read_line(&mut said).unwrap() > 0, "SBCL has ended: {said}");
+            self.0.hear(&mut said);
         }
         said
-    }
-}
-
-impl Drop for Lisp {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,6 +1,7 @@
 //! A server that is asked, command lines, and the places that their answers name: for the benches of agents and of peers.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -55,46 +56,70 @@ pub(crate) fn places(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// A server for a project.
-pub(crate) struct Server {
+/// A process that is asked in lines. It is ended with this.
+pub(crate) struct Peer {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, input, output }
+    }
+
+    pub(crate) fn tell(&mut self, line: impl Display) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    /// Reads one more line of its output to the end of `said`.
+    pub(crate) fn hear(&mut self, said: &mut String) {
+        assert!(self.output.read_line(said).unwrap() > 0, "it has ended: {said}");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server for a project.
+pub(crate) struct Server {
+    peer: Peer,
     number: u64,
 }
 
 impl Server {
     pub(crate) fn start(project: &Path, work: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_steelbank"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_steelbank"));
+        command
             .args(["--no-snapshot", "serve", "--allow-edits"])
             .current_dir(project)
             .env("CL_SOURCE_REGISTRY", format!("{}//", work.join("sources").display()))
-            .env("XDG_CACHE_HOME", work.join("cache"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Self { child, input, output, number: 0 };
+            .env("XDG_CACHE_HOME", work.join("cache"));
+        let mut server = Self { peer: Peer::start(&mut command), number: 0 };
         let client = json!({ "name": "bench", "version": "0" });
         server.request(
             "initialize",
             json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }),
         );
-        writeln!(server.input, "{}", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))
-            .unwrap();
+        server.peer.tell(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         server
     }
 
     fn request(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.number, "method": method, "params": params });
-        writeln!(self.input, "{request}").unwrap();
+        self.peer.tell(request);
         loop {
             let mut line = String::new();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the server is gone");
+            self.peer.hear(&mut line);
             let message: Value = serde_json::from_str(&line).unwrap();
             if message["id"] == self.number {
                 return message;
@@ -107,12 +132,5 @@ impl Server {
         let answer = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
         let text = answer["result"]["content"][0]["text"].as_str();
         text.map_or_else(|| answer.to_string(), str::to_owned)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
