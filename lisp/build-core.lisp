@@ -149,6 +149,7 @@ builder. What the build replaced is no more then: the old core's code is collect
   (steelbank::xref-baseline)
   (steelbank::refuse-exits)
   (steelbank::replace-debugger)
+  (steelbank::leave-ending-signals-to-host)
   (setf *package* (find-package :common-lisp-user))
   (funcall *save* *loaded* :toplevel #'save-with-index))
 

@@ -86,6 +86,13 @@ or a function of the shim.")
   (encapsulate +find-foreign-function+ 'steelbank #'foreign-substitute)
   (relink-foreign-functions (mapcar #'car *foreign-exit-functions*)))
 
+(defun leave-ending-signals-to-host ()
+  "Have SBCL not install its handlers of the signals that end a process, as it does where it starts: the host has its own."
+  (encapsulate +install-handler+ 'steelbank
+               (lambda (function signal handler)
+                 (unless (member handler *ending-handlers* :key #'fdefinition)
+                   (funcall function signal handler)))))
+
 (defun describe-condition (condition)
   "A sentence for CONDITION. Its report is the user's code and may fail itself: then the second value is the condition of that."
   (flet ((limited (function)

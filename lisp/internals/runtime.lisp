@@ -82,6 +82,12 @@ them: it is called with form, context and environment.")
 (defconstant +leave-process+ 'sb-impl::os-exit
   "Ends the process.")
 
+(defconstant +install-handler+ 'sb-unix::%install-handler
+  "Installs a handler of a signal, a function or :DEFAULT or :IGNORE: its arguments are the signal and the handler.")
+
+(defparameter *ending-handlers* '(sb-unix::sigint-handler sb-unix::sigterm-handler)
+  "The names of SBCL's own handlers of the signals that end a process.")
+
 (defconstant +find-foreign-function+ 'sb-sys:find-dynamic-foreign-symbol-address
   "Finds the address of a foreign function by its name.")
 

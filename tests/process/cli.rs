@@ -1,11 +1,15 @@
 //! The command line: answers, exit codes, errors, and closed pipes.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::program::{Folder, STEELBANK, Streams, ask, ends_well, initialized, on, run, said};
+use crate::cache::signal;
+use crate::child::small_or_full;
+use crate::program::{Folder, STEELBANK, Streams, ask, ends, ends_well, initialized, on, run, said};
 use crate::texts::write_project;
 
 #[test]
@@ -39,6 +43,24 @@ fn every_question_has_a_subcommand_and_json() {
         let (called, _, code) = said(&run(&["call", question, &arguments]));
         assert_eq!(code, Some(0), "{question}");
         assert_eq!(called, text, "{question}");
+    }
+}
+
+/// SBCL sets up handlers of its own where it starts; one of them would run Lisp, or wait for ever, where the host's ends the process.
+#[test]
+fn an_interrupt_while_lisp_starts_ends_the_process() {
+    let runs = small_or_full(60, 3000);
+    for run in 0..runs {
+        let mut command = Command::new(STEELBANK);
+        command.args(["describe-symbol", "cl:car"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = child.stderr.take().unwrap();
+        std::thread::sleep(Duration::from_millis(40) * run / runs);
+        signal(child.id().into(), libc::SIGINT);
+        let status = ends(child);
+        let errors = std::io::read_to_string(&mut errors).unwrap();
+        let has_ended_well = status.signal() == Some(libc::SIGINT) || status.success();
+        assert!(has_ended_well && errors.is_empty(), "{run}: {status}, {errors}");
     }
 }
 
