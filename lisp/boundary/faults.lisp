@@ -266,10 +266,14 @@ and a copy of all must find room: when the collector runs out of it, the runtime
   "The octets more that are no small part of what may be in use."
   (floor (heap-limit) 32))
 
+(defun heap-room ()
+  "The octets in use of which a full collection surely has room for a copy, whatever else is allocated before it."
+  (floor (* 12/25 (sb-ext:dynamic-space-size))))
+
 (defun heap-bound ()
-  "The octets in use that are too many: HEAP-LIMIT, or somewhat more than ended calls have left, if that is more."
+  "The octets in use that are too many: HEAP-LIMIT, or somewhat more than ended calls have left, if that is more; but less than HEAP-ROOM."
   (if (> *heap-noted* (heap-limit))
-      (+ *heap-noted* (heap-step))
+      (min (+ *heap-noted* (heap-step)) (- (heap-room) (heap-step)))
       (heap-limit)))
 
 (defun heap-filler ()
@@ -324,15 +328,15 @@ little, or more than those which run have allocated: a call that has ended may h
 
 (defun relieve-heap ()
   "End those who have filled the heap, one after another, until it is not full. Without anybody to blame this thread goes on, as long
-as it has allocated little or the collector has room."
+as the collector has room for that which it has allocated."
   (mapc #'funcall *memory-to-free*)
   (loop while (> (live-octets) (heap-bound))
         do (let ((filler (heap-filler)))
              (cond ((eq filler sb-thread:*current-thread*)
                     (end-for-full-heap))
                    ((and filler (end-heap-filler filler)))
-                   ((and (> (heap-in-use) (floor (sb-ext:dynamic-space-size) 2))
-                         (> (allocated sb-thread:*current-thread*) (heap-step)))
+                   ((and (> (heap-in-use) (- (heap-room) (heap-step)))
+                         (> (allocated sb-thread:*current-thread*) (- (heap-room) (heap-in-use))))
                     (end-for-full-heap))
                    (t
                     (return))))))

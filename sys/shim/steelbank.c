@@ -117,6 +117,14 @@ static void restore_signals(void) {
 typedef int64_t (*call_function)(uint64_t, const struct steelbank_text *, const struct steelbank_text *);
 static call_function lisp_call;
 
+/* Clears what a call has left on the stack: the host's frames come to lie over it, and the collector takes what they
+ * have not written for references. */
+static __attribute__((noinline)) void clear_stack_below(void) {
+  char left[32 << 10];
+  memset(left, 0, sizeof left);
+  __asm__ volatile("" : : "r"(left) : "memory");
+}
+
 static int64_t call(uint64_t call, const struct steelbank_text *question, const struct steelbank_text *arguments) {
   call_function function = __atomic_load_n(&lisp_call, __ATOMIC_ACQUIRE);
   steelbank_restore_guard_page();
@@ -124,6 +132,7 @@ static int64_t call(uint64_t call, const struct steelbank_text *question, const 
   int64_t status = function(call, question, arguments);
   /* A call that was left near the end of the stack has lent from the guard pages, and may have lost a signal. */
   steelbank_restore_guard_page();
+  clear_stack_below();
   enter_host();
   return status;
 }
