@@ -359,7 +359,7 @@ core to be saved."
   ;; Drop what UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
   (uiop:call-image-restore-hook)
   (prepare-streams)
-  (encapsulate +after-collection+ 'steelbank #'check-heap)
+  (watch-heap)
   ;; Refuse again: SAVE-CORE removed the refusals from the core that it saved.
   (refuse-exits)
   (setf *supervisor* (make-protected-thread "steelbank supervisor" #'supervise

@@ -358,6 +358,27 @@ heap full must find room, too."
 (sb-ext:define-load-time-global *heap-reliever* nil
   "The thread that looks who has filled the heap, or NIL.")
 
+(defun await-collection (collect generation)
+  "Wraps SBCL's SUB-GC. The thread that finds another about to collect waits a while for that: it would go on to allocate, and have
+filled the heap when the other gets a processor."
+  (let* ((epoch (collection-epoch))
+         (outcome (funcall collect generation)))
+    (when (eql outcome 0)
+      (loop repeat 100
+            while (eq epoch (collection-epoch))
+            do (pause-microseconds 1000)))
+    outcome))
+
+(defun watch-heap ()
+  "Have every garbage collection look whether the heap is full."
+  (encapsulate +collect+ 'steelbank #'await-collection)
+  (encapsulate +after-collection+ 'steelbank #'check-heap))
+
+(defun leave-heap-unwatched ()
+  "Take back what WATCH-HEAP has done."
+  (unencapsulate +collect+ 'steelbank)
+  (unencapsulate +after-collection+ 'steelbank))
+
 (defun check-heap (collect)
   "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after a full
 collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."

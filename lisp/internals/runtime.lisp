@@ -67,6 +67,13 @@ them: it is called with form, context and environment.")
 (defconstant +after-collection+ 'sb-kernel::post-gc
   "The function that the thread which caused a garbage collection calls after it.")
 
+(defconstant +collect+ 'sb-kernel::sub-gc
+  "Collects garbage up to the generation that is its argument. 0: another thread is about to, and that of the caller goes on.")
+
+(define-inline collection-epoch ()
+  "An object that is another one after each garbage collection."
+  sb-kernel::*gc-epoch*)
+
 (defparameter *look-up-functions* '(intern find-symbol sb-impl::intern2 sb-impl::find-symbol2)
   "The functions that look a symbol up by its name: the last two, if the package is constant where they are called.")
 

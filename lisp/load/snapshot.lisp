@@ -205,7 +205,7 @@ Returns a sentence for each obstacle."
     (handler-case
         (progn
           (end-own-threads)
-          (unencapsulate +after-collection+ 'steelbank)
+          (leave-heap-unwatched)
           ;; MAIN refuses them again.
           (dolist (name *exit-functions*)
             (unencapsulate name 'steelbank))
