@@ -89,8 +89,10 @@ impl Client {
         work: impl FnOnce(&Session, &Call, &mut Vec<u8>) -> bool + Send + 'static,
     ) -> Result<(), ErrorData> {
         let PooledRequest { effect, at_once, ends_soon, call } = about;
+        let asks = effect == Effect::Reads;
+        let again = asks.then(|| line.to_vec());
         if at_once && !self.output.is_full() {
-            let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
+            let serial = self.calls.note(id.clone(), call.cancellation(), again, true);
             let before = answer.len();
             guarded(id, answer, |line| work(&self.session, &call, line));
             if !self.calls.answer(serial) {
@@ -103,8 +105,6 @@ impl Client {
             Effect::Runs => &self.code,
             Effect::Reads | Effect::Writes => &self.questions,
         };
-        let asks = effect == Effect::Reads;
-        let again = asks.then(|| line.to_vec());
         let serial = self.calls.note(id.clone(), call.cancellation(), again, ends_soon);
         let (client, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
         let submitted = pool.submit(Box::new(move || {
