@@ -630,7 +630,8 @@ fn the_hosts_signals_are_as_they_were() {
     assert!(HEARD.load(Ordering::SeqCst) >= before.len());
     // SBCL has not had them meanwhile, either.
     let installed = "(sb-alien:extern-alien \"lisp_sig_handlers\" (array sb-alien:unsigned 64))";
-    let installed = format!("(loop for signal in '(2 15 17) collect (plusp (sb-alien:deref {installed} signal)))");
+    let installed =
+        format!("(loop for signal in '(2 15 17) collect (plusp (sb-alien:deref {installed} signal)))");
     assert_eq!(bank.values(&installed), ["(NIL NIL T)"]);
     // Lisp's own work, too.
     bank.values("(sb-ext:run-program \"/bin/true\" '())");
