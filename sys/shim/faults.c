@@ -40,8 +40,8 @@ static const size_t RESERVE = (size_t)4 << 30;
 /* The least room in which a throw and a short clean-up form run. */
 enum { ROOM = 8 << 10 };
 
-static __thread int guard_is_open;
-static __thread int hard_guard_is_open;
+/* Where that part of the guard pages begins which is lent to code that cannot be left; NULL if none is. */
+static __thread char *lent;
 static __thread int wants_reserve;
 /* Signals came for which there was no room, and which are to come again. */
 static __thread int signals_are_lost;
@@ -64,17 +64,21 @@ static int is_lisp_code(os_vm_address_t pc) {
 
 static int set_access(char *start, char *end, int access) { return mprotect(start, end - start, access) == 0; }
 
-/* Opens the hard guard pages but for the first page of the stack: behind it is somebody else's memory. */
-static int open_hard_guard(struct thread *thread) {
-  char *start = (char *)thread->control_stack_start;
-  if (hard_guard_is_open) return 0;
-  hard_guard_is_open = set_access(start + HARDWARE_PAGE, start + os_vm_page_size, PROT_READ | PROT_WRITE);
-  return hard_guard_is_open;
+/* Lends the guard pages from the page of `address` on to code that cannot be left, but for the first page of the stack: behind
+ * it is somebody else's memory. No more than is asked for: what Lisp code uses up after it is not there for the next signal. */
+static int lend(struct thread *thread, os_vm_address_t address) {
+  char *first = (char *)thread->control_stack_start + HARDWARE_PAGE;
+  char *end = (char *)CONTROL_STACK_GUARD_PAGE(thread) + os_vm_page_size;
+  char *page = (char *)((uintptr_t)address & ~(uintptr_t)(HARDWARE_PAGE - 1));
+  if (page < first) page = first;
+  if (page >= (lent ? lent : end) || !set_access(page, end, PROT_READ | PROT_WRITE)) return 0;
+  lent = page;
+  return 1;
 }
 
 static void close_hard_guard(struct thread *thread) {
-  if (hard_guard_is_open) protect_control_stack_hard_guard_page(1, thread);
-  hard_guard_is_open = 0;
+  if (lent) protect_control_stack_hard_guard_page(1, thread);
+  lent = NULL;
 }
 
 static void restore_guards(struct thread *thread) {
@@ -83,10 +87,9 @@ static void restore_guards(struct thread *thread) {
     protect_control_stack_guard_page(1, thread);
     protect_control_stack_return_guard_page(0, thread);
     thread->state_word.control_stack_guard_page_protected = 1;
-  } else if (guard_is_open) {
+  } else if (lent) {
     protect_control_stack_guard_page(1, thread);
   }
-  guard_is_open = 0;
   close_hard_guard(thread);
 }
 
@@ -140,12 +143,11 @@ void steelbank_leave_by(uint64_t function, uint64_t tag) {
   call_tag = tag;
 }
 
-/* Has Lisp leave what it does, where code that runs after an overflow has used up the rest of the stack: without handlers,
- * and without those clean-up forms for which no room is left. */
+/* Has Lisp leave what it does, where code that runs after an overflow has used up the guard page, too: without handlers, and
+ * without those clean-up forms for which no room is left. Keeps the hard guard page for signals that come meanwhile. */
 static void force_out(struct thread *thread, os_context_t *context) {
-  char *floor = (char *)thread->control_stack_start + HARDWARE_PAGE;
+  char *floor = (char *)CONTROL_STACK_GUARD_PAGE(thread);
   char *stack_pointer = (char *)*os_context_sp_addr(context), *frame = (char *)*os_context_fp_addr(context);
-  open_hard_guard(thread);
   if (is_guarded(thread)) lower_thread_control_stack_guard_page(thread);
   for (;;) {
     char *keeper, *end = dead_frames_end(thread, frame, call_tag, &keeper);
@@ -172,6 +174,7 @@ static void force_out(struct thread *thread, os_context_t *context) {
     restore_guards(thread);
   else
     protect_control_stack_return_guard_page(0, thread);
+  close_hard_guard(thread);
   *os_context_sp_addr(context) = (os_context_register_t)stack_pointer;
   *os_context_fp_addr(context) = (os_context_register_t)frame;
   unblock_signals_in_context_and_maybe_warn(context);
@@ -205,31 +208,25 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     lose("Memory fault at %p in the runtime's own fault handler", address);
 
   if (is_guarded(thread) && is_atomic(thread) && is_inside(address, guard, guard + os_vm_page_size)) {
-    /* SBCL would lose. Lend a part of the guard page: the atomic section is short, and the next fault finds it over. */
-    os_vm_address_t page = (os_vm_address_t)((uintptr_t)address & ~(uintptr_t)(HARDWARE_PAGE - 1));
-    if (set_access(page, page + HARDWARE_PAGE, PROT_READ | PROT_WRITE)) {
-      guard_is_open = 1;
-      return 1;
-    }
+    /* SBCL would lose. The atomic section is short, and the next fault finds it over. */
+    if (lend(thread, address)) return 1;
   }
 
   if (address != NULL && signals_are_lost) repeat_lost_signals();
   if (address == NULL && is_inside(stack_pointer, start, guard + os_vm_page_size + SIGNAL_FRAME)) {
     /* The kernel could not write another signal's frame, and says so with a fault at no address. */
-    if (!may_leave && hard_guard_is_open) {
-      /* Nothing is left to lend to code that cannot be left, as that by which Lisp leaves. It goes on without the signal. */
+    if (!may_leave && !lend(thread, stack_pointer - SIGNAL_FRAME)) {
+      /* Nothing is left to lend. The code goes on without the signal. */
       signals_are_lost = 1;
       return 1;
     }
     repeat_lost_signals();
-    if (may_leave && is_guarded(thread)) {
+    if (!may_leave) return 1;
+    if (is_guarded(thread)) {
       address = guard;
       /* SBCL protects the page above the guard page, and then writes to the stack: it may not end in there. */
       if (stack_pointer > guard + os_vm_page_size)
         *os_context_sp_addr(context) = (os_context_register_t)(guard + os_vm_page_size);
-    } else if (is_guarded(thread) && !guard_is_open) {
-      guard_is_open = set_access(guard, guard + os_vm_page_size, PROT_READ | PROT_WRITE);
-      return 1;
     } else {
       address = start;
     }
@@ -242,15 +239,16 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     address = guard;
   }
   if (is_inside(address, start, (char *)start + os_vm_page_size)) {
-    /* SBCL would lose. Code that cannot be left gets the rest of the stack, once. */
+    /* SBCL would lose. */
     if (may_leave)
       force_out(thread, context);
-    else if (!open_hard_guard(thread))
+    else if (!lend(thread, address))
       lose("Control stack exhausted, fault: %p, PC: %p", address, (void *)os_context_pc(context));
     return 1;
   }
+  int was_guarded = is_guarded(thread);
   bool handled = __real_handle_guard_page_triggered(context, address);
-  if (is_guarded(thread)) close_hard_guard(thread);
+  if (is_guarded(thread) && !was_guarded) close_hard_guard(thread);
   return handled;
 }
 

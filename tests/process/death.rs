@@ -388,6 +388,8 @@ fn a_signal_in_c_for_which_nothing_is_left_to_lend() {
                                      (lambda (c)
                                        (declare (ignore c))
                                        (interrupted-above (+ sb-c:+backend-page-bytes+ 1500))
+                                       ;; Half of the hard guard page is lent by now, and all of it after this.
+                                       (interrupted-above (+ (floor sb-c:+backend-page-bytes+ 2) 1500))
                                        (interrupted-above (+ 4096 1500)))))
                       (f 0))))";
     for _ in 0..3 {
