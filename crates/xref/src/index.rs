@@ -5,7 +5,7 @@ use super::columns::{
     BakedSymbolColumn, FunctionColumn, PackageColumn, RefutedColumn, SourceColumn, SurvivorColumn,
 };
 use super::export::{Export, Malformed, NONE};
-use super::format::{Bytes, XrefSegment};
+use super::format::XrefSegment;
 use super::kinds::{FunctionKind, Kind, NameRole};
 use super::symbols::{Package, Symbol, TextSymbol};
 use std::borrow::Cow;
@@ -171,7 +171,7 @@ impl Index {
     }
 
     /// Opens a baked index. Reads only its directory.
-    pub fn open(base: impl Into<Bytes>) -> Result<Self, Malformed> {
+    pub fn open(base: impl Into<Cow<'static, [u8]>>) -> Result<Self, Malformed> {
         let base = Arc::new(XrefSegment::open(base.into())?);
         let from_base = (0..base.packages()).collect();
         let generation =
@@ -181,7 +181,7 @@ impl Index {
     }
 
     /// Opens the baked index of a core that was saved with code in it that had been replaced.
-    pub fn open_snapshot(base: impl Into<Bytes>) -> Result<Self, Malformed> {
+    pub fn open_snapshot(base: impl Into<Cow<'static, [u8]>>) -> Result<Self, Malformed> {
         let mut index = Self::open(base)?;
         let generation = Generation {
             segment: Arc::clone(&index.newest),
@@ -217,7 +217,7 @@ impl Index {
         } else if export.since != self.newest.serial() {
             return Err(ApplyError::Gap { since: export.since, expected: self.since() });
         }
-        let newest = Arc::new(XrefSegment::open(Bytes::Shared(bake(bytes)?.into()))?);
+        let newest = Arc::new(XrefSegment::open(bake(bytes)?.into())?);
         if let Some((base, later)) = generations.split_first_mut() {
             (base.gone, base.stale) = refuted(&export, &base.segment);
             if self.snapshot {
