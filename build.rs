@@ -54,7 +54,7 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
 
 /// Bakes the table of places of the functions of `index` in SBCL's own sources.
 fn places(sbcl: &Path, index: Vec<u8>) -> Result<Vec<u8>> {
-    let index = steelbank_xref::Index::open(std::sync::Arc::<[u8]>::from(index))?;
+    let index = steelbank_xref::Index::open(index)?;
     let read = |file: &str| {
         let relative: PathBuf = file.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect();
         fs::read(sbcl.join(relative)).ok()

@@ -9,7 +9,7 @@
 use divan::{Bencher, black_box};
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use steelbank::actions::uses::who::WhoRequest;
 use steelbank::actions::uses::who::text;
 use steelbank_xref::columns::RecordColumn;
@@ -20,10 +20,10 @@ fn main() {
     divan::main();
 }
 
-fn bytes() -> Arc<[u8]> {
-    static BYTES: OnceLock<Arc<[u8]>> = OnceLock::new();
+fn bytes() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let path = Path::new(steelbank::Installation::BUILT).join("steelbank.xref");
-    Arc::clone(BYTES.get_or_init(|| fs::read(path).expect("the build makes the index").into()))
+    BYTES.get_or_init(|| fs::read(path).expect("the build makes the index"))
 }
 
 fn image() -> &'static Index {
@@ -60,7 +60,7 @@ fn synthetic_export() -> Vec<u8> {
 fn million() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(|| {
-        let bytes: Arc<[u8]> = bake::bake(&synthetic_export()).expect("the export is sound").into();
+        let bytes = bake::bake(&synthetic_export()).expect("the export is sound");
         Index::open(bytes).expect("the index is sound")
     })
 }
@@ -68,7 +68,7 @@ fn million() -> &'static Index {
 #[divan::bench]
 fn open(bencher: Bencher<'_, '_>) {
     let bytes = bytes();
-    bencher.bench(|| Index::open(Arc::clone(&bytes)));
+    bencher.bench(|| Index::open(bytes));
 }
 
 #[divan::bench(args = ["CAR", "*PRINT-BASE*", "NOT-THERE"])]

@@ -43,7 +43,7 @@ pub fn sidecar(bytes: &[u8]) {
 pub fn xref(bytes: &[u8]) {
     // The bytes may also be an index themselves.
     for baked in [bake::bake(bytes).ok(), Some(bytes.to_vec())].into_iter().flatten() {
-        let Ok(index) = Index::open(std::sync::Arc::<[u8]>::from(baked)) else { continue };
+        let Ok(index) = Index::open(baked) else { continue };
         ask(&index);
         if let Ok(index) = index.apply(bytes) {
             ask(&index);

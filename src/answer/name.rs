@@ -215,8 +215,7 @@ mod tests {
         }
         writer.package("COMMON-LISP-USER", &["CL-USER"]);
         writer.package("my pkg", &[]);
-        let bytes: std::sync::Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
-        Index::open(bytes).unwrap()
+        Index::open(bake::bake(&writer.finish()).unwrap()).unwrap()
     }
 
     #[test]

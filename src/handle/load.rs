@@ -35,8 +35,8 @@ use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
 /// The answers to loads of a snapshot's systems, kept for the first load of each.
 pub(crate) struct RestoredLoads {
     answers: HashMap<String, LoadAnswer>,
-    /// What the answers hold for.
-    inputs: Inputs,
+    /// What the answers hold for, to be compared at each load.
+    inputs: Option<Inputs>,
     /// The project's systems, if the snapshot is of all of them.
     project: Option<Vec<String>>,
     /// Whether all systems are loaded.
@@ -163,7 +163,7 @@ impl Steelbank {
         let project = (whole && snapshot.loads == [LoadedItem::Project])
             .then(|| answers.iter().map(|(name, _)| name.clone()).collect());
         self.note_load_time(answers.iter().map(|(_, answer)| answer.duration_ms).sum());
-        let (answers, inputs) = (answers.into_iter().collect(), snapshot.inputs);
+        let (answers, inputs) = (answers.into_iter().collect(), Some(snapshot.inputs));
         *self.inner.restored.lock() =
             Some(RestoredLoads { answers, inputs, project, whole, _core: snapshot.core });
     }
@@ -176,13 +176,20 @@ impl Steelbank {
         }
     }
 
+    /// Takes the inputs as the start found them: for a process whose loads were all asked for before it.
+    pub(crate) fn trust_restored_loads(&self) {
+        if let Some(restored) = &mut *self.inner.restored.lock() {
+            restored.inputs = None;
+        }
+    }
+
     /// Takes the answers to loading `systems` that the snapshot has, if its inputs are as they were. None at the next load,
     /// for which ASDF is asked.
     fn restored(&self, systems: &[String]) -> Option<Vec<LoadAnswer>> {
         let begun = Instant::now();
         let mut restored = self.inner.restored.lock();
         let restored = restored.as_mut().filter(|restored| !restored.answers.is_empty())?;
-        if !restored.inputs.hold() {
+        if !restored.inputs.as_ref().is_none_or(Inputs::hold) {
             restored.answers.clear();
         }
         let mut answers: Vec<LoadAnswer> =

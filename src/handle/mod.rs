@@ -257,7 +257,7 @@ impl Builder {
             steelbank_cache::claim(&project.cache)?;
         }
         let key = self.snapshot_key();
-        let snapshot::Choice { snapshot, without, refused, complete } = match self.failed_snapshot {
+        let snapshot::Choice { mut snapshot, without, refused, complete } = match self.failed_snapshot {
             Some(why) => snapshot::Choice { without: Some(why), ..Default::default() },
             None => key.as_ref().map(snapshot::Choice::of).unwrap_or_default(),
         };
@@ -268,14 +268,14 @@ impl Builder {
         let mut settings = Settings::new(installation.image);
         settings.dynamic_space_size = self.dynamic_space_size.unwrap_or(settings.dynamic_space_size);
         settings.control_stack_size = self.control_stack_size.unwrap_or(settings.control_stack_size);
-        let kept = snapshot.as_ref().and_then(|snapshot| snapshot.index.clone());
+        let kept = snapshot.as_mut().and_then(|snapshot| snapshot.index.take());
         let index = match (kept, &installation.index) {
             (Some(kept), _) => Index::open_snapshot(kept),
             (None, IndexData::Memory(bytes)) => Index::open(*bytes),
             (None, IndexData::File(path)) => {
                 let bytes = std::fs::read(path)
                     .map_err(|error| Error::Index(format!("{}: {error}", path.display())))?;
-                Index::open(Arc::<[u8]>::from(bytes))
+                Index::open(bytes)
             }
         };
         let index = index.map_err(|error| Error::Index(error.to_string()))?;

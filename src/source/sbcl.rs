@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn the_table_has_the_places_that_the_sources_have() {
         let folder = Path::new(crate::Installation::BUILT);
-        let index: Arc<[u8]> = fs::read(folder.join("steelbank.xref")).unwrap().into();
+        let index = fs::read(folder.join("steelbank.xref")).unwrap();
         let index = steelbank_xref::Index::open(index).unwrap();
         let table = PlaceTable::open(Vec::leak(fs::read(folder.join("steelbank.places")).unwrap())).unwrap();
         let sources = SbclSources::new(Some(crate::Installation::BUILT_SBCL.into()));

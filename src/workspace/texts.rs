@@ -50,9 +50,21 @@ pub(crate) struct NamedText {
     pub(crate) path: Arc<Path>,
     /// The relation of the image to the file.
     pub(crate) standing: TextState,
-    /// By place: what decides which symbol each is, and its line.
-    pub(crate) tokens: Vec<(Arc<TokenClass>, u32)>,
+    classes: Arc<[Arc<TokenClass>]>,
+    /// By place: the number of a class, and the line.
+    tokens: Vec<(u32, u32)>,
     pub(crate) stamp: FileStamp,
+}
+
+impl NamedText {
+    /// The runs of tokens of one class, which decides which symbol they are, with their lines, by place.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (&TokenClass, impl ExactSizeIterator<Item = u32>)> {
+        let runs = self.tokens.chunk_by(|(one, _), (other, _)| one == other);
+        runs.filter_map(|run| {
+            let class = self.classes.get(run.first()?.0 as usize)?;
+            Some((&**class, run.iter().map(|(_, line)| *line)))
+        })
+    }
 }
 
 /// A file with text that the image does not have.
@@ -402,14 +414,18 @@ impl Project {
                 return NamedTexts { files, unreadable, cut: texts.live.walk.cut };
             };
             let mut path = PathBuf::new();
-            for NamedIn { path: relative, tokens } in named {
+            for NamedIn { path: relative, classes, tokens } in named {
                 path.clone_from(root);
                 path.push(relative);
                 let Some((path, entry)) = standings.entries.get_key_value(path.as_path()) else { continue };
                 let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
-                let is_shown = tokens.iter().any(|(class, _)| shows(standing, class));
-                if is_shown && known.indexed && (entry.own || !own_only) {
-                    files.push(NamedText { path: Arc::clone(path), standing, tokens, stamp: known.stamp });
+                let (path, classes, stamp) = (Arc::clone(path), Arc::clone(classes), known.stamp);
+                let named = NamedText { path, standing, classes, tokens, stamp };
+                if known.indexed
+                    && (entry.own || !own_only)
+                    && named.runs().any(|(class, _)| shows(standing, class))
+                {
+                    files.push(named);
                 }
             }
         }
@@ -417,9 +433,9 @@ impl Project {
             let Some(read) = texts.read(&path, stamp) else { continue };
             let tokens = read.tokens.named(name).iter();
             if tokens.clone().any(|token| shows(standing, token)) {
-                let tokens =
-                    tokens.map(|token| (Arc::clone(&token.class), read.lines.line(token.span.start)));
-                files.push(NamedText { path, standing, tokens: tokens.collect(), stamp });
+                let classes = tokens.clone().map(|token| Arc::clone(&token.class)).collect();
+                let tokens = (0..).zip(tokens).map(|(at, token)| (at, read.lines.line(token.span.start)));
+                files.push(NamedText { path, standing, classes, tokens: tokens.collect(), stamp });
             }
         }
         // Stable, as those of the index are nearly in order.

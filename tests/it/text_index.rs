@@ -283,7 +283,8 @@ fn compare_names(world: &World, texts: &BTreeMap<PathBuf, String>) {
     let index = world.index.lisp_names(&IndexControl::none()).unwrap();
     for (name, expected) in names {
         let found = index.named(&name).unwrap().into_iter().map(|found| {
-            let tokens = found.tokens.into_iter().map(|(class, line)| (TokenClass::clone(&class), line));
+            let class = |class: u32| TokenClass::clone(&found.classes[class as usize]);
+            let tokens = found.tokens.iter().map(|(number, line)| (class(*number), *line));
             (found.path.to_owned(), tokens.collect())
         });
         assert_eq!(found.collect::<Named>(), expected, "{name}");

@@ -19,8 +19,10 @@ pub struct LispNames(Arc<TextSnapshot>);
 pub struct NamedIn<'a> {
     /// The file, relative to the root.
     pub path: &'a Path,
-    /// By place: what decides which symbol each is, and its line, from 1.
-    pub tokens: Vec<(Arc<TokenClass>, u32)>,
+    /// What decides which symbol a token is, by its number.
+    pub classes: &'a Arc<[Arc<TokenClass>]>,
+    /// By place: the number of a class, and the line, from 1.
+    pub tokens: Vec<(u32, u32)>,
 }
 
 impl TextIndex {
@@ -67,23 +69,22 @@ impl LispNames {
     }
 
     fn find_named(&self, name: &str) -> Result<Vec<NamedIn<'_>>, PageError> {
-        let mut all: Vec<(usize, Vec<_>)> = Vec::new();
+        let mut all: Vec<(usize, NamedIn<'_>)> = Vec::new();
+        let files = &self.0.manifest().files;
         for (segment, places) in self.0.segments() {
             for (file, tokens) in segment.named(name)? {
                 let Some(place) = self.place(places, file) else { continue };
+                let Some(FileEntry { path, .. }) = files.get(place) else { continue };
                 let classes = segment.classes()?;
-                let known = |(class, line)| Some((Arc::clone(classes.get(class as usize)?), line));
-                let tokens: Option<Vec<_>> = tokens.into_iter().map(known).collect();
-                all.push((place, tokens.ok_or(PageError::Damaged)?));
+                if tokens.iter().any(|(class, _)| *class as usize >= classes.len()) {
+                    return Err(PageError::Damaged);
+                }
+                all.push((place, NamedIn { path, classes, tokens }));
             }
         }
         // The files are in the order of their paths.
         all.sort_unstable_by_key(|(place, _)| *place);
-        let files = &self.0.manifest().files;
-        let named = all.into_iter();
-        Ok(named
-            .filter_map(|(place, tokens)| Some(NamedIn { path: &files.get(place)?.path, tokens }))
-            .collect())
+        Ok(all.into_iter().map(|(_, named)| named).collect())
     }
 
     /// Finds the definitions of the package that is called `name`, each with its file. `None` if the index is damaged.

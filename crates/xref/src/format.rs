@@ -9,7 +9,7 @@ use super::columns::{
 use super::export::{Malformed, NONE, word};
 use super::spelling::Spellings;
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// The first bytes of an index.
 pub const MAGIC: &[u8; 8] = b"SBINDX01";
@@ -69,40 +69,10 @@ pub fn hash(name: &[u8]) -> u32 {
     (hash ^ (hash >> 15)).wrapping_mul(0x2c1b_3c6d)
 }
 
-/// Where an index's bytes live.
-#[derive(Debug, Clone)]
-pub enum Bytes {
-    /// Embedded in the program.
-    Static(&'static [u8]),
-    /// Made or read at run time.
-    Shared(Arc<[u8]>),
-}
-
-impl Bytes {
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Static(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-        }
-    }
-}
-
-impl From<&'static [u8]> for Bytes {
-    fn from(bytes: &'static [u8]) -> Self {
-        Self::Static(bytes)
-    }
-}
-
-impl From<Arc<[u8]>> for Bytes {
-    fn from(bytes: Arc<[u8]>) -> Self {
-        Self::Shared(bytes)
-    }
-}
-
 /// A baked index, read in place.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct XrefSegment {
-    bytes: Bytes,
+    bytes: Cow<'static, [u8]>,
     directory: [(u32, u32); SECTIONS],
     /// Made when the first name is not found.
     spellings: OnceLock<Spellings>,
@@ -110,8 +80,8 @@ pub struct XrefSegment {
 
 impl XrefSegment {
     /// Opens a baked index: reads the directory and checks that every section lies inside.
-    pub fn open(bytes: Bytes) -> Result<Self, Malformed> {
-        let slice = bytes.as_slice();
+    pub fn open(bytes: Cow<'static, [u8]>) -> Result<Self, Malformed> {
+        let slice = &*bytes;
         if slice.get(..8) != Some(MAGIC.as_slice()) {
             return Err(Malformed { expected: "index heading", at: 0 });
         }
@@ -136,7 +106,7 @@ impl XrefSegment {
     fn section(&self, section: Section) -> &[u8] {
         let (start, length) = self.directory[section as usize];
         let start = start as usize;
-        self.bytes.as_slice().get(start..start + length as usize).unwrap_or_default()
+        self.bytes.get(start..start + length as usize).unwrap_or_default()
     }
 
     fn word(&self, section: Section, index: usize) -> u32 {

@@ -5,11 +5,10 @@ use super::columns::{
     BakedSymbolColumn, FunctionColumn, PackageColumn, RefutedColumn, SourceColumn, SurvivorColumn,
 };
 use super::export::{Export, Malformed, NONE};
-use super::format::{Bytes, XrefSegment};
+use super::format::XrefSegment;
 use super::kinds::{FunctionKind, Kind, NameRole};
 use super::symbols::{Package, Symbol, TextSymbol};
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -171,7 +170,7 @@ impl Index {
     }
 
     /// Opens a baked index. Reads only its directory.
-    pub fn open(base: impl Into<Bytes>) -> Result<Self, Malformed> {
+    pub fn open(base: impl Into<Cow<'static, [u8]>>) -> Result<Self, Malformed> {
         let base = Arc::new(XrefSegment::open(base.into())?);
         let from_base = (0..base.packages()).collect();
         let generation =
@@ -181,7 +180,7 @@ impl Index {
     }
 
     /// Opens the baked index of a core that was saved with code in it that had been replaced.
-    pub fn open_snapshot(base: impl Into<Bytes>) -> Result<Self, Malformed> {
+    pub fn open_snapshot(base: impl Into<Cow<'static, [u8]>>) -> Result<Self, Malformed> {
         let mut index = Self::open(base)?;
         let generation = Generation {
             segment: Arc::clone(&index.newest),
@@ -217,7 +216,7 @@ impl Index {
         } else if export.since != self.newest.serial() {
             return Err(ApplyError::Gap { since: export.since, expected: self.since() });
         }
-        let newest = Arc::new(XrefSegment::open(Bytes::Shared(bake(bytes)?.into()))?);
+        let newest = Arc::new(XrefSegment::open(bake(bytes)?.into())?);
         if let Some((base, later)) = generations.split_first_mut() {
             (base.gone, base.stale) = refuted(&export, &base.segment);
             if self.snapshot {
@@ -288,19 +287,18 @@ impl Index {
     /// The indices in `uses`, which stand in the order of [`Index::who`], after the last use by functions of each
     /// printed name.
     pub fn function_ends(&self, uses: &[UseNumber]) -> Vec<usize> {
+        let number = |at: UseNumber| self.segment(at).function(at.function, FunctionColumn::Text);
+        // The strings of one export are distinct.
+        let is_same = |one: &UseNumber, other: &UseNumber| match one.generation == other.generation {
+            true => one.function == other.function || number(*one) == number(*other),
+            false => self.function_text(*one) == self.function_text(*other),
+        };
+        let mut end = 0;
         let mut ends = Vec::with_capacity(uses.len());
-        let mut last: Option<(UseNumber, &[u8])> = None;
-        for (at, &number) in uses.iter().enumerate() {
-            let text = match last {
-                Some((before, text)) if number.is_same_function(before) => text,
-                _ => self.function_text(number),
-            };
-            if last.is_some_and(|(_, before)| before != text) {
-                ends.push(at);
-            }
-            last = Some((number, text));
-        }
-        ends.extend(last.map(|_| uses.len()));
+        ends.extend(uses.chunk_by(is_same).map(|group| {
+            end += group.len();
+            end
+        }));
         ends
     }
 
@@ -405,9 +403,10 @@ impl Index {
                 continue;
             }
             let Some(row) = self.row_in(segment, symbol) else { continue };
+            let mut here = Vec::new();
             for name in segment.names_of(row).filter(|name| roles(NameRole::from_number(segment.role(*name))))
             {
-                found.extend(
+                here.extend(
                     segment
                         .records(name, kind as usize)
                         .filter(|(function, _)| {
@@ -417,8 +416,10 @@ impl Index {
                         .map(|(function, form)| UseNumber { generation: number as u32, function, form }),
                 );
             }
+            // Stable, as the records of each name are sorted.
+            here.sort_by_key(|number| (number.function, number.form));
+            found = if found.is_empty() { here } else { self.merged(&found, here) };
         }
-        found.sort_unstable_by(|left, right| self.order(*left, *right));
         found
     }
 
@@ -505,22 +506,24 @@ impl Index {
         }
     }
 
-    fn order(&self, left: UseNumber, right: UseNumber) -> Ordering {
-        if left.generation == right.generation {
-            return (left.function, left.form).cmp(&(right.function, right.form));
-        }
+    /// Puts `newer`, of one later generation, among `older`; both are in the order of [`Index::who`].
+    fn merged(&self, older: &[UseNumber], newer: Vec<UseNumber>) -> Vec<UseNumber> {
         let key = |number: UseNumber| {
             let text = self.function_text(number);
             let filed_under = filed_under_text(self.segment(number), number.function);
-            (
-                filed_under.unwrap_or_else(|| text.to_vec()),
-                text,
-                number.generation,
-                number.function,
-                number.form,
-            )
+            (filed_under.unwrap_or_else(|| text.to_vec()), text)
         };
-        key(left).cmp(&key(right))
+        let mut merged = Vec::with_capacity(older.len() + newer.len());
+        let mut rest = older;
+        for number in newer {
+            let wanted = key(number);
+            let (before, after) = rest.split_at(rest.partition_point(|each| key(*each) <= wanted));
+            merged.extend_from_slice(before);
+            merged.push(number);
+            rest = after;
+        }
+        merged.extend_from_slice(rest);
+        merged
     }
 
     fn entry<'a>(&'a self, segment: &'a XrefSegment, function: u32, form: u32) -> Use<'a> {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::writer::ExportWriter;
-use std::sync::Arc;
 
 const CALLS: u32 = 0;
 const SPECIALIZES: u32 = 5;
@@ -15,8 +14,7 @@ const REPLACED: u32 = 2;
 const NONE: u32 = u32::MAX;
 
 fn open(writer: &ExportWriter) -> Index {
-    let bytes: Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
-    Index::open(bytes).unwrap()
+    Index::open(bake::bake(&writer.finish()).unwrap()).unwrap()
 }
 
 fn find(index: &Index, package: &str, name: &str) -> Option<(String, Access)> {
@@ -273,8 +271,7 @@ fn what_is_cut_short_is_refused() {
     }
     let baked = bake::bake(&export).unwrap();
     for length in 0..baked.len() {
-        let bytes: Arc<[u8]> = baked[..length].into();
-        assert!(Index::open(bytes).is_err(), "{length} of {} bytes", baked.len());
+        assert!(Index::open(baked[..length].to_vec()).is_err(), "{length} of {} bytes", baked.len());
     }
     assert!(open(&base()).apply(&export[..export.len() - 1]).is_err());
 }
@@ -286,7 +283,7 @@ fn damage_in_an_index_makes_no_question_long() {
     for at in (8..good.len() - 3).step_by(4) {
         let mut wrong = good.clone();
         wrong[at..at + 4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
-        let Ok(index) = Index::open(Arc::<[u8]>::from(wrong)) else { continue };
+        let Ok(index) = Index::open(wrong) else { continue };
         for package in index.packages() {
             for name in ["F", "CAR", "nowhere"] {
                 index.find_symbol(name, package);
@@ -308,8 +305,7 @@ fn numbers_out_of_range_do_no_harm() {
         let mut wrong = export.clone();
         wrong[at..at + 4].copy_from_slice(&0x00ff_fff0_u32.to_le_bytes());
         let Ok(baked) = bake::bake(&wrong) else { continue };
-        let bytes: Arc<[u8]> = baked.into();
-        let index = Index::open(bytes).unwrap();
+        let index = Index::open(baked).unwrap();
         for symbol in index.symbols().collect::<Vec<_>>() {
             for kind in Kind::ALL {
                 index.who(kind, symbol, |_| true);

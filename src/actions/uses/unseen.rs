@@ -73,14 +73,17 @@ pub struct UnseenFile {
 impl Unseen {
     /// Adds up what is known of each file.
     fn new(found: impl IntoIterator<Item = UnseenFile>) -> Unseen {
-        let mut files: BTreeMap<String, UnseenFile> = BTreeMap::new();
-        for UnseenFile { path, count, left_out, named } in found {
-            let file = files.entry(path).or_default();
-            file.count += count;
-            file.left_out += left_out;
-            file.named += named;
-        }
-        let files: Vec<_> = files.into_iter().map(|(path, file)| UnseenFile { path, ..file }).collect();
+        let mut files: Vec<UnseenFile> = found.into_iter().collect();
+        files.sort_by(|left, right| left.path.cmp(&right.path));
+        files.dedup_by(|more, file| {
+            let is_same = more.path == file.path;
+            if is_same {
+                file.count += more.count;
+                file.left_out += more.left_out;
+                file.named += more.named;
+            }
+            is_same
+        });
         Unseen { count: files.iter().map(|file| file.count).sum(), files }
     }
 
@@ -267,7 +270,7 @@ pub(crate) fn text_definitions(
             class.defines && (anywhere || resolver.meaning(class, is_system(&file.path)).is_some())
         };
         let lines: BTreeSet<u32> =
-            file.tokens.iter().filter(|(class, _)| is_meant(class)).map(|(_, line)| *line).collect();
+            file.runs().filter(|(class, _)| is_meant(class)).flat_map(|(_, lines)| lines).collect();
         let Some(text) = (!lines.is_empty()).then(|| project.read_named(&file)).flatten() else { continue };
         let named = |definition: &LispDefinition| {
             definition.name == target.name
@@ -370,16 +373,16 @@ impl<'a> TokenResolver<'a> {
         let is_system = is_system(&file.path);
         let mut counts: BTreeMap<(TextState, bool), usize> = BTreeMap::new();
         // The classes live as long as the file that names them: an address stands for one.
-        for (class, _) in &file.tokens {
+        for (class, lines) in file.runs() {
             let Some(state) = state_of(file.standing, class) else { continue };
-            let known = self.meanings.borrow().get(&(Arc::as_ptr(class), is_system)).copied();
+            let known = self.meanings.borrow().get(&(std::ptr::from_ref(class), is_system)).copied();
             let meaning = known.unwrap_or_else(|| {
                 let meaning = self.meaning(class, is_system);
-                self.meanings.borrow_mut().insert((Arc::as_ptr(class), is_system), meaning);
+                self.meanings.borrow_mut().insert((std::ptr::from_ref(class), is_system), meaning);
                 meaning
             });
             if meaning.is_some() {
-                *counts.entry((state, class.defines)).or_default() += 1;
+                *counts.entry((state, class.defines)).or_default() += lines.len();
             }
         }
         counts.into_iter().for_each(|((state, defines), count)| add(state, defines, count));

@@ -136,7 +136,7 @@ impl WhoRequest {
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
         answer.users = Referrers::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
         let setf = |role| role == NameRole::Setf;
-        if uses.accepts(NameRole::Plain) && index.count(self.kind, symbol, setf) > 0 {
+        if uses.accepts(NameRole::Plain) && index.is_used(self.kind, symbol, setf) {
             answer.users.tell_apart(
                 index.who_numbers(self.kind, symbol, setf),
                 index.who_numbers(self.kind, symbol, |role| uses.accepts(role) && !setf(role)),

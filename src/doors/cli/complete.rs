@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::{Arg, Command, ValueHint};
 use clap_complete::env::{Elvish, EnvCompleter, Fish, Powershell, Shells, Zsh};
@@ -142,7 +141,7 @@ fn last(root: Option<&Path>) -> Option<(Index, Vec<String>)> {
 fn index() -> Option<Index> {
     last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find().index {
         IndexData::Memory(bytes) => Index::open(bytes).ok(),
-        IndexData::File(path) => Index::open(Arc::<[u8]>::from(std::fs::read(path).ok()?)).ok(),
+        IndexData::File(path) => Index::open(std::fs::read(path).ok()?).ok(),
     })
 }
 

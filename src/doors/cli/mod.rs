@@ -283,6 +283,9 @@ impl Shell {
     /// Makes the session and loads the systems of --system. False if some were not loaded.
     fn loaded_session(&self) -> Result<(Session, bool), CommandError> {
         let session = self.session(false)?.allowing(Permissions::ALL);
+        if self.options.project.any() {
+            session.bank()?.trust_restored_loads();
+        }
         let complete = self.options.project.load(&session, &self.output)?;
         Ok((session, complete))
     }

@@ -10,7 +10,6 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 pub(crate) use format::OrderedSystem;
@@ -26,7 +25,7 @@ pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Core;
+use crate::engine::{Core, room_in_huge_pages};
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::scratch::TEMPORARY_FILES;
@@ -185,7 +184,7 @@ pub(crate) struct Snapshot {
     /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
     /// The index of its image; none for an image as it was loaded, which answers no question.
-    pub(crate) index: Option<Arc<[u8]>>,
+    pub(crate) index: Option<Vec<u8>>,
     /// The loads that it has done, what they read, and the answers to them.
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) inputs: Inputs,
@@ -225,12 +224,12 @@ impl Snapshot {
         };
         let (core, mut index) = (open("core")?, open("index")?);
         format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
-        let read = || -> Result<Arc<[u8]>, String> {
+        let read = || -> Result<Vec<u8>, String> {
             // Read it: whoever cuts a file that is mapped ends the process.
-            let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, manifest.index.bytes() as usize).collect();
-            let filled = Arc::get_mut(&mut bytes).map_or(Ok(()), |bytes| index.read_exact(bytes));
-            filled.map_err(|error| format!("its index: {error}"))?;
-            Ok(bytes)
+            let mut bytes = room_in_huge_pages(manifest.index.bytes() as usize);
+            let read = index.read_to_end(&mut bytes).map_err(|error| format!("its index: {error}"))?;
+            let is_whole = read as u64 == manifest.index.bytes();
+            is_whole.then_some(bytes).ok_or_else(|| "its index is damaged".to_owned())
         };
         let index = (!as_loaded).then(read).transpose()?;
         store::touch(path);

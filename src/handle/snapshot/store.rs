@@ -2,8 +2,6 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "server")]
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
@@ -99,7 +97,7 @@ pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
         let is_meant = manifest.root.as_ref() == Some(&root) && manifest.kind == SnapshotKind::Whole;
         let bytes = is_meant.then(|| steelbank_cache::read(&path.join("index")).ok())??;
         let own = manifest.systems.into_iter().filter(|system| !system.own.is_empty());
-        let index = Index::open_snapshot(Arc::<[u8]>::from(bytes)).ok()?;
+        let index = Index::open_snapshot(bytes).ok()?;
         Some((index, own.map(|system| system.name).collect()))
     })
 }

@@ -279,7 +279,7 @@ pub(crate) struct TextSegment {
     keys: Vec<(Box<[u8]>, u64)>,
     trigrams: Vec<(u32, u64)>,
     classes: Vec<Box<[u8]>>,
-    decoded: OnceLock<Option<Vec<Arc<TokenClass>>>>,
+    decoded: OnceLock<Option<Arc<[Arc<TokenClass>]>>>,
     /// The definitions of the packages that were asked for.
     packages: Mutex<HashMap<Box<str>, PackageRecords>>,
 }
@@ -340,9 +340,9 @@ impl TextSegment {
     }
 
     /// Returns the token classes, by their numbers.
-    pub(crate) fn classes(&self) -> Result<&[Arc<TokenClass>], PageError> {
+    pub(crate) fn classes(&self) -> Result<&Arc<[Arc<TokenClass>]>, PageError> {
         let decode = || self.classes.iter().map(|class| TokenClass::decode(class).map(Arc::new)).collect();
-        self.decoded.get_or_init(decode).as_deref().ok_or(PageError::Damaged)
+        self.decoded.get_or_init(decode).as_ref().ok_or(PageError::Damaged)
     }
 
     /// Finds the tokens of a Lisp name in each file: the number of a class, and the line, from 1.
