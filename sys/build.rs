@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The SBCL tree that `bootstrap` built. Only the script knows how its key is made, so it is asked.
 fn sbcl_tree() -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let script = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../bootstrap");
+    // The links beside this file are in its crate as what they lead to.
+    let script = fs::canonicalize(Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("bootstrap"))?;
     println!("cargo::rerun-if-changed={}", script.display());
     println!("cargo::rerun-if-changed={}", script.with_file_name("vendor-notes").join("sbcl").display());
     let output = Command::new("sh")
@@ -39,8 +40,8 @@ fn sbcl_tree() -> Result<PathBuf, Box<dyn std::error::Error>> {
         .output()
         .map_err(|error| format!("cannot run {}: {error}", script.display()))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("SBCL is not built yet; run ./bootstrap first ({})", said.trim()).into());
+        let (script, said) = (script.display(), String::from_utf8_lossy(&output.stderr));
+        return Err(format!("SBCL is not built yet; run  sh '{script}'  first ({})", said.trim()).into());
     }
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
@@ -48,7 +49,7 @@ fn sbcl_tree() -> Result<PathBuf, Box<dyn std::error::Error>> {
 fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
     let runtime = sbcl.join("src/runtime");
     let mut objects: Vec<PathBuf> = fs::read_dir(&runtime)
-        .map_err(|error| format!("cannot read {}: {error}; run ./bootstrap", runtime.display()))?
+        .map_err(|error| format!("cannot read {}: {error}; run bootstrap", runtime.display()))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.to_string_lossy().ends_with(".pic.o"))
         .collect();

@@ -371,7 +371,7 @@ fn header_and_lisp_have_the_same_constants() {
 
 #[test]
 fn scripts_name_no_host() {
-    for file in ["bootstrap", ".ci/run"] {
+    for file in ["bootstrap", ".ci/run", "xtask/old-libc.sh"] {
         let text = fs::read_to_string(root().join(file)).unwrap();
         assert!(
             !text.contains("://"),
@@ -500,6 +500,65 @@ fn every_error_is_in_the_page() {
         assert!(is_same, "{code} is in the page as: {said}\nand says: {words}");
     }
     assert!(rows.is_empty(), "no error any more: {rows:?}");
+}
+
+/// Holds that docs/peers.svg is drawn of the table in docs/peers.md, which the bench prints. `STEELBANK_BLESS=1` draws it.
+#[test]
+fn the_chart_of_peers_is_its_table() {
+    let chart = drawn(&fs::read_to_string(root().join("docs/peers.md")).unwrap());
+    let kept = root().join("docs/peers.svg");
+    if std::env::var_os("STEELBANK_BLESS").is_some() {
+        fs::write(&kept, &chart).unwrap();
+    }
+    assert_eq!(fs::read_to_string(kept).unwrap(), chart, "STEELBANK_BLESS=1 draws it");
+}
+
+/// Draws the rows of questions in `page`: a dot for each side's time, hollow where it has a wrong or missing line.
+fn drawn(page: &str) -> String {
+    const SIDES: [(&str, &str); 4] = [
+        ("steelbank", "#2f7d4f"),
+        ("sb-introspect", "#c2703d"),
+        ("Swank", "#7a5195"),
+        ("ripgrep", "#3b6fb6"),
+    ];
+    // A decade has 130 points; the axis begins at 0.1 ms.
+    let at = |milliseconds: f64| 410.0 + 130.0 * (milliseconds / 0.1).log10();
+    let rows = page.lines().filter(|line| line.contains(" ms |"));
+    let rows: Vec<Vec<&str>> =
+        rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    let bottom = 62 + 24 * rows.len();
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"890\" height=\"{}\" font-size=\"13\" font-family=\"sans-serif\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+        bottom + 34
+    );
+    for (side, (name, color)) in SIDES.iter().enumerate() {
+        let x = 410 + 120 * side;
+        svg += &format!(
+            "<circle cx=\"{x}\" cy=\"18\" r=\"5\" fill=\"{color}\"/><text x=\"{}\" y=\"22\">{name}</text>\n",
+            x + 10
+        );
+    }
+    for tick in [0.1, 1.0, 10.0, 100.0] {
+        let x = at(tick);
+        svg += &format!(
+            "<path d=\"M{x:.0} 40V{bottom}\" stroke=\"#ccc\"/><text x=\"{x:.0}\" y=\"{}\" text-anchor=\"middle\">{tick} ms</text>\n",
+            bottom + 18
+        );
+    }
+    for (number, row) in rows.iter().enumerate() {
+        let y = 58 + 24 * number;
+        svg += &format!("<text x=\"400\" y=\"{}\" text-anchor=\"end\">{}</text>\n", y + 4, row[0]);
+        for (cell, (_, color)) in row[1..].iter().zip(SIDES) {
+            let Some((faults, time)) = cell.trim_end_matches(" ms").split_once("; ") else { continue };
+            let fill = if faults == "0, 0" { color } else { "none" };
+            svg += &format!(
+                "<circle cx=\"{:.1}\" cy=\"{y}\" r=\"5\" fill=\"{fill}\" stroke=\"{color}\" stroke-width=\"2\"/>\n",
+                at(time.parse().unwrap())
+            );
+        }
+    }
+    svg + "</svg>\n"
 }
 
 /// Holds that each script in tests/ is a step of `cargo xtask full`, but those that others read.

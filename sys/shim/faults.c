@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -324,8 +325,18 @@ lispobj *__wrap_lisp_alloc(int flags, struct alloc_region *region, sword_t size,
 
 int steelbank_is_lisp_thread(void) { return get_sb_vm_thread() != NULL; }
 
-/* Whether the instruction is a system call. */
-static int is_system_call(const unsigned char *code) { return code[0] == 0x0f && code[1] == 0x05; }
+/* What is the machine's: the code of a system call, and what came of one. */
+#if defined __x86_64__
+static const unsigned char SYSTEM_CALL[] = {0x0f, 0x05};
+#define RESULT(context) ((context)->uc_mcontext.gregs[REG_RAX])
+#elif defined __aarch64__
+static const unsigned char SYSTEM_CALL[] = {0x01, 0x00, 0x00, 0xd4};
+#define RESULT(context) ((int64_t)(context)->uc_mcontext.regs[0])
+#endif
+
+static int is_system_call(const unsigned char *code) {
+  return memcmp(code, SYSTEM_CALL, sizeof SYSTEM_CALL) == 0;
+}
 
 int64_t steelbank_may_unwind(const void *interrupted) {
   os_context_t *context = (os_context_t *)interrupted;
@@ -333,5 +344,5 @@ int64_t steelbank_may_unwind(const void *interrupted) {
   if (is_lisp_code((os_vm_address_t)pc)) return 1;
   /* A call that waits is begun again, or has ended with EINTR: nothing is half done. */
   return is_system_call(pc) ||
-         (is_system_call(pc - 2) && context->uc_mcontext.gregs[REG_RAX] == -EINTR);
+         (is_system_call(pc - sizeof SYSTEM_CALL) && RESULT(context) == -EINTR);
 }

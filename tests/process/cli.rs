@@ -1,5 +1,7 @@
 //! The command line: answers, exit codes, errors, and closed pipes.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -201,6 +203,16 @@ fn doctor_checks_what_it_is_made_of() {
     let modules = json["modules"].as_array().unwrap();
     assert!(modules.iter().any(|module| module == "asdf"));
     assert!(modules.windows(2).all(|pair| pair[0] != pair[1]), "{json}");
+    let own = json["sbcl"].as_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for version in [own, "9.9.9"] {
+        let program = folder.path().join("sbcl");
+        fs::write(&program, format!("#!/bin/sh\necho SBCL {version}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let output = Command::new(STEELBANK).args(["doctor"]).env("PATH", folder.path()).output().unwrap();
+        let told = said(&output).0.contains("on PATH       SBCL 9.9.9: ");
+        assert_eq!(told, version != own, "{output:?}");
+    }
 }
 
 #[test]

@@ -46,6 +46,7 @@ const LINT: &[Step] = &[
     ("the least version of Rust", least_rust),
     ("licences, duplicates, sources", licences),
     ("notices", licenses::check),
+    ("arm64", arm64),
 ];
 
 const CHECK: &[Step] =
@@ -65,6 +66,7 @@ const LONG: &[Step] = &[
     ("fuzzing", fuzzing),
     ("an hour of everything at once", soak),
     ("an hour of agents and a person", hour),
+    ("crates, and the library built from them", crates),
     DIST,
 ];
 
@@ -192,6 +194,38 @@ fn licences() -> Outcome {
     run(cargo().args(["deny", "check", "bans", "licenses", "sources"]))
 }
 
+/// Checks for arm64 what compiles without an SBCL of that machine: the crates below the product, and the shim. The headers of
+/// SBCL's runtime are this machine's.
+fn arm64() -> Outcome {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    const GCC: &str = "aarch64-linux-gnu-gcc";
+    let targets = Command::new("rustup").args(["target", "list", "--installed"]).output();
+    if !targets.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(TARGET)) {
+        return Ok(LeftOut(format!("not installed: rustup target add {TARGET}")));
+    }
+    let mut check = cargo();
+    check.args(["check", "-q", "--no-default-features", "--target", TARGET]);
+    for name in ["cache", "reader", "text", "tree", "watch", "xref"] {
+        check.args(["-p", &format!("steelbank-{name}")]);
+    }
+    run(&mut check)?;
+    if !succeeds(GCC, &["--version"]) {
+        return Ok(LeftOut(format!("the shim; not installed: apt-get install {GCC}")));
+    }
+    let sbcl = Command::new("sh").args(["bootstrap", "--print-path"]).current_dir(root()).output();
+    let sbcl = sbcl.map_err(|error| format!("bootstrap: {error}"))?;
+    let runtime = Path::new(String::from_utf8_lossy(&sbcl.stdout).trim()).join("src/runtime");
+    let compile = || {
+        let mut gcc = Command::new(GCC);
+        gcc.current_dir(root().join("sys"));
+        gcc.args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-Ishim"]);
+        gcc
+    };
+    run(compile().args(["shim/steelbank.c", "shim/memory.c", "shim/children.c"]))?;
+    // As sys/build.rs: this part alone is compiled with SBCL's own headers.
+    run(compile().args(["-Ishim/absent", "-isystem"]).arg(runtime).arg("shim/faults.c"))
+}
+
 fn unit_tests() -> Outcome {
     run(cargo().args(["test", "-q", "--workspace", "--lib"]))?;
     run(cargo().args(["test", "-q", "--test", "architecture"]))
@@ -233,6 +267,13 @@ fn fuzzing() -> Outcome {
         run(command.args(["--", "-max_total_time=1200", "-rss_limit_mb=4096"]))?;
     }
     Ok(Whole)
+}
+
+/// Packs the crates, and builds the library from what is packed.
+fn crates() -> Outcome {
+    let arguments =
+        ["package", "--workspace", "--exclude=xtask", "--exclude=steelbank-fuzz", "--allow-dirty"];
+    run(cargo().args(arguments).arg("--no-default-features"))
 }
 
 fn target() -> PathBuf {

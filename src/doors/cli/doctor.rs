@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ struct ImageIdentity {
 struct Report {
     steelbank: &'static str,
     sbcl: String,
+    /// The version of the `sbcl` on PATH, if it is another one.
+    sbcl_on_path: Option<String>,
     machine: String,
     /// The folder of STEELBANK_HOME, if SBCL's parts are files there.
     home: Option<String>,
@@ -119,6 +122,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
     let image = &shell.installation.image;
     Ok(Report {
         steelbank: env!("CARGO_PKG_VERSION"),
+        sbcl_on_path: sbcl_on_path().filter(|version| *version != identity.lisp),
         sbcl: identity.lisp,
         machine: identity.machine,
         home: std::env::var("STEELBANK_HOME").ok().filter(|_| matches!(image.core, Core::File(_))),
@@ -209,6 +213,11 @@ fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
     Ok(crate::engine::read_json(&answer.bytes).map_err(Error::from)?)
 }
 
+fn sbcl_on_path() -> Option<String> {
+    let said = Command::new("sbcl").arg("--version").stdin(Stdio::null()).output().ok()?;
+    Some(String::from_utf8(said.stdout).ok()?.trim().strip_prefix("SBCL ")?.to_owned())
+}
+
 /// Checks that SBCL's own code has cross references.
 fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     let answer = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
@@ -291,6 +300,9 @@ fn text(report: &Report) -> String {
             report.engine.abandoned_threads
         ),
     ];
+    lines.extend(report.sbcl_on_path.iter().map(|version| {
+        format!("  on PATH       SBCL {version}: what it warns of, and how tests end in it, may differ")
+    }));
     let here = &report.project;
     let known = |text: &Option<String>, none: &str| text.clone().unwrap_or_else(|| none.to_owned());
     lines.extend([

@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: what is published, made of the release build and tried. `--program FILE` packs a program that is
-//! built already: what continuous integration does.
+//! `cargo xtask dist`: what is published, made of a release build for an old glibc and tried. `--program FILE` packs a program that
+//! is built already: what continuous integration does.
 //!
 //! Nothing is published by it: docs/publishing.md has the lines for that.
 
@@ -36,6 +36,8 @@ struct Release {
     glibc: (u32, u32),
     /// Seconds since 1970, of all files in the packages: those of the commit.
     epoch: u64,
+    /// The root with the old libraries that the program was built for, if it was.
+    old: Option<PathBuf>,
 }
 
 impl Release {
@@ -96,15 +98,11 @@ pub(crate) fn dist() -> Result<(), String> {
     }
     let folder = target().join(FOLDER);
     let (version, epoch) = (version()?, epoch()?);
-    let program = match program {
-        Some(program) => program,
+    let (program, old) = match program {
+        Some(program) => (program, None),
         None => {
-            let mut build = cargo();
-            openly(
-                "the release build",
-                build.args(["build", "--release", "--locked", "--bin", "steelbank"]),
-            )?;
-            target().join("release/steelbank")
+            let old = folder.join("old");
+            (build_old(&old)?, Some(old.join("root")))
         }
     };
     let glibc = glibc_of(&program)?;
@@ -113,13 +111,28 @@ pub(crate) fn dist() -> Result<(), String> {
     // What an earlier run made is of another program.
     let _ = fs::remove_dir_all(&packages);
     fs::create_dir_all(&packages).map_err(|error| format!("{}: {error}", packages.display()))?;
-    let release = Release { version, folder: packages, program, glibc, epoch };
+    let release = Release { version, folder: packages, program, glibc, epoch, old };
     formats::make(&release)?;
     checksums(&release)?;
     if let Some(previous) = previous {
         tries::share_a_cache(&release, &previous)?;
     }
     tries::all(&release)
+}
+
+/// Builds SBCL and the program in `folder` for an old Debian's C library: what is linked with this system's wants that, or a later one.
+fn build_old(folder: &Path) -> Result<PathBuf, String> {
+    let mut library = Command::new("sh");
+    openly("an old C library", library.arg(root().join("xtask/old-libc.sh")).arg(folder))?;
+    let (cc, target) = (folder.join("cc"), folder.join("target"));
+    let mut build = cargo();
+    build.args(["build", "--release", "--locked", "--bin", "steelbank"]);
+    build.env("CARGO_TARGET_DIR", &target).env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &cc);
+    let bootstrap = Command::new(root().join("bootstrap"));
+    for (what, mut command) in [("SBCL for it", bootstrap), ("the release build for it", build)] {
+        openly(what, command.env("CC", &cc).env("STEELBANK_CACHE", folder.join("cache")))?;
+    }
+    Ok(target.join("release/steelbank"))
 }
 
 /// Returns the version, if the manifest, the changelog and the commit's tag agree about it.

@@ -92,7 +92,7 @@ pub(super) fn all(release: &Release) -> Made {
     Ok(())
 }
 
-/// Installs the package by dpkg into a root that has nothing but what the program asks for.
+/// Installs the package by dpkg into a root that has nothing but what the program asks for: the libraries that it was built for.
 fn deb(release: &Release, place: &Place) -> Made {
     let root = place.folder("debian");
     let database = root.join("var/lib/dpkg");
@@ -100,7 +100,11 @@ fn deb(release: &Release, place: &Place) -> Made {
         made(&database.join(folder))?;
     }
     written(&database.join("status"), b"")?;
-    for library in super::oci::libraries(release)? {
+    for mut library in super::oci::libraries(release)? {
+        if let Some(old) = &release.old {
+            let path = old.join(&library.path);
+            library.octets = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
         made(root.join(&library.path).parent().unwrap_or(&root))?;
         written(&root.join(&library.path), &library.octets)?;
         let mut mode = Command::new("chmod");
