@@ -203,17 +203,21 @@ and column if the file was read in this load; else what the host finds in the fi
 (defun note-undefined-names ()
   "Add what the compiler would have said at the end of a compilation unit that is now abandoned: undefined variables, and
 functions that no file has defined so far."
-  (dolist (undefined (undefined-names))
-    (let ((name (undefined-name undefined))
-          (kind (undefined-name-kind undefined)))
-      (unless (and (eq kind :function) (fboundp name))
-        (dolist (context (undefined-name-contexts undefined))
-          (push (list* :severity (if (eq kind :variable) :warning :style-warning)
-                       :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
-                                             did not reach)~]"
-                                        kind name (not (eq kind :variable)))
-                       (append (subject-place name) (compiler-place context)))
-                (load-session-diagnostics *load-session*)))))))
+  (let ((files '()))
+    (dolist (undefined (undefined-names))
+      (let ((name (undefined-name undefined))
+            (kind (undefined-name-kind undefined)))
+        (unless (and (eq kind :function) (fboundp name))
+          (dolist (context (undefined-name-contexts undefined))
+            (let ((place (compiler-place context)))
+              (pushnew (getf place :path) files :test #'equal)
+              (push (list* :severity (if (eq kind :variable) :warning :style-warning)
+                           :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
+                                                 did not reach)~]"
+                                            kind name (not (eq kind :variable)))
+                           (append (subject-place name) place))
+                    (load-session-diagnostics *load-session*)))))))
+    (setf (load-session-untold *load-session*) files)))
 
 (defun undefined-subject (condition)
   "The name of the one symbol of which CONDITION says that it is undefined or not used, as a property list, or NIL if it says
@@ -271,14 +275,18 @@ CONTEXTS before: the compiler tells them at the end of the compilation unit."
       (said-of-file session file)))
 
 (defun keep-diagnostics (session)
-  "Store what was pending of each file that SESSION compiled in the record of its fasl, unless the load was left in the middle."
-  (when (load-session-complete session)
-    (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
-          for said = (said-of-file session file)
-          for record = (read-record fasl)
-          when (and record (not (equal said (fasl-record-diagnostics record))))
-            do (setf (fasl-record-diagnostics record) said)
-               (write-record fasl record))))
+  "Store what was pending of each file that SESSION compiled in the record of its fasl, unless the load was left before all was told
+of it."
+  (loop with untold = (load-session-untold session)
+        for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
+        for said = (said-of-file session file)
+        for record = (read-record fasl)
+        when (and record
+                  (listp untold)
+                  (not (member file untold :test #'equal))
+                  (not (equal said (fasl-record-diagnostics record))))
+          do (setf (fasl-record-diagnostics record) said)
+             (write-record fasl record)))
 
 (defun note-kept-diagnostics (session record)
   "Add to SESSION the diagnostics kept in RECORD, of its fasl's compilation, unless this load has compiled it."

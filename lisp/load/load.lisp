@@ -105,7 +105,7 @@
                                  (warning #'note-diagnostic)
                                  (error #'continue-with-new-structure))
                     (funcall function)
-                    (setf (load-session-complete session) t))
+                    (setf (load-session-untold session) '()))
                   (throw 'end-of-load (if (load-session-broken session)
                                           (list :status :failed :failure (load-session-failure session))
                                           '(:status :loaded)))))

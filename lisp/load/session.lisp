@@ -15,8 +15,9 @@
   ;; Whether the load goes on behind a file that does not compile, and the native names of those.
   (keep-going nil :type boolean)
   (broken '() :type list)
-  ;; Whether nothing was left in the middle, so that each compilation unit has come to its end.
-  (complete nil :type boolean)
+  ;; The native names of the files with names that are undefined as yet where the load was left, of which the compiler would have
+  ;; told at the end of the compilation unit; T: it may be any file.
+  (untold t :type (or list (eql t)))
   ;; True if the stack was left near its end, so that the failure is to be described from its copy.
   (copied nil :type boolean)
   (restarts '() :type list)

@@ -505,6 +505,24 @@ fn a_definition_that_is_read_again_keeps_what_is_loaded() {
     assert_eq!(listed(), loaded);
 }
 
+/// What was compiled before a load failed is not compiled by the next one, unless the compiler would have told more of it.
+#[test]
+fn a_load_that_fails_leaves_its_fasls_to_the_next() {
+    own_process!();
+    let root = folder("forward");
+    let bank = project(&root, &root.join("cache"));
+    let first = ("forward-first", "(defun forward-caller () (forward-later))");
+    let second = ("forward-second", "(defun forward-later () (forward-nowhere))");
+    define(&root, "forward", &[first, second, ("forward-third", "(error \"never\")")]);
+    let compiled = || {
+        let (answer, _) = failed(&bank, "forward");
+        bank.value("(asdf:clear-system \"forward\")");
+        answer.compiled.iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(compiled(), ["forward-first.lisp", "forward-second.lisp", "forward-third.lisp"]);
+    assert_eq!(compiled(), ["forward-second.lisp", "forward-third.lisp"]);
+}
+
 #[test]
 fn what_the_compiler_tells_at_the_end_of_a_unit_is_told_after_a_load_that_did_not_reach_it() {
     own_process!();
