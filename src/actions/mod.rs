@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(
             starting,
             [
-                "actions/uses/working_tree.rs", "doors/cli/share.rs", "handle/scratch.rs",
-                "handle/snapshot/make.rs"
+                "actions/uses/working_tree.rs", "doors/cli/doctor.rs", "doors/cli/share.rs",
+                "handle/scratch.rs", "handle/snapshot/make.rs"
             ]
         );
     }

@@ -213,8 +213,12 @@ fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
     Ok(crate::engine::read_json(&answer.bytes).map_err(Error::from)?)
 }
 
+/// Asks the user's own `sbcl` for its version. Leaves out relative folders of PATH: the repository may be one.
 fn sbcl_on_path() -> Option<String> {
-    let said = Command::new("sbcl").arg("--version").stdin(Stdio::null()).output().ok()?;
+    let path = std::env::var_os("PATH")?;
+    let mut folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+    let program = folders.find_map(|folder| Some(folder.join("sbcl")).filter(|program| program.is_file()))?;
+    let said = Command::new(program).arg("--version").stdin(Stdio::null()).output().ok()?;
     Some(String::from_utf8(said.stdout).ok()?.trim().strip_prefix("SBCL ")?.to_owned())
 }
 
