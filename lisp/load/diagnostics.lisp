@@ -277,16 +277,16 @@ CONTEXTS before: the compiler tells them at the end of the compilation unit."
 (defun keep-diagnostics (session)
   "Store what was pending of each file that SESSION compiled in the record of its fasl, unless the load was left before all was told
 of it."
-  (loop with untold = (load-session-untold session)
-        for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
-        for said = (said-of-file session file)
-        for record = (read-record fasl)
-        when (and record
-                  (listp untold)
-                  (not (member file untold :test #'equal))
-                  (not (equal said (fasl-record-diagnostics record))))
-          do (setf (fasl-record-diagnostics record) said)
-             (write-record fasl record)))
+  (let ((untold (load-session-untold session)))
+    (when (listp untold)
+      (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
+            for said = (said-of-file session file)
+            for record = (read-record fasl)
+            when (and record
+                      (not (member file untold :test #'equal))
+                      (not (equal said (fasl-record-diagnostics record))))
+              do (setf (fasl-record-diagnostics record) said)
+                 (write-record fasl record)))))
 
 (defun note-kept-diagnostics (session record)
   "Add to SESSION the diagnostics kept in RECORD, of its fasl's compilation, unless this load has compiled it."

@@ -298,10 +298,11 @@ impl Held {
     fn assert_no_more_in(&self, server: &Server) {
         // The index of a tree in which our cache lies may be about to take a file of it that was there for a moment.
         let patience = Instant::now() + Duration::from_secs(60);
-        while Self::now(server).files != self.files && Instant::now() < patience {
+        let mut now = Self::now(server);
+        while now.files != self.files && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(50));
+            now = Self::now(server);
         }
-        let now = Self::now(server);
         assert_eq!(now.files, self.files);
         // A watch, of two descriptors, may not have begun yet.
         assert!(now.descriptors.len() <= self.descriptors.len() + 2, "{self:?} {now:?}");

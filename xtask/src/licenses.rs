@@ -155,7 +155,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
 }
 
 /// The SBCL tree that `bootstrap` built.
-fn sbcl_tree() -> Result<PathBuf, String> {
+pub(crate) fn sbcl_tree() -> Result<PathBuf, String> {
     let output = std::process::Command::new("sh")
         .args(["bootstrap", "--print-path"])
         .current_dir(root())

@@ -212,9 +212,7 @@ fn arm64() -> Outcome {
     if !succeeds(GCC, &["--version"]) {
         return Ok(LeftOut(format!("the shim; not installed: apt-get install {GCC}")));
     }
-    let sbcl = Command::new("sh").args(["bootstrap", "--print-path"]).current_dir(root()).output();
-    let sbcl = sbcl.map_err(|error| format!("bootstrap: {error}"))?;
-    let runtime = Path::new(String::from_utf8_lossy(&sbcl.stdout).trim()).join("src/runtime");
+    let runtime = licenses::sbcl_tree()?.join("src/runtime");
     let compile = || {
         let mut gcc = Command::new(GCC);
         gcc.current_dir(root().join("sys"));
