@@ -130,6 +130,8 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                    (sb-ext:gc :full t)))
                (let ((*call* call))
                  (fault-json (condition-kind condition) (describe-fault condition) condition)))))
+      ;; Near the end of the stack, code is left by a throw, past the handlers of DESCRIBE-CONDITION.
+      (end-if-nothing-prints condition description)
       (return-from perform-caught
         (cons +fault+ (if (stringp description)
                           description

@@ -116,14 +116,19 @@ or a function of the shim.")
                         (name-text (type-of second)))
                 second)))))
 
+(defun end-if-nothing-prints (condition second)
+  "End Lisp if SECOND, which ended the description of CONDITION, is an overflow of the stack too: there is no stack left to print that
+the stack is full, although it was left. Nothing can be asked of Lisp any more then, as where its own functions are traced; the host
+starts another."
+  (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
+    (sb-alien:alien-funcall
+     (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string))
+     "not even the report of an overflow of the stack can be printed: functions of SBCL are traced or replaced")))
+
 (defun describe-fault (condition)
-  "DESCRIBE-CONDITION for the end of a call. When there is no stack left to print that the stack is full, although it was left, then
-nothing can be asked of Lisp any more, as where its own functions are traced: it ends, and the host starts another."
+  "DESCRIBE-CONDITION for the end of a call, unless nothing can be printed any more."
   (multiple-value-bind (description second) (describe-condition condition)
-    (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
-      (sb-alien:alien-funcall
-       (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string))
-       "not even the report of an overflow of the stack can be printed: functions of SBCL are traced or replaced"))
+    (end-if-nothing-prints condition second)
     description))
 
 (defun fault-json (kind message &optional condition)
