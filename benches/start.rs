@@ -220,7 +220,7 @@ fn behind(folder: &Path) -> f64 {
         assert!(text.contains(wanted), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     };
     let making = processor_of(|| run(&["--system", "auto", "snapshot"], "")).1;
-    let load = || run(&["--no-snapshot", "--system", "auto", "who-calls", "cl-user::called"], "CL-USER::D19");
+    let load = || run(&["--no-snapshot", "--system", "auto", "who-calls", "cl-user::called"], "USER::D19");
     let load = median((0..11).map(|_| processor_of(load).1));
     let empty = median((0..11).map(|_| processor_of(|| run(&["who-calls", "cl:mapcar"], "SB-")).1));
     let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
@@ -230,7 +230,7 @@ fn behind(folder: &Path) -> f64 {
         std::thread::sleep(Duration::from_millis(1100));
         let edited = format!("(defun cl-user::edited-{number} (x) (cl-user::called x))\n");
         fs::write(root.join("d.lisp"), edited).unwrap();
-        let wanted = format!("CL-USER::EDITED-{number}");
+        let wanted = format!("USER::EDITED-{number}");
         before += processor_of(|| run(&["--system", "auto", "who-calls", "cl-user::called"], &wanted)).1;
         let left = processor_of(|| while rustix::process::wait(WaitOptions::empty()).is_ok() {}).1;
         made += usize::from(!left.is_zero());

@@ -336,8 +336,9 @@ fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
     if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
 }
 
-/// Whether the tokens of a class are the symbol, once that was decided.
-type KnownMeaning = Option<Option<Likelihood>>;
+/// Whether tokens are the symbol, once that was decided, by the number of their class: for each list of classes, and whether the file
+/// defines systems.
+type Meanings = HashMap<(*const Arc<TokenClass>, bool), Vec<Option<Option<Likelihood>>>>;
 
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
 /// defines.
@@ -348,9 +349,8 @@ pub(crate) struct TokenResolver<'a> {
     target: &'a SoughtSymbol,
     /// The definitions of packages in unseen text that were looked for, by name.
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
-    /// The meanings of the tokens that were counted, by the number of their class: for each list of classes, and whether the file
-    /// defines systems.
-    meanings: RefCell<HashMap<(*const Arc<TokenClass>, bool), Vec<KnownMeaning>>>,
+    /// The meanings of the tokens that were counted.
+    meanings: RefCell<Meanings>,
 }
 
 impl<'a> TokenResolver<'a> {
