@@ -276,7 +276,10 @@ fn starts_in_lines_of_a_shell_are_found() {
         ("source <(steelbank completions bash)", vec!["completions bash"]),
         ("steelbank call status '{\"a\": 1}'; steelbank", vec!["call status {\"a\": 1}", ""]),
         ("cargo build --bin steelbank", vec![]),
-        ("./bootstrap && cargo run --release -- who-calls mapcar --package cl", vec!["who-calls mapcar --package cl"]),
+        (
+            "./bootstrap && cargo run --release -- who-calls mapcar --package cl",
+            vec!["who-calls mapcar --package cl"],
+        ),
     ] {
         assert_eq!(found(line).iter().map(|words| words.join(" ")).collect::<Vec<_>>(), expected, "{line}");
     }
