@@ -342,6 +342,9 @@ fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
     if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
 }
 
+/// What was found of the classes of tokens of one list, by number; none of one that was not asked about yet.
+type KnownMeanings = Vec<Option<Option<Likelihood>>>;
+
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
 /// defines.
 pub(crate) struct TokenResolver<'a> {
@@ -353,7 +356,7 @@ pub(crate) struct TokenResolver<'a> {
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
     /// The meanings of the tokens that were counted, by the number of their class: for each list of classes, and whether the file
     /// defines systems.
-    meanings: RefCell<HashMap<(*const Arc<TokenClass>, bool), Vec<Option<Option<Likelihood>>>>>,
+    meanings: RefCell<HashMap<(*const Arc<TokenClass>, bool), KnownMeanings>>,
 }
 
 impl<'a> TokenResolver<'a> {
