@@ -568,7 +568,7 @@ fn a_small_project_is_saved_anew_when_its_loads_have_cost_as_much() {
     assert_eq!(before.len(), 1);
     std::thread::sleep(Duration::from_millis(1100));
     write(&root, "small.lisp", &text(1));
-    let ask = || assert!(run(&["who-calls", "cl:mapcar"]).contains("CL-USER::SMALL-1"));
+    let ask = || assert!(run(&["who-calls", "cl:mapcar"]).contains("cl-user::small-1"));
     ask();
     assert_eq!((copies(&cache).0, kept(&cache)), (0, before.clone()), "one load costs less than saving");
     ask();
