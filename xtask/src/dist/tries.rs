@@ -17,8 +17,9 @@ const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
 /// The longest from a wheel to the answer, on a machine that has never seen either.
 const SOON: Duration = Duration::from_secs(60);
-/// The versions of Debian that the package is installed in: the oldest that it is for, and the one that it is made on.
-const DEBIANS: [&str; 2] = ["bullseye", "bookworm"];
+/// The versions of Debian that the package is installed in, each with its glibc: the oldest that it is for, and the one that it is
+/// made on.
+const DEBIANS: [(&str, (u32, u32)); 2] = [("bullseye", (2, 31)), ("bookworm", (2, 36))];
 
 /// Runs `command` with the question, and checks the answer.
 fn asks(what: &str, command: &mut Command) -> Made {
@@ -111,8 +112,12 @@ pub(super) fn all(release: &Release) -> Made {
             deb(release, &place)?;
         }
         oci(release, &place)?;
-        for suite in DEBIANS {
-            debian(release, &place, suite)?;
+        for (suite, glibc) in DEBIANS {
+            if glibc < release.glibc {
+                println!("== left out, as the program wants a later glibc: README's session in {suite}");
+            } else {
+                debian(release, &place, suite)?;
+            }
         }
     }
     if has("npm", "the packages for npm, and the bundle") {
@@ -252,10 +257,15 @@ pub(super) fn within(options: &[&str]) -> Command {
     command
 }
 
-/// Goes through README's session with the program in `folder` as the root, which gets a copy of the shop and /proc.
+/// Goes through README's session with the program in `folder` as the root, which gets a copy of the shop, /proc and, as containers
+/// have it, /dev/null.
 fn session_in(folder: &Path, what: &str) -> Made {
     println!("== {what}: README's session");
     made(&folder.join("proc"))?;
+    made(&folder.join("dev"))?;
+    if !folder.join("dev/null").exists() {
+        written(&folder.join("dev/null"), b"")?;
+    }
     shop_in(folder)?;
     let page = root().join("README.md");
     let readme = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
