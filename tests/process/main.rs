@@ -41,6 +41,8 @@ mod limits;
 mod lsp;
 mod missing_libraries;
 mod one_file;
+#[path = "../pages/mod.rs"]
+mod pages;
 mod permissions;
 mod program;
 mod reading_runs_nothing;
@@ -55,6 +57,7 @@ mod resources;
 mod restart;
 mod run_tests;
 mod same_answers;
+mod sbcl;
 mod serve;
 mod setup;
 mod share;

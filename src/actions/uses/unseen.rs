@@ -97,22 +97,28 @@ impl Unseen {
         let parts = [
             self.part(
                 |file| file.count - file.left_out - file.named,
-                "that are not loaded",
-                " Load them to resolve it.",
+                ["that is not loaded", "that are not loaded"],
+                [" Load the file to resolve it.", " Load them to resolve it."],
             ),
-            self.part(|file| file.left_out, "that a feature expression leaves out", ""),
-            self.part(|file| file.named, "of loaded text from which code makes the symbol when it runs", ""),
+            self.part(|file| file.left_out, ["that a feature expression leaves out"; 2], [""; 2]),
+            self.part(
+                |file| file.named,
+                ["of loaded text from which code makes the symbol when it runs"; 2],
+                [""; 2],
+            ),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: &str, then: &str) -> Option<String> {
+    /// Says it of the places that `count` counts in a file: what they are, and what is to be done, of one place and of several.
+    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: [&str; 2], then: [&str; 2]) -> Option<String> {
         let files: Vec<_> = self.files.iter().map(|file| (&file.path, count(file))).collect();
         let files: Vec<_> = files.into_iter().filter(|(_, count)| *count > 0).collect();
         let places: usize = files.iter().map(|(_, count)| count).sum();
         let names = some_of(&files, |(path, count)| format!("{path} ({count})"));
+        let several = usize::from(places > 1);
         let places = (places > 0).then(|| counted(places, "place", "places"))?;
-        Some(format!("The name is also in {places} {what}: {names}.{then}"))
+        Some(format!("The name is also in {places} {}: {names}.{}", what[several], then[several]))
     }
 }
 
@@ -336,9 +342,8 @@ fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
     if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
 }
 
-/// Whether tokens are the symbol, once that was decided, by the number of their class: for each list of classes, and whether the file
-/// defines systems.
-type Meanings = HashMap<(*const Arc<TokenClass>, bool), Vec<Option<Option<Likelihood>>>>;
+/// What was found of the classes of tokens of one list, by number; none of one that was not asked about yet.
+type KnownMeanings = Vec<Option<Option<Likelihood>>>;
 
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
 /// defines.
@@ -349,8 +354,9 @@ pub(crate) struct TokenResolver<'a> {
     target: &'a SoughtSymbol,
     /// The definitions of packages in unseen text that were looked for, by name.
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
-    /// The meanings of the tokens that were counted.
-    meanings: RefCell<Meanings>,
+    /// The meanings of the tokens that were counted, by the number of their class: for each list of classes, and whether the file
+    /// defines systems.
+    meanings: RefCell<HashMap<(*const Arc<TokenClass>, bool), KnownMeanings>>,
 }
 
 impl<'a> TokenResolver<'a> {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
 use crate::handle::scratch::ScratchError;
-use crate::handle::scratch::{Helper, HelperStart, HelperTask, Reply};
+use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
 /// The number of attempts: the first load may compile, and files may be written meanwhile.
@@ -64,7 +64,7 @@ pub enum MakeError {
 /// An order to make a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotOrder {
-    pub(crate) program: PathBuf,
+    pub(crate) program: HelperProgram,
     pub(crate) start: HelperStart,
     pub(crate) key: SnapshotKey,
 }
@@ -230,8 +230,9 @@ impl SnapshotOrder {
         let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
         let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
         line.push('\n');
-        let mut child = Command::new(&self.program)
-            .arg("helper")
+        let mut child = self
+            .program
+            .command()
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -442,13 +443,13 @@ pub(crate) fn trial(builder: Builder, installation: &Installation, folder: &Path
 /// Makes the order for the snapshot of `key`.
 fn order(
     project: Option<&ProjectSettings>,
-    program: Option<&Path>,
+    program: Option<&HelperProgram>,
     heap: Option<usize>,
     key: Option<SnapshotKey>,
 ) -> Result<SnapshotOrder, MakeError> {
     let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
     let start = HelperStart::new(HelperTask::Snapshot, project, heap);
-    Ok(SnapshotOrder { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
+    Ok(SnapshotOrder { program: program.clone(), start, key: key.ok_or(MakeError::NoSystems)? })
 }
 
 impl Builder {
@@ -459,7 +460,7 @@ impl Builder {
     /// [`MakeError`]: the systems do not load, or something in their image forbids saving it, by name.
     pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         let key = self.snapshot_key();
-        order(self.project.as_ref(), self.program.as_deref(), self.dynamic_space_size, key)?
+        order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?
             .carry_out(true, tell)
     }
 }
