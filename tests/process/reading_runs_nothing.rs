@@ -174,9 +174,10 @@ fn tools_that_read_spring_no_trap_in_the_changed_definition_of_a_loaded_system()
     write(project.join("a.lisp"), "(in-package :cl-user)\n(defun needle (x) x)");
     write(project.join("b.lisp"), "(in-package :cl-user)\n(defun needle-user () (needle 1))");
     let mut command = Command::new(STEELBANK);
-    command.args(["--system", "p/tests", "serve"]).current_dir(&project);
+    command.arg("serve").current_dir(&project);
     command.env("HOME", &folder).env("STEELBANK_CACHE", folder.join("cache"));
     let (child, mut client) = initialized(command, Streams::Pipes);
+    client.text("load-system", json!({ "system": "p/tests" }));
     assert!(client.text("who-calls", json!({ "name": "cl-user::needle" })).contains("needle-user"));
     write(project.join("p.asd"), &format!("{}\n{systems}", trap(&sprung, "asd")));
     asks_all(&mut client, &sprung);
