@@ -37,6 +37,8 @@ struct Report {
     sbcl_images: Vec<String>,
     /// The folder of STEELBANK_HOME, if SBCL's parts are files there.
     home: Option<String>,
+    #[serde(skip)]
+    is_embedded: bool,
     library: String,
     core: String,
     index: String,
@@ -136,6 +138,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
             Core::File(core) => core.starts_with(home),
             Core::Embedded => false,
         }),
+        is_embedded: matches!(image.core, Core::Embedded),
         library: image.library.path().map_or_else(|| "in this program".to_owned(), file),
         core: match &image.core {
             Core::File(path) => file(path),
@@ -286,7 +289,7 @@ fn text(report: &Report) -> String {
         format!("steelbank {} with SBCL {} ({})", report.steelbank, report.sbcl, report.machine),
         format!(
             "  home          {}",
-            match (&report.home, report.core.starts_with("in this program")) {
+            match (&report.home, report.is_embedded) {
                 (Some(home), _) => home,
                 (None, true) => "STEELBANK_HOME is not set: the SBCL inside this program runs",
                 (None, false) => "the image of --sbcl",

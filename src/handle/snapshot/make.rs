@@ -466,24 +466,6 @@ impl Builder {
 }
 
 impl Steelbank {
-    /// As [`Steelbank::make_snapshot_later`], if saving costs no more than what it saves.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
-        match self.snapshot_key() {
-            Some(key) if self.lacks_snapshots(&key) && key.pays(self.load_time()) => {
-                self.make_snapshot_later(outlives)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the image is not what its snapshots hold, and they can be made.
-    fn lacks_snapshots(&self, key: &SnapshotKey) -> bool {
-        !self.has_all_snapshots() || self.changed_at().is_some() && Refusal::of(key).is_none()
-    }
-
     /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started from a fresh one and
     /// nothing was loaded since, or none can be made of them as they are. The copy has a low priority, begins when no file of
     /// the project was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if
@@ -492,13 +474,30 @@ impl Steelbank {
     /// # Errors
     /// The copy cannot be started.
     pub(crate) fn make_snapshot_later(&self, outlives: bool) -> Result<(), MakeError> {
-        match self.snapshot_key() {
-            Some(key) if self.lacks_snapshots(&key) => {
-                let heap = self.dynamic_space_size();
-                order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
-            }
-            _ => Ok(()),
+        self.make_snapshot_if(outlives, |_| true)
+    }
+
+    /// As [`Steelbank::make_snapshot_later`], if saving costs no more than what it saves.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
+        self.make_snapshot_if(outlives, |key| key.pays(self.load_time()))
+    }
+
+    fn make_snapshot_if(
+        &self,
+        outlives: bool,
+        is_wanted: impl FnOnce(&SnapshotKey) -> bool,
+    ) -> Result<(), MakeError> {
+        let Some(key) = self.snapshot_key() else { return Ok(()) };
+        let lacks_one =
+            !self.has_all_snapshots() || self.changed_at().is_some() && Refusal::of(&key).is_none();
+        if !(lacks_one && is_wanted(&key)) {
+            return Ok(());
         }
+        let heap = self.dynamic_space_size();
+        order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
     }
 }
 

@@ -78,13 +78,15 @@ fn one(release: &Release, end: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no package {end}"))
 }
 
-/// Returns the lines of docs/install.md for those who install `with` something, for this version.
-fn told(release: &Release, with: &str) -> Result<Vec<String>, String> {
+/// Returns the lines of docs/install.md for those who install `with` something, for this version, if they are as many.
+fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
     let page = root().join("docs/install.md");
     let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
     let row = text.lines().find(|line| line.starts_with(&format!("| {with}")));
     let row = row.ok_or_else(|| format!("{} has no row for {with}", page.display()))?;
-    Ok(pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect())
+    let told: Vec<String> =
+        pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect();
+    told.try_into().map_err(|told| format!("{} has other lines for {with}: {told:?}", page.display()))
 }
 
 /// Whether this machine has `tool`; tells what is left out otherwise.
@@ -129,13 +131,6 @@ pub(super) fn all(release: &Release) -> Made {
         quietly("mcp-publisher", validate.arg("validate").arg(release.file("server.json")))?;
     }
     Ok(())
-}
-
-/// Returns the lines of docs/install.md as [`told`], if they are as many.
-fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
-    told(release, with)?
-        .try_into()
-        .map_err(|lines| format!("docs/install.md has other lines for {with}: {lines:?}"))
 }
 
 /// Installs the wheel without the network, and asks its program; so does uv, which needs no installing.
