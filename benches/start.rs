@@ -113,7 +113,7 @@ fn main() {
     let edit = |number: usize| {
         fs::write(&edited, format!("{text}(defun edited-{number} (x) (c-of-{last} x))\n")).unwrap();
     };
-    // Wait for the background process, which makes another snapshot after each edit.
+    // Make a snapshot after each edit, also while a process in the background makes one.
     let settle = || {
         while !make(&last).0 {
             std::thread::sleep(Duration::from_millis(100));
