@@ -128,7 +128,7 @@ fn too_few_threads_give_an_answer_or_a_sentence() {
 #[test]
 fn a_user_that_the_system_does_not_know_is_served() {
     // SAFETY: the call only returns a number.
-    let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY);
+    let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY + 2);
     let folder = Folder::new("unknown-user");
     let output = under("unset HOME", "describe-symbol car", &folder, user, Stdio::null());
     assert!(answered_or_said("no HOME", &output));

@@ -199,9 +199,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
     };
     let problem = match (balanced, contradiction) {
         // Indentation is a matter of taste; a definition in column 1 inside of another one is not.
-        (true, found) => {
-            found.filter(|found| found.kind == ProblemKind::Unclosed && swallows(text, found))
-        }
+        (true, found) => found.filter(|found| found.kind == ProblemKind::Unclosed && swallows(text, found)),
         (false, Some(found)) if open.is_empty() == (found.kind == ProblemKind::ExtraClose) => Some(found),
         (false, _) => first.or_else(unclosed),
     };
