@@ -38,6 +38,13 @@
     (asdf:parent-component (mapcan #'files-below (copy-list (asdf:component-children component))))
     (asdf:cl-source-file (list component))))
 
+(defun registered-dependency (dependency)
+  "The system that DEPENDENCY, as a system definition lists it, names. ASDF would read its definition again, if that has changed."
+  (typecase dependency
+    ((or string symbol) (asdf:registered-system (asdf:coerce-name dependency)))
+    ((cons (eql :version)) (registered-dependency (second dependency)))
+    ((cons (eql :feature)) (and (uiop:featurep (second dependency)) (registered-dependency (third dependency))))))
+
 (defun needed-components (component)
   "The dependencies of COMPONENT, and of the modules and the system around it, as the system definition lists them."
   (let ((needed '()))
@@ -46,8 +53,7 @@
           do (dolist (dependency (around-user-code (asdf:component-sideway-dependencies at)))
                (let ((found (around-user-code
                              (if (typep at 'asdf:system)
-                                 (let ((name (asdf/find-component:resolve-dependency-name at dependency)))
-                                   name)
+                                 (registered-dependency dependency)
                                  (asdf:find-component (asdf:component-parent at) dependency)))))
                  (when found (push found needed)))))
     needed))

@@ -61,10 +61,11 @@
   (if (or (null *tap-sink*) (not (form-tracking-stream-p stream)))
       (let ((*tap* nil))
         (apply function stream arguments))
-      (let ((*tap* (%make-tap :stream stream :source-load t)))
+      (let ((*tap* (%make-tap :stream stream)))
         (setf (stream-observer stream) (make-tap-observer *tap*))
         ;; A form that fails ends the load; what was loaded before it is known all the same.
-        (unwind-protect (apply function stream arguments)
+        (unwind-protect (multiple-value-prog1 (apply function stream arguments)
+                          (setf (tap-source-load *tap*) t))
           (finish-tap *tap* (at-end-p stream))))))
 
 (defun at-end-p (stream)

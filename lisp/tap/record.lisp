@@ -10,8 +10,8 @@
 (in-package :steelbank)
 
 (defstruct (tap (:constructor %make-tap))
-  "The record of one file while it is read. FILE-INFO and STREAM identify the file; SOURCE-LOAD is true when it is loaded as
-source and not compiled."
+  "The record of one file while it is read. FILE-INFO and STREAM identify the file; SOURCE-LOAD is true when it was loaded as
+source, to its end, and not compiled."
   (file-info nil)
   (stream nil)
   (source-load nil)

@@ -9,12 +9,16 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::call::{Call, Failure};
 use super::clients::Seat;
 use super::work::ClientWork;
 use super::{Object, Tools};
 use crate::Steelbank;
+use crate::answer::lookup::Lookup;
+use crate::answer::package_owner::PackageOwner;
+use crate::answer::{Advice, Caution, Wording, some_of};
 use crate::engine::{EngineState, EngineTrouble};
 use crate::handle::Error;
 use crate::handle::recovery::{Cause, LoadedItem, Recovery};
@@ -238,6 +242,30 @@ impl Session {
                 folder.display()
             )
         })
+    }
+
+    /// Returns the sentence that answers about the image have while files of the project are not loaded as they stand.
+    pub(crate) fn older_image(&self, wording: Wording) -> Option<String> {
+        let project = self.started()?.project();
+        let changed = project.changed_files();
+        let shown = |path: &PathBuf| {
+            format!("{}{}", project.shown(path), if path.is_file() { "" } else { " (gone)" })
+        };
+        (!changed.is_empty()).then(|| {
+            let why = format!("Changed since they were loaded: {}.", some_of(&changed, shown));
+            Advice::BringUpToDate.added_to(&why, wording)
+        })
+    }
+
+    /// Returns the caution about the symbol that a call names, if it is one of a loaded file's package and stands in no file.
+    pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
+        let (bank, text) = (self.started()?, |key: &str| arguments.get(key).and_then(Value::as_str));
+        let name = text("name").or_else(|| text("symbol"))?;
+        let (index, project) = (bank.index(), bank.project());
+        let Lookup { asked, found, .. } = Lookup::resolved(&index, name, text("package")).ok()?;
+        let home = index.package_name(index.symbol_package(found.ok()?.0)?);
+        let is_loaded = PackageOwner::of(&home) == PackageOwner::User && !project.naming(&home).is_empty();
+        (is_loaded && project.is_in_no_file(&asked.name)).then_some(Caution::OnlyInImage)
     }
 
     /// Sets the project to the one in `folder`, if it is unknown.

@@ -90,6 +90,8 @@ pub(crate) struct Project {
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
     stale: Mutex<Stale>,
+    /// The loaded files that were found to hold what they held then, each with its stamp.
+    unchanged: Mutex<HashMap<PathBuf, (FileStamp, Contents)>>,
     image: RwLock<KnownImage>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
@@ -129,6 +131,12 @@ pub(crate) struct Contents {
     pub(crate) size: u64,
     /// FNV-1a of its bytes.
     pub(crate) hash: u64,
+}
+
+impl Contents {
+    fn are(&self, bytes: &[u8]) -> bool {
+        bytes.len() as u64 == self.size && fnv_1a(bytes) == self.hash
+    }
 }
 
 /// A system that ASDF knows.
@@ -350,11 +358,37 @@ impl Project {
     pub(crate) fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
         if let Some(document) = self.document(path) {
-            return document.text.len() as u64 != then.size || fnv_1a(&document.text) != then.hash;
+            return !then.are(&document.text);
         }
-        let size = std::fs::metadata(path).map(|file| file.len());
-        size.is_ok_and(|size| size != then.size)
-            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
+        // What was loaded is no link.
+        let Some(stamp) = FileStamp::of_path(path).filter(|_| !path.is_symlink()) else { return true };
+        if self.unchanged.lock().get(path) == Some(&(stamp, then)) {
+            return false;
+        }
+        let changed = stamp.size != then.size
+            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| !then.are(&bytes));
+        if !changed && stamp.is_reliable() {
+            self.unchanged.lock().insert(path.to_owned(), (stamp, then));
+        }
+        changed
+    }
+
+    /// Whether `text` is what the file at `path` held when it was loaded. None if it was not.
+    pub(crate) fn is_as_loaded(&self, path: &Path, text: &[u8]) -> Option<bool> {
+        Some(self.image.read().contents.get(path)?.are(text))
+    }
+
+    /// Lists the project's own loaded files that have been deleted or have other contents now, sorted. None for a command, which
+    /// has loaded them a moment ago.
+    pub(crate) fn changed_files(&self) -> Vec<PathBuf> {
+        if !self.watching.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        // No question has made the index of the tree's text yet, and this one is not worth it.
+        let is_known = self.texts.lock().names.is_some();
+        let mut files = if is_known { self.look().standings.behind() } else { self.own_loaded_files() };
+        files.retain(|path| self.has_changed(path));
+        files
     }
 
     /// Lists the loaded files, with the write dates that they had then.

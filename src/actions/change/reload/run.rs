@@ -47,7 +47,7 @@ impl Action for ReloadRequest {
         let by_system = wanted.is_empty() || wanted.iter().any(|path| !alone(path));
         bank.mark(&known, control, deadline)?;
         let mut all = LoadAnswer::default();
-        let options = LoadOptions { keep_going: self.keep_going, ..LoadOptions::default() };
+        let options = LoadOptions { keep_going: self.keep_going, again: true, ..LoadOptions::default() };
         if by_system {
             for (name, _) in &systems {
                 let answer = bank.load_system(name, options, &control.until(deadline))?;
@@ -66,7 +66,9 @@ impl Action for ReloadRequest {
         all.failure = failure;
         let after: Vec<PathBuf> = known.iter().filter(|path| is_wanted(path)).cloned().collect();
         let is_gone = |path: &&PathBuf| {
-            path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            let found = path.symlink_metadata();
+            found
+                .map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |found| found.is_symlink())
         };
         let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
         let left = bank.leftovers(&after, &gone, self.remove, control, deadline)?;
