@@ -161,7 +161,7 @@ fn main() {
     let large = std::env::args().skip(1).find(|argument| argument != "--bench");
     let libraries = large.as_ref().map_or_else(fixtures::lisp_libraries, PathBuf::from);
     for library in fs::read_dir(libraries).unwrap().flatten() {
-        copy(&library.path(), &root.join(library.file_name()));
+        common::copy(&library.path(), &root.join(library.file_name()));
     }
     let root = root.canonicalize().unwrap();
     let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
@@ -297,16 +297,4 @@ fn opened(editor: &mut Editor, path: &Path, text: &str) -> (String, Value) {
     let document = json!({ "uri": uri, "languageId": "commonlisp", "version": 1, "text": text });
     editor.tell("textDocument/didOpen", json!({ "textDocument": document }));
     (uri.clone(), json!({ "uri": uri }))
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), &to).unwrap();
-        }
-    }
 }

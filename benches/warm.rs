@@ -1,6 +1,7 @@
 //! Benches a project of many systems whose files are compiled already, beside plain SBCL: the load, the first
 //! question after it, and the memory that the process then has. Run with `cargo bench --bench warm`; `--
-//! PAIRS` says how often.
+//! PAIRS FOLDER` says how often, and names a folder that tests/held-out.sh has filled: its systems are loaded then, all that plain SBCL
+//! loads, from within the project.
 //!
 //! Each side is a process of its own with the same SBCL and heap; both start at the same time, and have
 //! loaded the project once before into their caches, which are outside of the project, as by default. No
@@ -8,6 +9,11 @@
 //! SBCL has loaded ASDF and sb-introspect, and touched its heap, before its load begins, while ours still
 //! starts as it begins. The figures are medians. Memory is measured twice: after the questions, and after a
 //! full collection on both sides, as the first depends on when SBCL collected last.
+//!
+//! Below stands where time and memory go. Of the time, Lisp's garbage is what SBCL counts for itself; the index is exported and baked
+//! once more to measure that; sidecars are read after the load has been answered. Of the memory, Lisp's own is what SBCL
+//! holds after a full collection, garbage what it held besides before; the index is what its records take, baked; the
+//! rest of the host's is what C's allocator has given out besides.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -17,12 +23,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use steelbank::Control;
 use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
 use steelbank::loaded::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_xref::Kind;
 
+#[allow(dead_code)]
 mod common;
 #[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
@@ -37,12 +45,15 @@ const CHILD: &str = "STEELBANK_BENCH_WARM";
 /// The largest library of the fixtures, and its dependency.
 const MORE: [&str; 2] = ["ironclad", "trivial-features"];
 
-/// The cost of one process, in the order of [`FIGURES`].
-type Cost = [f64; 7];
+/// The cost of one process, in the order of [`FIGURES`], and of what is only ours.
+type Cost = Vec<f64>;
 
-const FIGURES: [&str; 7] = [
+const FIGURES: [&str; 15] = [
     "load, wall, ms", "load, processor, ms", "process, processor, ms", "first question, ms",
-    "second question, ms", "resident, MiB", "resident, collected, MiB",
+    "second question, ms", "resident, MiB", "resident, collected, MiB", "of the load: Lisp's garbage, ms",
+    "of memory: Lisp's own, MiB", "Lisp's garbage, MiB", "of the load: export of the index, ms",
+    "baking it, ms", "after it: sidecars, questions, ms", "of memory: the index, MiB",
+    "the rest of the host's, MiB",
 ];
 
 /// The Lisp form that returns the resident memory of the process, in MiB.
@@ -50,6 +61,21 @@ const RESIDENT: &str = "(with-open-file (status \"/proc/self/status\")
                           (loop for line = (read-line status)
                                 when (eql 0 (search \"VmRSS:\" line))
                                   return (/ (parse-integer line :start 6 :junk-allowed t) 1024.0)))";
+
+/// The Lisp form that collects all garbage, and returns a string: resident memory after it, what is live then and what it collected, in
+/// MiB.
+const COLLECTED: &str = "(let ((before (sb-kernel:dynamic-usage)))
+                           (sb-ext:gc :full t)
+                           (let ((live (sb-kernel:dynamic-usage)))
+                             (format nil \"~F ~F ~F\" RESIDENT (/ live 1048576.0)
+                                     (/ (max 0 (- before live)) 1048576.0))))";
+
+/// The processor time of collections so far, in milliseconds.
+const COLLECTING: &str = "(* 1000.0 (/ sb-ext:*gc-run-time* internal-time-units-per-second))";
+
+fn collected() -> String {
+    COLLECTED.replace("RESIDENT", RESIDENT)
+}
 
 fn main() {
     if let Some(folder) = std::env::var_os(CHILD) {
@@ -60,41 +86,93 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap().join("project");
     fs::create_dir(&root).unwrap();
-    let systems: Vec<String> = LIBRARIES.iter().chain(&MORE).map(|system| format!("{system:?}")).collect();
-    let listed = systems.join(" ");
+    let systems: Vec<String> = match arguments.next() {
+        None => LIBRARIES.iter().chain(&MORE).map(|system| (*system).to_owned()).collect(),
+        Some(filled) => {
+            for part in ["libraries", "others"] {
+                common::copy(&Path::new(&filled).join(part), &root.join(part));
+            }
+            loadable(&root)
+        }
+    };
+    let listed = systems.iter().map(|system| format!("{system:?}")).collect::<Vec<_>>().join(" ");
     fs::write(root.join("warm.asd"), format!("(defsystem \"warm\" :depends-on ({listed}))\n")).unwrap();
     let pair = || -> [Cost; 2] {
         std::thread::scope(|scope| {
-            let plain = scope.spawn(|| run(plain_load(&root)));
-            let ours = run(ours(&root));
+            let plain = scope.spawn(|| run(&root, plain_load(&root)));
+            let ours = run(&root, ours(&root));
             [plain.join().unwrap(), ours]
         })
     };
     pair();
     let costs: Vec<[Cost; 2]> = (0..pairs).map(|_| pair()).collect();
     println!("{} systems, {pairs} pairs", systems.len());
-    println!("{:<24} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
+    println!("{:<36} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
     for (number, figure) in FIGURES.iter().enumerate() {
         let median = |side: usize| {
-            let mut values: Vec<f64> = costs.iter().map(|pair| pair[side][number]).collect();
+            let mut values: Vec<f64> =
+                costs.iter().filter_map(|pair| pair[side].get(number).copied()).collect();
             values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+            values.get(values.len() / 2).copied()
         };
-        let (plain, ours) = (median(0), median(1));
-        println!("{figure:<24} {plain:>10.2} {ours:>10.2} {:>7.3}", ours / plain);
+        match (median(0), median(1)) {
+            (Some(plain), Some(ours)) => {
+                println!("{figure:<36} {plain:>10.2} {ours:>10.2} {:>7.3}", ours / plain);
+            }
+            (_, ours) => println!("{figure:<36} {:>10} {:>10.2}", "", ours.unwrap()),
+        }
     }
 }
 
-fn run(mut command: Command) -> Cost {
-    let libraries = fixtures::lisp_libraries();
-    let output = command.env("CL_SOURCE_REGISTRY", format!("{}//", libraries.display())).output().unwrap();
+/// Lists the systems in the project's folder that plain SBCL loads, each named as its file, in one image.
+fn loadable(root: &Path) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut todo = vec![root.to_owned()];
+    while let Some(folder) = todo.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            match path.extension() {
+                _ if path.is_dir() => todo.push(path),
+                Some(end) if end == "asd" => {
+                    names.push(path.file_stem().unwrap().to_str().unwrap().to_owned())
+                }
+                _ => {}
+            }
+        }
+    }
+    names.sort();
+    names.dedup();
+    let listed = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
+    let load = format!(
+        "(dolist (name '({listed}))
+           (when (handler-case (sb-ext:with-timeout 300
+                                 (handler-bind ((warning #'muffle-warning)) (asdf:load-system name))
+                                 t)
+                   ((or serious-condition sb-ext:timeout) () nil))
+             (format t \"~&loads ~A~%\" name)
+             (finish-output)))"
+    );
+    let mut command = common::plain_sbcl(&root.with_file_name("plain"), &[&load]);
+    let output = command.env("CL_SOURCE_REGISTRY", registry(root)).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter_map(|line| Some(line.strip_prefix("loads ")?.to_owned())).collect()
+}
+
+/// Where ASDF looks: in the project if it has libraries, else in the fixtures.
+fn registry(root: &Path) -> String {
+    let libraries = root.join("libraries");
+    let has = libraries.exists();
+    format!("{}//", if has { root.to_owned() } else { fixtures::lisp_libraries() }.display())
+}
+
+fn run(root: &Path, mut command: Command) -> Cost {
+    let output = command.env("CL_SOURCE_REGISTRY", registry(root)).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let figures = text.lines().find_map(|line| line.strip_prefix("cost "));
     let Some(figures) = figures else {
         panic!("the project does not load:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
     };
-    let figures: Vec<f64> = figures.split(' ').map(|figure| figure.parse().unwrap()).collect();
-    figures.try_into().unwrap()
+    figures.split(' ').map(|figure| figure.parse().unwrap()).collect()
 }
 
 /// Makes the command that loads the project in plain SBCL; it asks sb-introspect.
@@ -105,13 +183,15 @@ fn plain_load(root: &Path) -> Command {
                       (resident () {RESIDENT}))
                  (asdf:load-asd {:?})
                  (handler-bind ((warning #'muffle-warning)) (asdf:load-system \"warm\"))
-                 (let* ((loaded (get-internal-real-time)) (used (get-internal-run-time))
+                 (let* ((loaded (get-internal-real-time)) (used (get-internal-run-time)) (garbage {COLLECTING})
                         (first (progn (sb-introspect:who-calls (find-symbol \"SCAN\" \"CL-PPCRE\")) (get-internal-real-time)))
-                        (second (progn (sb-introspect:who-calls (find-symbol \"SCAN\" \"CL-PPCRE\")) (get-internal-real-time))))
-                   (format t \"~&cost ~F ~F ~F ~F ~F ~F ~F~%\" (ms wall loaded) (ms processor used) (ms 0 used)
-                           (ms loaded first) (ms first second) (resident)
-                           (progn (sb-ext:gc :full t) (resident))))))",
-        root.join("warm.asd").display().to_string()
+                        (second (progn (sb-introspect:who-calls (find-symbol \"SCAN\" \"CL-PPCRE\")) (get-internal-real-time)))
+                        (before (resident)))
+                   (destructuring-bind (collected &rest memory) (uiop:split-string {})
+                     (format t \"~&cost ~F ~F ~F ~F ~F ~F ~A ~F~{{ ~A~}}~%\" (ms wall loaded) (ms processor used)
+                             (ms 0 used) (ms loaded first) (ms first second) before collected garbage memory)))))",
+        root.join("warm.asd").display().to_string(),
+        collected()
     );
     common::plain_sbcl(&root.with_file_name("plain"), &["(require :sb-introspect)", &load])
 }
@@ -141,14 +221,54 @@ fn through_us(root: &Path) {
     };
     let (first, second) = (ask(), ask());
     let before = resident();
+    // Wait until nothing is done any more.
+    let mut sidecars = processor();
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        match processor() {
+            now if now == sidecars => break,
+            now => sidecars = now,
+        }
+    }
+    let evaluate = |form: &str| -> String {
+        let request = EvaluateRequest::new(form).values();
+        let answer = bank.run(&request, &Control::new(Duration::from_secs(60))).unwrap();
+        answer.values[0].trim_matches('"').to_owned()
+    };
+    let host = allocated();
+    let garbage = evaluate(COLLECTING);
     // Ask in Lisp, as plain SBCL does: after an evaluation the index is exported.
-    let collected = bank
-        .run(
-            &EvaluateRequest::new(format!("(progn (sb-ext:gc :full t) {RESIDENT})")).values(),
-            &Control::new(Duration::from_secs(60)),
-        )
-        .unwrap();
-    println!("cost {wall} {load} {whole} {first} {second} {before} {}", collected.values[0]);
+    let collected = evaluate(&collected());
+    let file = root.with_file_name("export");
+    let exporting = evaluate(&format!(
+        "(let ((begun (get-internal-run-time)))
+           (steelbank::write-octets (steelbank::xref-export 0) {:?})
+           (* 1000.0 (/ (- (get-internal-run-time) begun) internal-time-units-per-second)))",
+        file.display().to_string()
+    ));
+    let export = fs::read(file).unwrap();
+    let begun = processor_exactly();
+    let index = steelbank_xref::bake::bake(&export).unwrap().len() as f64 / f64::from(1 << 20);
+    let baking = processor_exactly() - begun;
+    let (after, host) = (sidecars - whole, host - index);
+    let (resident, memory) = collected.split_once(' ').unwrap();
+    println!(
+        "cost {wall} {load} {whole} {first} {second} {before} {resident} {garbage} {memory} {exporting} {baking} {after} \
+         {index} {host}"
+    );
+}
+
+/// Reads the processor time of this thread, in milliseconds.
+fn processor_exactly() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
+}
+
+/// What C's allocator has given out, in MiB.
+fn allocated() -> f64 {
+    // SAFETY: the function only reads the allocator's own state.
+    let state = unsafe { libc::mallinfo2() };
+    (state.uordblks + state.hblkhd) as f64 / f64::from(1 << 20)
 }
 
 /// Reads the processor time of all threads of this process, in milliseconds; the kernel counts it in

@@ -1,7 +1,9 @@
-//! Shared by several benches: the fixtures' libraries, and plain SBCL.
+//! Shared by several benches: the fixtures' libraries, copies of folders, plain SBCL, and what processes cost.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 
@@ -12,6 +14,19 @@ pub(crate) const LIBRARIES: [&str; 25] = [
     "closer-mop", "fiveam", "iterate", "local-time", "named-readtables", "nibbles", "parse-number", "puri",
     "trivial-backtrace", "usocket", "yason",
 ];
+
+/// Copies the folder `from`, with what is in it.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), &to).unwrap();
+        }
+    }
+}
 
 /// Makes the command that runs the SBCL that bootstrap built, with our heap, ASDF, and fasls in `cache`, and
 /// evaluates `forms`.
@@ -27,4 +42,24 @@ pub(crate) fn plain_sbcl(cache: &Path, forms: &[&str]) -> Command {
         .env("SBCL_HOME", tree.join("obj/sbcl-home"))
         .env("XDG_CACHE_HOME", cache);
     command
+}
+
+/// Does `work`. Returns what it returned, and the processor time of the child processes that ended and were waited for meanwhile, with
+/// theirs.
+pub(crate) fn processor_of<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let now = || {
+        let mut usage = std::mem::MaybeUninit::uninit();
+        // SAFETY: the call fills `usage`.
+        let usage: libc::rusage = unsafe {
+            assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()), 0);
+            usage.assume_init()
+        };
+        let time = |time: libc::timeval| {
+            Duration::new(time.tv_sec.unsigned_abs(), 1000 * u32::try_from(time.tv_usec).unwrap())
+        };
+        time(usage.ru_utime) + time(usage.ru_stime)
+    };
+    let before = now();
+    let done = work();
+    (done, now() - before)
 }

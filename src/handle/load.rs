@@ -137,6 +137,7 @@ impl Steelbank {
     pub(crate) fn load_systems(
         &self,
         systems: Vec<(String, PathBuf)>,
+        options: LoadOptions,
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
         let name = systems.last().map(|(name, _)| name.clone()).unwrap_or_default();
@@ -144,7 +145,7 @@ impl Steelbank {
             LoadTarget::System(name),
             "load-systems",
             vec![json!(systems), json!(false)],
-            LoadOptions::default(),
+            options,
             control,
         )
     }
@@ -344,9 +345,8 @@ impl Steelbank {
         }
         // Wait no longer for a Lisp that does not react: the answer's time is over.
         let refresh = || self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
-        if !options.thrown_away
-            && let Err(error) = refresh()
-        {
+        let is_asked = !options.thrown_away && !options.saved;
+        if is_asked && let Err(error) = refresh() {
             answer.cautions.push(Caution::IndexBehindLoad(error.to_string()));
         }
         let image = answer.image.take();
@@ -361,7 +361,7 @@ impl Steelbank {
         note_asked(project, &answer);
         project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
         moving.end();
-        if !options.thrown_away {
+        if is_asked {
             let bank = self.clone();
             // Read the sidecars now, so that the first question does not wait for them. Without a thread, that
             // question reads them.

@@ -26,6 +26,8 @@ pub(crate) struct LoadOptions {
     pub(crate) again: bool,
     /// Whether the image is thrown away afterwards: its index is left as it is.
     pub(crate) thrown_away: bool,
+    /// Whether the image is saved afterwards: its index is exported whole then, and not after each load.
+    pub(crate) saved: bool,
 }
 
 #[derive(Debug, Clone)]

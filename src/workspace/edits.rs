@@ -76,15 +76,11 @@ impl std::fmt::Display for UnfinishedEdit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Edit {} ({}) was cut, as its program ended. ", self.edit, self.what)?;
         match (self.taken_back, self.restored.as_slice()) {
-            (true, []) => write!(f, "It was taken back, and needs no undo: all files have their old texts.")?,
+            (true, []) => write!(f, "It was undone: all files have their old text.")?,
             (true, files) => {
-                write!(
-                    f,
-                    "It was taken back, and needs no undo: {} have their old texts again.",
-                    files.join(", ")
-                )?;
+                write!(f, "It was undone: {} have their old text again.", files.join(", "))?;
             }
-            (false, _) => write!(f, "Some of its files may have their new texts, and others the old ones.")?,
+            (false, _) => write!(f, "Some of its files may have the new text, and others the old one.")?,
         }
         self.notes.iter().try_for_each(|note| write!(f, " {note}"))
     }

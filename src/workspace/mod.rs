@@ -21,6 +21,8 @@ pub use texts::TextState;
 pub(crate) use texts::{Look, NamedText, Now, Own, ProjectText, UnseenText, in_seen_file};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -76,6 +78,20 @@ impl ProjectSettings {
     pub fn userinit(mut self, path: impl Into<PathBuf>) -> Self {
         self.userinit = Some(path.into());
         self
+    }
+}
+
+/// Returns `path` relative to `root`, if it is below it.
+fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a Path> {
+    let rest = path.as_os_str().as_bytes().strip_prefix(root.as_os_str().as_bytes());
+    match rest {
+        // Compare no components where the bytes tell: an answer may have thousands of paths.
+        Some([b'/', rest @ ..])
+            if !matches!(rest.first(), None | Some(b'/' | b'.')) && !rest.ends_with(b"/") =>
+        {
+            Some(Path::new(OsStr::from_bytes(rest)))
+        }
+        _ => path.strip_prefix(root).ok(),
     }
 }
 
@@ -409,7 +425,7 @@ impl Project {
 
     /// Renders `path` as answers show it: relative to the root if it is below it.
     pub(crate) fn shown(&self, path: &Path) -> String {
-        let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
+        let shown = self.root().and_then(|root| below(root, path)).unwrap_or(path);
         match shown.as_os_str().is_empty() {
             true => ".".to_owned(),
             // Try `to_str` first: it is faster, and most paths are UTF-8.

@@ -50,19 +50,23 @@ pub(crate) struct NamedText {
     pub(crate) path: Arc<Path>,
     /// The relation of the image to the file.
     pub(crate) standing: TextState,
-    classes: Arc<[Arc<TokenClass>]>,
+    /// What decides which symbol a token is, by its number.
+    pub(crate) classes: Arc<[Arc<TokenClass>]>,
     /// By place: the number of a class, and the line.
     tokens: Vec<(u32, u32)>,
     pub(crate) stamp: FileStamp,
 }
 
 impl NamedText {
-    /// The runs of tokens of one class, which decides which symbol they are, with their lines, by place.
-    pub(crate) fn runs(&self) -> impl Iterator<Item = (&TokenClass, impl ExactSizeIterator<Item = u32>)> {
+    /// The runs of tokens of one class, with its number and their lines, by place.
+    pub(crate) fn runs(
+        &self,
+    ) -> impl Iterator<Item = (u32, &TokenClass, impl ExactSizeIterator<Item = u32>)> {
         let runs = self.tokens.chunk_by(|(one, _), (other, _)| one == other);
         runs.filter_map(|run| {
-            let class = self.classes.get(run.first()?.0 as usize)?;
-            Some((&**class, run.iter().map(|(_, line)| *line)))
+            let number = run.first()?.0;
+            let class = self.classes.get(number as usize)?;
+            Some((number, &**class, run.iter().map(|(_, line)| *line)))
         })
     }
 }
@@ -423,7 +427,7 @@ impl Project {
                 let named = NamedText { path, standing, classes, tokens, stamp };
                 if known.indexed
                     && (entry.own || !own_only)
-                    && named.runs().any(|(class, _)| shows(standing, class))
+                    && named.runs().any(|(_, class, _)| shows(standing, class))
                 {
                     files.push(named);
                 }

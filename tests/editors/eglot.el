@@ -5,8 +5,11 @@
 (require 'xref)
 (let ((root (getenv "ROOT")))
   (setq eglot-sync-connect 60 eglot-autoshutdown nil eglot-confirm-server-initiated-edits nil)
-  (add-to-list 'eglot-server-programs
-               `(lisp-mode . (,(getenv "STEELBANK") "--no-userinit" "--no-snapshot" "--system" "editors" "lsp" "--no-compile")))
+  ;; The line that the guide has for it.
+  (with-temp-buffer
+    (insert-file-contents (concat (getenv "PAGES") "/emacs.md"))
+    (search-forward "```elisp\n")
+    (eval (read (current-buffer)) t))
   (find-file (concat root "/cart.lisp"))
   (cl-letf (((symbol-function 'project-current) (lambda (&rest _) (cons 'transient root))))
     (apply #'eglot--connect (let ((guess (eglot--guess-contact))) (if (= (length guess) 5) guess (list guess)))))

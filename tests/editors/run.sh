@@ -6,7 +6,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 STEELBANK=$(realpath "${1:-target/release/steelbank}")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-export STEELBANK STEELBANK_CACHE="$scratch/cache" HOME="$scratch"
+export STEELBANK STEELBANK_CACHE="$scratch/cache" HOME="$scratch" PAGES="$here/../../docs/editors"
+# The guide's lines for Neovim and Emacs are run as they are.
+mkdir "$scratch/bin"
+ln -s "$STEELBANK" "$scratch/bin/steelbank"
+export PATH="$scratch/bin:$PATH"
 expected='reference cart.lisp:4:25
 reference shop.lisp:1:42
 reference shop.lisp:3:8

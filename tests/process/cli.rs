@@ -370,6 +370,8 @@ fn errors_speak_of_what_was_typed() {
     std::fs::write(folder.join("shop.lisp"), text).unwrap();
     for (arguments, exit, wanted, unwanted) in [
         (&["who-cals", "car"][..], 2, "a similar subcommand exists: 'who-calls'", "who-binds"),
+        (&["steelbank"], 2, "unrecognized subcommand 'steelbank'", "similar"),
+        (&["find_references", "price"], 0, "shop.lisp", "error"),
         (&["run-tests"], 2, "Name one: steelbank run-tests SYSTEM.", "\"system\""),
         (&["impact"], 2, "Say what changes: names, --paths, or --diff.", "diff=true"),
         (&["inspect", "1"], 0, "(cl:fixnum)", "handle"),

@@ -370,14 +370,14 @@ fn the_next_start_takes_back_and_tells() {
         .unwrap();
     let said = String::from_utf8([command.stdout, command.stderr].concat()).unwrap();
     assert!(command.status.success() && said.contains("The files had their old texts already"), "{said}");
-    assert!(said.contains("It was taken back, and needs no undo"), "{said}");
+    assert!(said.contains("It was undone: "), "{said}");
     assert!(!cut.is_new("taken back by the command"));
 
     // One that may write takes it back when it starts, and says so.
     end();
     let (child, mut client) = start(&["--allow-edits"]);
     let first = client.call("list-systems", json!({}));
-    assert!(notes(&first).iter().any(|note| note.contains("was taken back")), "{first}");
+    assert!(notes(&first).iter().any(|note| note.contains("It was undone: ")), "{first}");
     assert!(!cut.is_new("taken back by the server"));
     let status = client.call("status", json!({}));
     let edit = &status["structuredContent"]["unfinished_edits"][0];

@@ -41,6 +41,8 @@ mod limits;
 mod lsp;
 mod missing_libraries;
 mod one_file;
+#[path = "../pages/mod.rs"]
+mod pages;
 mod permissions;
 mod program;
 mod reading_runs_nothing;

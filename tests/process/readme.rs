@@ -6,23 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::pages;
 use crate::program::STEELBANK;
 use crate::renames::copy;
 
-/// The line that stands for any number of lines in an example's output.
-const CUT: &str = "…";
-
 #[test]
 fn examples_are_what_the_program_prints() {
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let blesses = std::env::var_os("STEELBANK_BLESS").is_some();
     let mut commands = 0;
-    for page in std::iter::once(root().join("README.md")).chain(docs) {
+    for page in pages::all(root()) {
         let text = fs::read_to_string(&page).unwrap();
         let home = tempfile::tempdir().unwrap();
         let project = copy_of_the_shop(home.path());
-        let (now, run) = repeat(&text, &project, home.path());
+        let (now, run) = pages::repeat(&text, |command| printed(command, &project, home.path())).unwrap();
         commands += run;
         let mut made = vec![(page.clone(), now.clone())];
         if page.ends_with("README.md") {
@@ -44,51 +40,19 @@ fn examples_are_what_the_program_prints() {
     assert!(commands >= 7, "{commands} examples");
 }
 
-/// Runs the commands of the examples in `text`. Returns it with what they print, and how many there are.
-fn repeat(text: &str, project: &Path, home: &Path) -> (String, usize) {
-    let mut now = String::new();
-    let mut lines = text.lines().peekable();
-    let mut commands = 0;
-    while let Some(line) = lines.next() {
-        writeln!(now, "{line}").unwrap();
-        if line != "```console" {
-            continue;
-        }
-        while let Some(line) = lines.next_if(|line| *line != "```") {
-            let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("not a command: {line}"));
-            commands += 1;
-            let mut shown = Vec::new();
-            while let Some(line) = lines.next_if(|line| *line != "```" && !line.starts_with("$ ")) {
-                shown.push(line);
-            }
-            let printed = printed(command, project, home);
-            writeln!(now, "{line}").unwrap();
-            for line in agreed(&shown, &printed) {
-                writeln!(now, "{line}").unwrap();
-            }
-        }
-    }
-    (now, commands)
-}
-
 #[test]
 fn the_guide_lists_every_page_and_its_links_lead_somewhere() {
     let docs = root().join("docs");
     let summary = fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
-    let folders = [docs.clone(), docs.join("hosts"), docs.join("editors")];
-    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
-    let entries = entries.map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
-    for page in &pages {
-        let name = page.strip_prefix(&docs).unwrap().to_str().unwrap();
-        assert!(
-            name == "SUMMARY.md" || summary.contains(&format!("]({name})")),
-            "docs/SUMMARY.md does not list {name}"
-        );
-    }
-    pages.push(root().join("README.md"));
-    for page in pages {
+    let listed: Vec<String> = links(&summary).collect();
+    for page in pages::all(root()) {
+        if let Ok(name) = page.strip_prefix(&docs).map(|name| name.to_str().unwrap())
+            && name != "SUMMARY.md"
+        {
+            // A page that is listed twice has two places in the book.
+            let times = listed.iter().filter(|link| *link == name).count();
+            assert_eq!(times, 1, "docs/SUMMARY.md has {name} so often");
+        }
         // The generated page has what tools print, which may look like a link.
         for link in links(&fs::read_to_string(&page).unwrap()).filter(|_| !page.ends_with("reference.md")) {
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
@@ -106,8 +70,9 @@ fn the_guide_lists_every_page_and_its_links_lead_somewhere() {
 
 /// Lists the links to files in `text`, without those in its blocks of code.
 fn links(text: &str) -> impl Iterator<Item = String> {
-    let prose = text.split("```").step_by(2).collect::<Vec<_>>().join("");
-    let found: Vec<String> = prose
+    let found: Vec<String> = pages::parts(text)
+        .1
+        .join("\n")
         .split("](")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once(')')?.0.to_owned()))
@@ -160,18 +125,7 @@ fn printed(command: &str, project: &Path, home: &Path) -> Vec<String> {
         .stderr(Stdio::null())
         .output()
         .unwrap();
-    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
-}
-
-/// Cuts the printed lines where the shown ones are cut, at the same number of lines before and after.
-fn agreed(shown: &[&str], printed: &[String]) -> Vec<String> {
-    let Some(cut) = shown.iter().position(|line| line.trim() == CUT) else { return printed.to_vec() };
-    let (before, after) = (&shown[..cut], &shown[cut + 1..]);
-    let from = printed.len().saturating_sub(after.len());
-    let mut lines = printed[..before.len().min(from)].to_vec();
-    lines.push(shown[cut].to_owned());
-    lines.extend_from_slice(&printed[from..]);
-    lines
+    pages::lines_of(&output.stdout)
 }
 
 /// Returns the lines of the first example in `text`.

@@ -551,6 +551,32 @@ fn auto_has_snapshots_made_one_at_a_time_and_a_refusal_is_remembered_and_told() 
     assert_eq!(copies(&cache).0, 0, "all are there");
 }
 
+/// Checks that an edit of a small project has nothing saved before the loads have cost as much as that, and then once.
+#[test]
+fn a_small_project_is_saved_anew_when_its_loads_have_cost_as_much() {
+    let folder = Folder::new("snapshot-pays");
+    let root = folder.canonicalize().unwrap().join("project");
+    fs::create_dir_all(&root).unwrap();
+    write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
+    // Two loads are as much as saving.
+    let text = |number: u32| format!("(defun cl-user::small-{number} () (mapcar #'car '()))\n(sleep 1.1)\n");
+    write(&root, "small.lisp", &text(0));
+    let cache = folder.join("cache");
+    let run = |arguments: &[&str]| run(&root, &cache, &[&["--system", "small"], arguments].concat());
+    run(&["snapshot"]);
+    let before = kept(&cache);
+    assert_eq!(before.len(), 1);
+    std::thread::sleep(Duration::from_millis(1100));
+    write(&root, "small.lisp", &text(1));
+    let ask = || assert!(run(&["who-calls", "cl:mapcar"]).contains("CL-USER::SMALL-1"));
+    ask();
+    assert_eq!((copies(&cache).0, kept(&cache)), (0, before.clone()), "one load costs less than saving");
+    ask();
+    assert_eq!(copies(&cache).0, 1, "two cost as much");
+    wait_until("it was not saved anew", || copies(&cache).0 == 0 && kept(&cache) != before);
+    assert_eq!(kept(&cache).len(), 1);
+}
+
 #[test]
 fn damage_is_noticed_and_the_command_line_makes_another() {
     let folder = Folder::new("snapshot-damage");

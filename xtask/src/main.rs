@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses | dist [--program FILE] [--previous FILE]
+const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses | dist [--program FILE] [--previous FILE] | twice
 
   check  lint, the unit tests of all crates, the architecture, and the Lisp half in a plain SBCL
   lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
   licenses  writes the notices of what is linked, which `steelbank licenses` prints
   dist   packs the release build as what is published, in target/dist/packages, and tries it; --program names one that is built
          already, --previous the last release's, to see that both understand one cache
+  twice  builds this commit's program for that in two checkouts, and compares: all but SBCL's core is equal
   full   check, and all that can be as long as one likes, in its long form: tests (STEELBANK_FULL), bootstrap, clients that are
          not ours, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person
-         (STEELBANK_MINUTES: another length), dist. Goes on after a failure, and ends with a table
+         (STEELBANK_MINUTES: another length), dist, twice. Goes on after a failure, and ends with a table
 ";
 
 /// Crates that a Rust program which uses the library alone must not compile.
@@ -68,9 +69,11 @@ const LONG: &[Step] = &[
     ("an hour of agents and a person", hour),
     ("crates, and the library built from them", crates),
     DIST,
+    TWICE,
 ];
 
 const DIST: Step = ("what is published", || dist::dist().map(|()| Whole));
+const TWICE: Step = ("two builds of it", || dist::twice().map(|()| Whole));
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         ["licenses"] => (vec![("notices", licenses::write as fn() -> Outcome)], false),
         ["full"] => ([LINT, CHECK, LONG].concat(), true),
         ["dist", ..] => (vec![DIST], false),
+        ["twice"] => (vec![TWICE], false),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

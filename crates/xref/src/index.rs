@@ -287,18 +287,24 @@ impl Index {
     /// The indices in `uses`, which stand in the order of [`Index::who`], after the last use by functions of each
     /// printed name.
     pub fn function_ends(&self, uses: &[UseNumber]) -> Vec<usize> {
-        let number = |at: UseNumber| self.segment(at).function(at.function, FunctionColumn::Text);
-        // The strings of one export are distinct.
-        let is_same = |one: &UseNumber, other: &UseNumber| match one.generation == other.generation {
-            true => one.function == other.function || number(*one) == number(*other),
-            false => self.function_text(*one) == self.function_text(*other),
-        };
-        let mut end = 0;
         let mut ends = Vec::with_capacity(uses.len());
-        ends.extend(uses.chunk_by(is_same).map(|group| {
-            end += group.len();
-            end
-        }));
+        let mut last: Option<(UseNumber, u32)> = None;
+        for (at, &number) in uses.iter().enumerate() {
+            let text = match last {
+                Some((before, text)) if before.is_same_function(number) => text,
+                _ => self.segment(number).function(number.function, FunctionColumn::Text),
+            };
+            // The strings of one export are distinct.
+            let is_other = last.is_some_and(|(before, last)| match before.generation == number.generation {
+                true => last != text,
+                false => self.function_text(before) != self.function_text(number),
+            });
+            if is_other {
+                ends.push(at);
+            }
+            last = Some((number, text));
+        }
+        ends.extend(last.map(|_| uses.len()));
         ends
     }
 

@@ -1,7 +1,7 @@
 //! Uses in text that the image does not have as it stands on disk: the place is known, the meaning is not.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -97,22 +97,28 @@ impl Unseen {
         let parts = [
             self.part(
                 |file| file.count - file.left_out - file.named,
-                "that are not loaded",
-                " Load them to resolve it.",
+                ["that is not loaded", "that are not loaded"],
+                [" Load the file to resolve it.", " Load them to resolve it."],
             ),
-            self.part(|file| file.left_out, "that a feature expression leaves out", ""),
-            self.part(|file| file.named, "of loaded text from which code makes the symbol when it runs", ""),
+            self.part(|file| file.left_out, ["that a feature expression leaves out"; 2], [""; 2]),
+            self.part(
+                |file| file.named,
+                ["of loaded text from which code makes the symbol when it runs"; 2],
+                [""; 2],
+            ),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: &str, then: &str) -> Option<String> {
+    /// Says it of the places that `count` counts in a file: what they are, and what is to be done, of one place and of several.
+    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: [&str; 2], then: [&str; 2]) -> Option<String> {
         let files: Vec<_> = self.files.iter().map(|file| (&file.path, count(file))).collect();
         let files: Vec<_> = files.into_iter().filter(|(_, count)| *count > 0).collect();
         let places: usize = files.iter().map(|(_, count)| count).sum();
         let names = some_of(&files, |(path, count)| format!("{path} ({count})"));
+        let several = usize::from(places > 1);
         let places = (places > 0).then(|| counted(places, "place", "places"))?;
-        Some(format!("The name is also in {places} {what}: {names}.{then}"))
+        Some(format!("The name is also in {places} {}: {names}.{}", what[several], then[several]))
     }
 }
 
@@ -260,7 +266,7 @@ pub(crate) fn text_definitions(
             class.defines && (anywhere || resolver.meaning(class, is_system(&file.path)).is_some())
         };
         let lines: BTreeSet<u32> =
-            file.runs().filter(|(class, _)| is_meant(class)).flat_map(|(_, lines)| lines).collect();
+            file.runs().filter(|(_, class, _)| is_meant(class)).flat_map(|(.., lines)| lines).collect();
         let Some(text) = (!lines.is_empty()).then(|| project.read_named(&file)).flatten() else { continue };
         let named = |definition: &LispDefinition| {
             definition.name == target.name
@@ -326,6 +332,9 @@ fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
     if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
 }
 
+/// What was found of the classes of tokens of one list, by number; none of one that was not asked about yet.
+type KnownMeanings = Vec<Option<Option<Likelihood>>>;
+
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
 /// defines.
 pub(crate) struct TokenResolver<'a> {
@@ -335,8 +344,9 @@ pub(crate) struct TokenResolver<'a> {
     target: &'a SoughtSymbol,
     /// The definitions of packages in unseen text that were looked for, by name.
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
-    /// The meanings of the tokens that were counted, by class, and whether the file defines systems.
-    meanings: RefCell<HashMap<(*const TokenClass, bool), Option<Likelihood>>>,
+    /// The meanings of the tokens that were counted, by the number of their class: for each list of classes, and whether the file
+    /// defines systems.
+    meanings: RefCell<HashMap<(*const Arc<TokenClass>, bool), KnownMeanings>>,
 }
 
 impl<'a> TokenResolver<'a> {
@@ -361,21 +371,24 @@ impl<'a> TokenResolver<'a> {
 
     fn count_by_state(&self, file: &NamedText, mut add: impl FnMut(TextState, bool, usize)) {
         let is_system = is_system(&file.path);
-        let mut counts: BTreeMap<(TextState, bool), usize> = BTreeMap::new();
-        // The classes live as long as the file that names them: an address stands for one.
-        for (class, lines) in file.runs() {
+        // A handful at most.
+        let mut counts: Vec<(TextState, bool, usize)> = Vec::new();
+        let mut meanings = self.meanings.borrow_mut();
+        // The classes live as long as the file that names them: an address stands for their list.
+        let meanings = meanings.entry((file.classes.as_ptr(), is_system)).or_default();
+        meanings.resize(file.classes.len(), None);
+        for (number, class, lines) in file.runs() {
             let Some(state) = state_of(file.standing, class) else { continue };
-            let known = self.meanings.borrow().get(&(std::ptr::from_ref(class), is_system)).copied();
-            let meaning = known.unwrap_or_else(|| {
-                let meaning = self.meaning(class, is_system);
-                self.meanings.borrow_mut().insert((std::ptr::from_ref(class), is_system), meaning);
-                meaning
-            });
-            if meaning.is_some() {
-                *counts.entry((state, class.defines)).or_default() += lines.len();
+            let Some(known) = meanings.get_mut(number as usize) else { continue };
+            if known.get_or_insert_with(|| self.meaning(class, is_system)).is_none() {
+                continue;
+            }
+            match counts.iter_mut().find(|(of, defines, _)| (*of, *defines) == (state, class.defines)) {
+                Some((.., count)) => *count += lines.len(),
+                None => counts.push((state, class.defines, lines.len())),
             }
         }
-        counts.into_iter().for_each(|((state, defines), count)| add(state, defines, count));
+        counts.into_iter().for_each(|(state, defines, count)| add(state, defines, count));
     }
 
     /// Adds the lines of `file` with uses of the symbol.

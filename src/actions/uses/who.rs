@@ -134,14 +134,12 @@ impl WhoRequest {
         };
         let now = project.now();
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
-        answer.users = Referrers::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
-        let setf = |role| role == NameRole::Setf;
-        if uses.accepts(NameRole::Plain) && index.is_used(self.kind, symbol, setf) {
-            answer.users.tell_apart(
-                index.who_numbers(self.kind, symbol, setf),
-                index.who_numbers(self.kind, symbol, |role| uses.accepts(role) && !setf(role)),
-            );
-        }
+        let all = index.who_numbers(self.kind, symbol, |role| uses.accepts(role));
+        let setf = match uses.accepts(NameRole::Plain) {
+            true => index.who_numbers(self.kind, symbol, |role| role == NameRole::Setf),
+            false => Vec::new(),
+        };
+        answer.users = Referrers::new(index, all, &setf);
         answer.count = answer.users.len();
         answer.users.keep(self.offset, self.limit);
         answer.symbol = Some(QueriedSymbol {

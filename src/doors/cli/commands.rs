@@ -54,7 +54,11 @@ pub(super) fn tool(name: &str) -> Option<&'static Tool> {
 
 fn command(tool: &'static Tool) -> Command {
     let about = tool.about();
-    Command::new(about.name.replace('_', "-")).about(about.title).long_about(about.description)
+    let name = about.name.replace('_', "-");
+    // Over MCP either is understood, too.
+    let underscored = name.replace('-', "_");
+    let also = (underscored != name).then_some(underscored);
+    Command::new(name).aliases(also).about(about.title).long_about(about.description)
 }
 
 fn tool_of(command: &Command) -> Option<&'static Tool> {

@@ -376,7 +376,10 @@ fn suggest_nearest(error: &mut clap::Error) {
         let line = command_line();
         let known: Vec<&str> = line.get_subcommands().map(clap::Command::get_name).collect();
         let near = nearest::among(asked, known);
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+        let _ = match near.is_empty() {
+            true => error.remove(ContextKind::SuggestedSubcommand),
+            false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near)),
+        };
     }
 }
 
@@ -449,11 +452,4 @@ fn exit_code(exit: Exit) -> ExitCode {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        command_line().debug_assert();
-    }
-}
+mod tests;

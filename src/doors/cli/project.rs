@@ -126,7 +126,7 @@ impl ProjectOptions {
             && let Ok(bank) = session.bank()
         {
             // Ignore a failure: the next start only takes longer.
-            let _ = bank.make_snapshot_later(outlives);
+            let _ = bank.make_snapshot_if_it_pays(outlives);
         }
     }
 

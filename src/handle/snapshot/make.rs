@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::format::{FilePart, OrderedSystem, Refusal, SnapshotManifest};
 use super::inputs::{Inputs, InputsReport};
-use super::{Snapshot, SnapshotKey, SnapshotKind, store};
+use super::{CheckedSnapshot, Snapshot, SnapshotKey, SnapshotKind, store};
 use crate::answer::counted;
 use crate::engine::control::Control;
 use crate::engine::{Lane, SaveError, read_json};
@@ -82,22 +82,24 @@ impl SnapshotOrder {
         }
         let folder = &self.key.folder;
         let patience = if urgent { ATTEMPT_TIME } else { Duration::ZERO };
-        let right = store::MakingRight::wait(folder, &self.key.name(), patience)?;
-        let _right = right.ok_or(MakeError::Busy)?;
+        let right = store::MakingRight::wait(folder, &self.key.name(), patience)?.ok_or(MakeError::Busy)?;
         if !urgent {
             self.wait_until_quiet();
         }
         let _only = store::MakingRight::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
         // Find the changed files now: the next snapshot counts none as changed.
-        let changed = self.changed_files();
-        let whole = match (Snapshot::find(&self.key).ok().and(self.key.path()), Refusal::of(&self.key)) {
+        let changed = self.key.last_inputs().map(|known| known.changes().files).unwrap_or_default();
+        let whole = match CheckedSnapshot::find(&self.key) {
             // Use the snapshot that another process has made meanwhile.
-            (Some(path), _) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
-            (None, Some(refusal)) if !urgent => Err(MakeError::Unfit(refusal.why)),
-            _ => self.make(&self.key, &[], &mut tell),
+            Ok(CheckedSnapshot { path, .. }) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
+            Err(_) => match Refusal::of(&self.key).filter(|_| !urgent) {
+                Some(refusal) => Err(MakeError::Unfit(refusal.why)),
+                None => self.make(&self.key, &[], &mut tell),
+            },
         };
         // Ignore errors: the next start only takes longer.
-        let _ = self.make_dependencies(&changed);
+        let _ = self.make_dependencies(whole.as_ref().ok(), &changed);
+        right.settle();
         whole
     }
 
@@ -123,24 +125,17 @@ impl SnapshotOrder {
         }
     }
 
-    /// Lists the files that have changed since the last snapshot was made, or refused.
-    fn changed_files(&self) -> Vec<PathBuf> {
-        let manifest = self.key.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
-        let known = manifest.map(|manifest| manifest.inputs);
-        let known = known.or_else(|| Refusal::last(&self.key).map(|refusal| refusal.inputs));
-        known.map(|known| known.changes().files).unwrap_or_default()
-    }
-
-    /// Makes the snapshot of the dependencies, unless there is one that serves.
-    fn make_dependencies(&self, changed: &[PathBuf]) -> Result<(), MakeError> {
-        let (loaded, whole) = match (Snapshot::find(&self.key), Refusal::of(&self.key)) {
-            (Ok(whole), _) => (whole.systems, true),
-            (Err(_), Some(refusal)) => (refusal.systems, false),
-            _ => return Ok(()),
+    /// Makes the snapshot of the dependencies, unless there is one that serves. `whole` is the one of all, if there is one.
+    fn make_dependencies(&self, whole: Option<&MadeSnapshot>, changed: &[PathBuf]) -> Result<(), MakeError> {
+        let loaded = match whole {
+            Some(whole) => SnapshotManifest::read(&whole.path.join("manifest")).ok().map(|made| made.systems),
+            None => Refusal::of(&self.key).map(|refusal| refusal.systems),
         };
-        let (wanted, key) = (dependencies(&loaded, changed, whole), self.key.dependencies());
+        let Some(loaded) = loaded else { return Ok(()) };
+        let (wanted, key) = (dependencies(&loaded, changed, whole.is_some()), self.key.dependencies());
         // Keep one that has half of it: who edits two systems in turn would have it made each time.
-        let kept = Snapshot::find(&key).is_ok_and(|kept| kept.systems.len() * 2 >= wanted.len());
+        let kept =
+            CheckedSnapshot::find(&key).is_ok_and(|kept| kept.manifest.systems.len() * 2 >= wanted.len());
         if !wanted.is_empty() && !kept && Refusal::of(&key).is_none() {
             self.make(&key, wanted, &mut |_: &str| ())?;
         }
@@ -316,7 +311,7 @@ fn try_to_save(
         SnapshotKind::Dependencies => {
             let pairs =
                 start.systems.iter().map(|system| (system.name.clone(), system.asd.clone())).collect();
-            bank.load_systems(pairs, &control).map(|answer| vec![answer])
+            bank.load_systems(pairs, SAVED, &control).map(|answer| vec![answer])
         }
     };
     let mut answers = answers.map_err(|error| broken(&error))?;
@@ -382,6 +377,9 @@ fn try_to_save(
     Ok(Reply::Saved)
 }
 
+/// How systems are loaded of which the image is saved.
+const SAVED: LoadOptions = LoadOptions { force: false, keep_going: false, thrown_away: false, saved: true };
+
 /// Does `loads`, and returns the answer for each system.
 fn answers(
     bank: &Steelbank,
@@ -398,7 +396,7 @@ fn answers(
             LoadedItem::File(_) => Vec::new(),
         };
         for system in systems {
-            answers.push(bank.load_system(&system, LoadOptions::default(), control)?);
+            answers.push(bank.load_system(&system, SAVED, control)?);
         }
     }
     Ok(answers)
@@ -467,6 +465,24 @@ impl Builder {
 }
 
 impl Steelbank {
+    /// As [`Steelbank::make_snapshot_later`], if saving costs no more than what it saves.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
+        match self.snapshot_key() {
+            Some(key) if self.lacks_snapshots(&key) && key.pays(self.load_time()) => {
+                self.make_snapshot_later(outlives)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the image is not what its snapshots hold, and they can be made.
+    fn lacks_snapshots(&self, key: &SnapshotKey) -> bool {
+        !self.has_all_snapshots() || self.changed_at().is_some() && Refusal::of(key).is_none()
+    }
+
     /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started from a fresh one and
     /// nothing was loaded since, or none can be made of them as they are. The copy has a low priority, begins when no file of
     /// the project was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if
@@ -475,9 +491,8 @@ impl Steelbank {
     /// # Errors
     /// The copy cannot be started.
     pub(crate) fn make_snapshot_later(&self, outlives: bool) -> Result<(), MakeError> {
-        let is_old = |key| self.changed_at().is_some() && Refusal::of(key).is_none();
         match self.snapshot_key() {
-            Some(key) if !self.has_all_snapshots() || is_old(&key) => {
+            Some(key) if self.lacks_snapshots(&key) => {
                 let heap = self.dynamic_space_size();
                 order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
             }

@@ -10,7 +10,7 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(crate) use format::OrderedSystem;
 #[cfg(feature = "server")]
@@ -32,6 +32,9 @@ use crate::handle::scratch::TEMPORARY_FILES;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{Refusal, SnapshotManifest};
+
+/// The loads that saving an image costs: its processor time, as `cargo bench --bench start` measures it.
+const SAVING: Duration = Duration::from_secs(2);
 
 /// What of the loads a snapshot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +109,21 @@ impl SnapshotKey {
         format!("{:016x}", self.number.wrapping_add(self.kind as u64))
     }
 
+    /// Whether one is to be made after a start whose loads took `load_time`. After an edit, it is once the loads have cost as much as
+    /// saving does: a project that loads in less is not saved anew at each edit.
+    fn pays(&self, load_time: Duration) -> bool {
+        let is_edited = self.last_inputs().is_some_and(|inputs| !inputs.hold());
+        // Make it if the sum cannot be kept: the next start is what takes less.
+        !is_edited || store::spend(&self.folder, &self.name(), load_time).is_none_or(|spent| spent >= SAVING)
+    }
+
+    /// Returns the inputs of the snapshot, or of its refusal, as they were.
+    fn last_inputs(&self) -> Option<Inputs> {
+        let manifest = self.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
+        let known = manifest.map(|manifest| manifest.inputs);
+        known.or_else(|| Refusal::last(self).map(|refusal| refusal.inputs))
+    }
+
     /// Whether there is a snapshot that was made after `time`.
     pub(crate) fn is_made_after(&self, time: Option<SystemTime>) -> bool {
         let made =
@@ -176,39 +194,23 @@ impl Choice {
     }
 }
 
-/// A snapshot that the program can start from.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    /// Its folder.
-    pub(crate) path: PathBuf,
-    /// The core, to be kept open until SBCL has opened it.
-    pub(crate) core: File,
-    /// The index of its image; none for an image as it was loaded, which answers no question.
-    pub(crate) index: Option<Vec<u8>>,
-    /// The loads that it has done, what they read, and the answers to them.
-    pub(crate) loads: Vec<LoadedItem>,
-    pub(crate) inputs: Inputs,
-    pub(crate) answers: Vec<LoadAnswer>,
-    /// The systems that it has loaded.
-    systems: Vec<OrderedSystem>,
-    /// The contents of its image.
-    pub(crate) image: ImageContents,
+/// A snapshot whose inputs are as they were and whose files are whole; nothing of them is read.
+struct CheckedSnapshot {
+    path: PathBuf,
+    manifest: SnapshotManifest,
+    core: File,
+    index: File,
 }
 
-impl Snapshot {
-    /// Finds the snapshot of `key`. The error, a sentence's end, says why there is none to start from.
-    pub(crate) fn find(key: &SnapshotKey) -> Result<Self, String> {
-        let snapshot = Self::opened(&key.path().ok_or("none was made")?, key.as_loaded)?;
-        let is_meant = snapshot.loads == key.loads;
-        if is_meant { Ok(snapshot) } else { Err("it is of other systems".to_owned()) }
+impl CheckedSnapshot {
+    /// Finds that of `key`. The error, a sentence's end, says why there is none to start from.
+    fn find(key: &SnapshotKey) -> Result<Self, String> {
+        let checked = Self::open(&key.path().ok_or("none was made")?, key.as_loaded)?;
+        let is_meant = checked.manifest.loads == key.loads;
+        if is_meant { Ok(checked) } else { Err("it is of other systems".to_owned()) }
     }
 
-    /// Opens and checks the snapshot at `path`. An error if its inputs have changed.
-    pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        Self::opened(path, false)
-    }
-
-    fn opened(path: &Path, as_loaded: bool) -> Result<Self, String> {
+    fn open(path: &Path, as_loaded: bool) -> Result<Self, String> {
         let manifest = SnapshotManifest::read(&path.join("manifest"))?;
         // What becomes of files and folders changes nothing of an image as it was loaded. A confined copy has its own place
         // for temporary files.
@@ -222,8 +224,14 @@ impl Snapshot {
         let open = |name: &str| -> Result<File, String> {
             steelbank_cache::open(&path.join(name)).map_err(|error| format!("its {name}: {error}"))
         };
-        let (core, mut index) = (open("core")?, open("index")?);
+        let (core, index) = (open("core")?, open("index")?);
         format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
+        Ok(Self { path: path.to_owned(), manifest, core, index })
+    }
+
+    /// Reads its index, if it is wanted, and marks it as used.
+    fn read(self, with_index: bool) -> Result<Snapshot, String> {
+        let Self { path, manifest, core, mut index } = self;
         let read = || -> Result<Vec<u8>, String> {
             // Read it: whoever cuts a file that is mapped ends the process.
             let mut bytes = room_in_huge_pages(manifest.index.bytes() as usize);
@@ -231,18 +239,46 @@ impl Snapshot {
             let is_whole = read as u64 == manifest.index.bytes();
             is_whole.then_some(bytes).ok_or_else(|| "its index is damaged".to_owned())
         };
-        let index = (!as_loaded).then(read).transpose()?;
-        store::touch(path);
-        Ok(Self {
-            path: path.to_owned(),
+        let index = with_index.then(read).transpose()?;
+        store::touch(&path);
+        Ok(Snapshot {
+            path,
             core,
             index,
             loads: manifest.loads,
             inputs: manifest.inputs,
             answers: manifest.answers,
-            systems: manifest.systems,
             image: manifest.image,
         })
+    }
+}
+
+/// A snapshot that the program can start from.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Its folder.
+    pub(crate) path: PathBuf,
+    /// The core, to be kept open until SBCL has opened it.
+    pub(crate) core: File,
+    /// The index of its image; none for an image as it was loaded, which answers no question.
+    pub(crate) index: Option<Vec<u8>>,
+    /// The loads that it has done, what they read, and the answers to them.
+    pub(crate) loads: Vec<LoadedItem>,
+    pub(crate) inputs: Inputs,
+    pub(crate) answers: Vec<LoadAnswer>,
+    /// The contents of its image.
+    pub(crate) image: ImageContents,
+}
+
+impl Snapshot {
+    /// Finds the snapshot of `key`. The error, a sentence's end, says why there is none to start from.
+    pub(crate) fn find(key: &SnapshotKey) -> Result<Self, String> {
+        CheckedSnapshot::find(key)?.read(!key.as_loaded)
+    }
+
+    /// Opens and checks the snapshot at `path`. An error if its inputs have changed.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        CheckedSnapshot::open(path, false)?.read(true)
     }
 
     /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it

@@ -166,15 +166,16 @@ fn remove(path: &Path) -> u64 {
 /// The right to make snapshots of one key, or any, which one process holds at a time.
 #[derive(Debug)]
 pub(crate) struct MakingRight {
-    _lock: File,
+    lock: File,
 }
 
 impl MakingRight {
     /// Takes the right. None if another process holds it.
     pub(super) fn take(all: &Path, key: &str) -> std::io::Result<Option<Self>> {
         steelbank_cache::create_folder(all)?;
-        let lock = steelbank_cache::create_file(&all.join(format!("{key}.lock")))?;
-        Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(Self { _lock: lock }))
+        // The file is emptied: what the loads have cost so far is what this maker is for.
+        let lock = steelbank_cache::create_file(&lock_of(all, key))?;
+        Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(Self { lock }))
     }
 
     /// Takes the right once no other process holds it. None if one still does when `allowed` is over.
@@ -187,6 +188,26 @@ impl MakingRight {
             }
         }
     }
+
+    /// Counts what loads have cost since this was taken as paid: what they were to save is made.
+    pub(super) fn settle(&self) {
+        // Ignore the error: the next one is only made sooner.
+        let _ = self.lock.set_len(0);
+    }
+}
+
+fn lock_of(all: &Path, key: &str) -> PathBuf {
+    all.join(format!("{key}.lock"))
+}
+
+/// Adds `cost` to what loads have cost since the right to make the snapshot of `key` was last taken, and returns the sum. The file of that
+/// right keeps it, in milliseconds. None if it cannot be kept.
+pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
+    let path = lock_of(all, key);
+    let kept = steelbank_cache::read(&path).ok().and_then(|kept| String::from_utf8(kept).ok()?.parse().ok());
+    let spent = Duration::from_millis(kept.unwrap_or(0)).saturating_add(cost);
+    steelbank_cache::write(&path, spent.as_millis().to_string().as_bytes()).ok()?;
+    Some(spent)
 }
 
 /// Publishes the whole snapshot in `made` under `key`. Removes older ones of that key, and the least recently
@@ -280,7 +301,13 @@ mod tests {
         assert!(first.is_some() && MakingRight::take(all, &keys[5]).unwrap().is_none());
         assert!(MakingRight::take(all, &keys[6]).unwrap().is_some());
         drop(first);
-        assert!(MakingRight::take(all, &keys[5]).unwrap().is_some());
+        // What loads have cost is added up until somebody has the right.
+        let spend = || spend(all, &keys[5], Duration::from_millis(300)).unwrap().as_millis();
+        assert_eq!((spend(), spend()), (300, 600));
+        let right = MakingRight::take(all, &keys[5]).unwrap().unwrap();
+        assert_eq!((spend(), spend()), (300, 600));
+        right.settle();
+        assert_eq!(spend(), 300);
         assert!(!is_snapshot("0123456789abcdef-1.gone") && !is_snapshot("0123456789abcdef.lock"));
     }
 }

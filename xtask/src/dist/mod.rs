@@ -4,11 +4,14 @@
 //! Nothing is published by it: docs/publishing.md has the lines for that.
 
 mod archive;
+mod build;
 mod deb;
 mod formats;
 mod mcpb;
 mod npm;
 mod oci;
+#[path = "../../../tests/pages/mod.rs"]
+mod pages;
 mod tries;
 
 use std::fs;
@@ -16,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use archive::Item;
+pub(crate) use build::twice;
 
 use crate::{cargo, root, target};
 
@@ -102,7 +106,7 @@ pub(crate) fn dist() -> Result<(), String> {
         Some(program) => (program, None),
         None => {
             let old = folder.join("old");
-            (build_old(&old)?, Some(old.join("root")))
+            (build::program(root(), &old)?, Some(old.join("root")))
         }
     };
     let glibc = glibc_of(&program)?;
@@ -118,21 +122,6 @@ pub(crate) fn dist() -> Result<(), String> {
         tries::share_a_cache(&release, &previous)?;
     }
     tries::all(&release)
-}
-
-/// Builds SBCL and the program in `folder` for an old Debian's C library: what is linked with this system's wants that, or a later one.
-fn build_old(folder: &Path) -> Result<PathBuf, String> {
-    let mut library = Command::new("sh");
-    openly("an old C library", library.arg(root().join("xtask/old-libc.sh")).arg(folder))?;
-    let (cc, target) = (folder.join("cc"), folder.join("target"));
-    let mut build = cargo();
-    build.args(["build", "--release", "--locked", "--bin", "steelbank"]);
-    build.env("CARGO_TARGET_DIR", &target).env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &cc);
-    let bootstrap = Command::new(root().join("bootstrap"));
-    for (what, mut command) in [("SBCL for it", bootstrap), ("the release build for it", build)] {
-        openly(what, command.env("CC", &cc).env("STEELBANK_CACHE", folder.join("cache")))?;
-    }
-    Ok(target.join("release/steelbank"))
 }
 
 /// Returns the version, if the manifest, the changelog and the commit's tag agree about it.

@@ -1,17 +1,24 @@
-//! Tries the packages: each answers a question about examples/shop, with nothing else of ours beside it.
+//! Tries the packages, by the lines of docs/install.md: each answers a question about examples/shop, with nothing else of ours
+//! beside it; in a Debian, and where only its libraries are, README's session.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Made, Release, output, quietly};
+use super::{Made, Release, output, pages, quietly};
 use crate::root;
 
 /// The question, and the place that its answer has: README's second one.
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
 const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
+
+/// The longest from a wheel to the answer, on a machine that has never seen either.
+const SOON: Duration = Duration::from_secs(60);
+/// The versions of Debian that the package is installed in: the oldest that it is for, and the one that it is made on.
+const DEBIANS: [&str; 2] = ["bullseye", "bookworm"];
 
 /// Runs `command` with the question, and checks the answer.
 fn asks(what: &str, command: &mut Command) -> Made {
@@ -21,15 +28,34 @@ fn asks(what: &str, command: &mut Command) -> Made {
     if said.contains(ANSWER) { Ok(()) } else { Err(format!("{what} answers {said}")) }
 }
 
-/// A folder with a copy of the shop, and nothing else of ours.
+/// Copies the shop into `folder`.
+fn shop_in(folder: &Path) -> Made {
+    let shop = root().join("examples/shop");
+    output(Command::new("cp").arg("-r").arg(shop).arg(folder)).map(drop)
+}
+
+/// A folder with a copy of the shop and links to the packages, and nothing else of ours.
 struct Place(tempfile::TempDir);
 
 impl Place {
-    fn new() -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let shop = root().join("examples/shop");
-        quietly("a copy of examples/shop", Command::new("cp").arg("-r").arg(shop).arg(folder.path()))?;
-        Ok(Self(folder))
+    fn new(release: &Release) -> Result<Self, String> {
+        let place = Self(tempfile::tempdir().map_err(|error| error.to_string())?);
+        shop_in(place.0.path())?;
+        let packages = place.folder("packages");
+        made(&packages)?;
+        for file in super::archive::files_in(&release.folder)? {
+            let link = packages.join(file.file_name().unwrap_or_default());
+            std::os::unix::fs::symlink(&file, &link)
+                .map_err(|error| format!("{}: {error}", link.display()))?;
+        }
+        Ok(place)
+    }
+
+    /// Starts a line of docs/install.md, in the folder of the packages.
+    fn line(&self, line: &str) -> Command {
+        let mut command = self.command("sh");
+        command.current_dir(self.folder("packages")).args(["-c", &format!("{line} \"$@\""), line]);
+        command
     }
 
     fn folder(&self, name: &str) -> PathBuf {
@@ -51,6 +77,15 @@ fn one(release: &Release, end: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no package {end}"))
 }
 
+/// Returns the lines of docs/install.md for those who install `with` something, for this version.
+fn told(release: &Release, with: &str) -> Result<Vec<String>, String> {
+    let page = root().join("docs/install.md");
+    let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let row = text.lines().find(|line| line.starts_with(&format!("| {with}")));
+    let row = row.ok_or_else(|| format!("{} has no row for {with}", page.display()))?;
+    Ok(pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect())
+}
+
 /// Whether this machine has `tool`; tells what is left out otherwise.
 fn has(tool: &str, what: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok_and(|said| said.status.success());
@@ -62,17 +97,13 @@ fn has(tool: &str, what: &str) -> bool {
 
 /// Tries the packages on this machine.
 pub(super) fn all(release: &Release) -> Made {
-    let place = Place::new()?;
-    let tar = one(release, "-linux.tar.xz")?;
-    quietly("the tar archive", Command::new("tar").arg("-xf").arg(tar).arg("-C").arg(place.0.path()))?;
-    let unpacked = place.folder(&format!("steelbank-{}-x86_64-linux/bin/steelbank", release.version));
-    asks("the tar archive's program", &mut place.command(unpacked))?;
-    let environment = place.folder("venv");
-    quietly("a virtual environment", Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
-    let mut pip = Command::new(environment.join("bin/pip"));
-    pip.args(["install", "--quiet", "--no-index", "--disable-pip-version-check"]).arg(one(release, ".whl")?);
-    quietly("pip install", &mut pip)?;
-    asks("the wheel's program", &mut place.command(environment.join("bin/steelbank")))?;
+    let place = Place::new(release)?;
+    quietly("SHA256SUMS", &mut place.line("sha256sum --check SHA256SUMS"))?;
+    let [unpack, program] = lines(release, "tar")?;
+    quietly(&unpack, &mut place.line(&unpack))?;
+    let unpacked = place.folder("packages").join(format!("steelbank-{}-x86_64-linux", release.version));
+    asks("the tar archive's program", &mut place.command(unpacked.join(program)))?;
+    wheel(release, &place)?;
     if output(within(&ISOLATED).arg("true")).is_err() {
         println!("== left out, as this system lets nobody unshare: the package for Debian and the image");
     } else {
@@ -80,6 +111,9 @@ pub(super) fn all(release: &Release) -> Made {
             deb(release, &place)?;
         }
         oci(release, &place)?;
+        for suite in DEBIANS {
+            debian(release, &place, suite)?;
+        }
     }
     if has("npm", "the packages for npm, and the bundle") {
         npm(release, &place)?;
@@ -88,6 +122,37 @@ pub(super) fn all(release: &Release) -> Made {
     if has("mcp-publisher", "server.json, by its registry's own tool") {
         let mut validate = Command::new("mcp-publisher");
         quietly("mcp-publisher", validate.arg("validate").arg(release.file("server.json")))?;
+    }
+    Ok(())
+}
+
+/// Returns the lines of docs/install.md as [`told`], if they are as many.
+fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
+    told(release, with)?
+        .try_into()
+        .map_err(|lines| format!("docs/install.md has other lines for {with}: {lines:?}"))
+}
+
+/// Installs the wheel without the network, and asks its program; so does uv, which needs no installing.
+fn wheel(release: &Release, place: &Place) -> Made {
+    let [install, at_once] = lines(release, "pip, uv")?;
+    let environment = place.folder("venv");
+    quietly("a virtual environment", Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
+    let begun = Instant::now();
+    let mut pip = place.line(&install);
+    let path = std::env::var("PATH").unwrap_or_default();
+    pip.env("PATH", format!("{}:{path}", environment.join("bin").display()));
+    pip.envs([("PIP_NO_INDEX", "1"), ("PIP_DISABLE_PIP_VERSION_CHECK", "1")]);
+    quietly(&install, &mut pip)?;
+    asks("the wheel's program", &mut place.command(environment.join("bin/steelbank")))?;
+    let took = begun.elapsed();
+    println!("== from the wheel to the answer: {:.1} s", took.as_secs_f32());
+    if took > SOON {
+        return Err(format!("from the wheel to the answer it takes {} s", took.as_secs()));
+    }
+    if has("uvx", &at_once) {
+        let mut uvx = place.line(&at_once);
+        asks(&at_once, uvx.env("UV_OFFLINE", "1").args(["--project", "../shop"]))?;
     }
     Ok(())
 }
@@ -119,7 +184,43 @@ fn deb(release: &Release, place: &Place) -> Made {
     for file in ["share/man/man1/steelbank.1.gz", "share/bash-completion/completions/steelbank"] {
         std::fs::metadata(root.join("usr").join(file)).map_err(|error| format!("{file}: {error}"))?;
     }
-    asks_in(&root, "the program of the package for Debian", place)
+    session_in(&root, "the program of the package for Debian")
+}
+
+/// Makes a Debian without a compiler, and installs the package there as docs/install.md says.
+fn debian(release: &Release, place: &Place, suite: &str) -> Made {
+    if output(Command::new("id").arg("-u"))? != b"0\n" {
+        println!("== left out, as debootstrap wants root: README's session in {suite}");
+        return Ok(());
+    }
+    if !has("debootstrap", &format!("README's session in {suite}")) {
+        return Ok(());
+    }
+    let mut index = Command::new("apt-get");
+    index.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"]);
+    let archives = output(index.arg("Label: Debian"))?;
+    let archives = String::from_utf8_lossy(&archives);
+    let archive = archives.lines().next().ok_or("apt's lists name no archive of Debian: apt-get update")?;
+    let root = place.folder(suite);
+    let mut make = Command::new("debootstrap");
+    quietly(
+        &format!("{suite}, as small as it is made"),
+        make.args(["--variant=minbase", suite]).arg(&root).arg(archive),
+    )?;
+    for tool in ["cc", "gcc", "sbcl"] {
+        if std::fs::symlink_metadata(root.join("usr/bin").join(tool)).is_ok() {
+            return Err(format!("{suite} has {tool}, and shall have no compiler"));
+        }
+    }
+    let packages = root.join("packages");
+    made(&packages)?;
+    let package = one(release, ".deb")?;
+    output(Command::new("cp").arg(package).arg(&packages))?;
+    let [install] = lines(release, "apt")?;
+    let mut apt = Command::new("unshare");
+    apt.args(ISOLATED).arg("--wd=/packages").arg("--root").arg(&root).args(["/bin/sh", "-c", &install]);
+    quietly(&install, apt.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null()))?;
+    session_in(&root, suite)
 }
 
 /// Unpacks the image's layer as the root.
@@ -138,48 +239,54 @@ fn oci(release: &Release, place: &Place) -> Made {
     let manifest = read(blob(&index["manifests"][0]["digest"]))?;
     let layer = blob(&manifest["layers"][0]["digest"]);
     quietly("its layer", Command::new("tar").arg("-xf").arg(layer).arg("-C").arg(&root))?;
-    asks_in(&root, "the image's program", place)
+    session_in(&root, "the image's program")
 }
 
 /// The options for a command that has processes, mounts and a /proc of its own.
 const ISOLATED: [&str; 4] = ["--mount", "--pid", "--fork", "--mount-proc"];
 
 /// Starts a command of `unshare`: as the user who owns a root, also for one who is not.
-fn within(options: &[&str]) -> Command {
+pub(super) fn within(options: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.arg("--map-root-user").args(options);
     command
 }
 
-/// Asks the program in `root`, with a copy of the shop, /proc, and nothing else.
-fn asks_in(root: &Path, what: &str, place: &Place) -> Made {
-    made(&root.join("proc"))?;
-    output(Command::new("cp").arg("-r").arg(place.folder("shop")).arg(root))?;
-    let mut command = within(&ISOLATED);
-    command
-        .arg("--wd=/shop")
-        .arg("--root")
-        .arg(root)
-        .arg("/usr/bin/steelbank")
-        .env_clear()
-        .env("HOME", "/root");
-    asks(what, command.env("PATH", std::env::var_os("PATH").unwrap_or_default()))
+/// Goes through README's session with the program in `folder` as the root, which gets a copy of the shop and /proc.
+fn session_in(folder: &Path, what: &str) -> Made {
+    println!("== {what}: README's session");
+    made(&folder.join("proc"))?;
+    shop_in(folder)?;
+    let page = root().join("README.md");
+    let readme = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let run = |line: &str| {
+        let mut command = within(&ISOLATED);
+        command.arg("--wd=/shop").arg("--root").arg(folder).args(line.split(' ')).env_clear();
+        command.env("HOME", "/root").env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let printed = command.output().map(|output| pages::lines_of(&output.stdout));
+        printed.unwrap_or_else(|error| vec![error.to_string()])
+    };
+    let (now, commands) = pages::repeat(&readme, run)?;
+    let other = now.lines().zip(readme.lines()).find(|(now, readme)| now != readme);
+    match other {
+        _ if commands == 0 => Err("README has no session".to_owned()),
+        Some((now, readme)) => Err(format!("{what} prints {now:?}, and README has {readme:?}")),
+        None if now == readme => Ok(()),
+        None => Err(format!("{what} prints more or less than README has")),
+    }
 }
 
 /// Installs the packages from their files, without the network.
 fn npm(release: &Release, place: &Place) -> Made {
-    let folder = place.folder("npm");
-    made(&folder)?;
-    let version = &release.version;
-    let mut install = place.command("npm");
-    install.current_dir(&folder).args(["install", "--silent", "--offline", "--no-audit", "--no-fund"]);
-    for name in ["steelbank", "steelbank-linux-x64"] {
-        install.arg(release.file(&format!("{name}-{version}.tgz")));
-    }
-    quietly("npm install", &mut install)?;
-    let mut npx = place.command("npx");
-    npx.current_dir(&folder).args(["--no-install", "steelbank", "--project", "../shop"]);
-    asks("npx", &mut npx)
+    let [install, run] = lines(release, "npm")?;
+    let offline = |mut command: Command| {
+        let settings = [("offline", "true"), ("loglevel", "error"), ("audit", "false"), ("fund", "false")];
+        command.envs(settings.map(|(name, value)| (format!("npm_config_{name}"), value)));
+        command
+    };
+    quietly(&install, &mut offline(place.line(&install)))?;
+    let mut npx = offline(place.line(&run));
+    asks(&run, npx.args(["--project", "../shop"]))
 }
 
 /// Has the format's own tool validate and unpack the bundle, and serves from that as its manifest says.
@@ -245,7 +352,7 @@ fn written(file: &Path, octets: &[u8]) -> Made {
 
 /// Checks that the program of the release before and this one answer from one cache, in turn.
 pub(super) fn share_a_cache(release: &Release, previous: &Path) -> Made {
-    let place = Place::new()?;
+    let place = Place::new(release)?;
     for (what, program) in [
         ("the release before", previous),
         ("this one", &release.program),

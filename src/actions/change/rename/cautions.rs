@@ -185,7 +185,7 @@ impl Planner<'_> {
     pub(super) fn is_keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> bool {
         let found = self.context.project.named_at(self.now, name, Look::All, true);
         found.files.iter().filter(|file| files(&file.path)).any(|file| {
-            let mut classes = file.runs().map(|(class, _)| class);
+            let mut classes = file.runs().map(|(_, class, _)| class);
             classes.any(|class| class.marker == Marker::Keyword && class.context == TextContext::Code)
         })
     }

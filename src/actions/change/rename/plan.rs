@@ -289,7 +289,7 @@ pub struct Applied {
 pub struct Undone {
     /// The name of the edit.
     pub undo: String,
-    /// What it had been, in words: `p:old became new`.
+    /// What it had been, in words: `rename of p:old to new`.
     pub what: String,
     /// The files that have their old text again, relative to the project's root.
     pub files: Vec<String>,

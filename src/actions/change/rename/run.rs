@@ -67,7 +67,7 @@ impl Action for RenameApplyRequest<'_> {
         if files.is_empty() {
             return Err(RenameError("The plan has no edits.".to_owned()).into());
         }
-        let what = format!("{} became {}", plan.symbol, readable(&plan.new_name));
+        let what = format!("rename of {} to {}", plan.symbol, readable(&plan.new_name));
         let id = edits.replace_all(&what, EditPurpose::Undoable, &files).map_err(RenameError)?;
         Ok(Applied { undo: id, files: plan.files.iter().map(|file| file.path.clone()).collect() })
     }

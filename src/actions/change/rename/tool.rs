@@ -209,7 +209,7 @@ fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     };
     Failure::arguments(format!(
         "No rename {number} runs, or its outcome was told; {others}. If Lisp was started again meanwhile, it was called off: status \
-         tells. What was written, rename with undo=\"last\" takes back."
+         tells. To undo what was written: rename with undo=\"last\"."
     ))
 }
 

@@ -64,8 +64,23 @@ impl CalledName {
 }
 
 impl Referrers {
-    /// Groups `uses`, which are in the order of [`Index::who`], by function.
-    pub(super) fn new(index: &Index, uses: Vec<UseNumber>) -> Self {
+    /// Groups `uses`, which are in the order of [`Index::who`], by function. Those of (SETF F) among them are `setf`, in the
+    /// same order: a use that is of F, too, is there once more.
+    pub(super) fn new(index: &Index, uses: Vec<UseNumber>, setf: &[UseNumber]) -> Self {
+        let (mut called, mut setf) = (HashMap::new(), setf.iter().peekable());
+        for group in uses.chunk_by(|one, other| one == other) {
+            let Some(number) = group.first().filter(|_| setf.peek().is_some()) else { break };
+            let mut of_setf = 0;
+            while setf.next_if_eq(&number).is_some() {
+                of_setf += 1;
+            }
+            match of_setf {
+                0 => continue,
+                _ if of_setf == group.len() => called.insert(*number, CalledName::Setf),
+                _ => called.insert(*number, CalledName::Both),
+            };
+        }
+        debug_assert!(setf.next().is_none(), "uses of (SETF F) are in another order");
         let mut ends = index.function_ends(&uses);
         let mut kept = Vec::with_capacity(uses.len());
         let mut start = 0;
@@ -85,15 +100,7 @@ impl Referrers {
             }
             *end = kept.len();
         }
-        Self { index: Some(index.clone()), uses: kept, ends, ..Self::default() }
-    }
-
-    /// Marks the uses of (SETF F), which are among `setf`; those among `others` are of F, too.
-    pub(super) fn tell_apart(&mut self, setf: Vec<UseNumber>, others: Vec<UseNumber>) {
-        self.called = setf.into_iter().map(|number| (number, CalledName::Setf)).collect();
-        for number in others {
-            self.called.entry(number).and_modify(|called| *called = CalledName::Both);
-        }
+        Self { index: Some(index.clone()), uses: kept, ends, called, ..Self::default() }
     }
 
     /// How many functions there are.

@@ -22,10 +22,10 @@ pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {
         let _ = write!(text, "\n  {}", conflict.message);
     }
     let scope = match answer.plan.scope {
-        Scope::Narrow => "Only this definition's uses",
-        Scope::Auto | Scope::Symbol => "All tokens of the symbol, local variables too",
+        Scope::Narrow => "only this definition's uses",
+        Scope::Auto | Scope::Symbol => "all tokens of the symbol, local variables too",
     };
-    let _ = write!(text, "\n{scope}: {}", answer.plan.reason);
+    let _ = write!(text, "\nScope: {scope}. {}", answer.plan.reason);
     if answer.plan.key_parameters > 0 {
         let count = counted(answer.plan.key_parameters, "keyword parameter", "keyword parameters");
         let _ = write!(text, "\n{count} keep the keyword: ((:old new)).");

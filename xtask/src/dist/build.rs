@@ -1,0 +1,122 @@
+//! The build of what is published: with an old Debian's C library, and in a place that is the same on each machine.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::tries::within;
+use super::{FOLDER, Made, openly, output};
+use crate::{root, target};
+
+/// Mounts the checkout, and the folder of what is built, where the build finds both on each machine: the paths of sources and
+/// of the core are in the program.
+const MOUNT: &str = "mount -t tmpfs none /srv && mkdir /srv/steelbank /srv/old && mount --bind \"$1\" /srv/steelbank && \
+                     mount --bind \"$2\" /srv/old && cd /srv/steelbank && shift 2 && exec \"$@\"";
+
+/// Builds SBCL and the program of `checkout` in `folder`: what is linked with this system's C library wants that, or a later one.
+pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let there = |what: &str, command: &[&str], environment: &[(&str, &str)]| {
+        let mut mounted = within(&["--mount"]);
+        mounted.args(["sh", "-c", MOUNT, "sh"]).args([checkout, folder]).args(command);
+        openly(what, mounted.envs(environment.iter().copied()))
+    };
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    // Those of this machine that would be in the program else, as places of panics.
+    let [packages, rust] = machine()?;
+    let maps = [format!("{packages}=/cargo"), format!("{rust}=/rust")];
+    let rustc = maps.each_ref().map(|map| format!("--remap-path-prefix={map}")).join("\x1f");
+    let environment = [
+        ("CC", "/srv/old/cc"),
+        ("STEELBANK_CACHE", "/srv/old/cache"),
+        ("CARGO_TARGET_DIR", "/srv/old/target"),
+        ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", "/srv/old/cc"),
+        ("CARGO_ENCODED_RUSTFLAGS", &rustc),
+        ("CFLAGS", &format!("-ffile-prefix-map={}", maps[0])),
+    ];
+    there("an old C library", &["sh", "xtask/old-libc.sh", "/srv/old"], &[])?;
+    there("SBCL for it", &["./bootstrap"], &environment[..2])?;
+    let build = [&cargo, "build", "--release", "--locked", "--bin", "steelbank"];
+    there("the release build for it", &build, &environment)?;
+    let program = folder.join("target/release/steelbank");
+    let octets = read(&program)?;
+    for path in [&packages, &rust, &*checkout.to_string_lossy()] {
+        if octets.windows(path.len()).any(|window| window == path.as_bytes()) {
+            return Err(format!("{} has the path {path} of this machine", program.display()));
+        }
+    }
+    Ok(program)
+}
+
+/// Where this machine has the packages' sources, and Rust.
+fn machine() -> Result<[String; 2], String> {
+    let home = std::env::home_dir().ok_or("there is no home folder")?;
+    let packages = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let rust = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
+    Ok([packages.to_string_lossy().into_owned(), String::from_utf8_lossy(&rust).trim().to_owned()])
+}
+
+/// Builds this commit's program in another checkout, with the same SBCL, and checks that all but SBCL's core is equal.
+pub(crate) fn twice() -> Made {
+    let changed = output(Command::new("git").args(["status", "--porcelain"]).current_dir(root()))?;
+    if !changed.is_empty() {
+        return Err("two builds are of a commit, and this checkout has changes of its own".to_owned());
+    }
+    let (old, again) = (target().join(FOLDER).join("old"), target().join(FOLDER).join("again"));
+    let first = program(root(), &old)?;
+    let _ = std::fs::remove_dir_all(&again);
+    let checkout = again.join("checkout");
+    let mut clone = Command::new("git");
+    output(clone.args(["clone", "--quiet", "--shared", "--no-tags"]).arg(root()).arg(&checkout))?;
+    let built = again.join("old");
+    std::fs::create_dir_all(&built).map_err(|error| format!("{}: {error}", built.display()))?;
+    let parts = ["root", "cc", "cache"].map(|part| old.join(part));
+    output(Command::new("cp").arg("-a").args(parts).arg(&built))?;
+    let second = program(&checkout, &built)?;
+    let told = compared([&first, &second])?;
+    println!("== two builds: {told}");
+    std::fs::remove_dir_all(&again).map_err(|error| format!("{}: {error}", again.display()))
+}
+
+/// Tells how far two programs are equal.
+fn compared(programs: [&Path; 2]) -> Result<String, String> {
+    let [(one, core), (other, other_core)] =
+        [(read(programs[0])?, core_of(programs[0])?), (read(programs[1])?, core_of(programs[1])?)];
+    if core != other_core || one.len() != other.len() {
+        return Err(format!(
+            "they have {} and {} octets, and their cores lie at {core:?} and {other_core:?}",
+            one.len(),
+            other.len()
+        ));
+    }
+    let differ = |within: &dyn Fn(usize) -> bool| -> Vec<usize> {
+        (0..one.len()).filter(|at| within(*at) && one[*at] != other[*at]).collect()
+    };
+    let outside = differ(&|at| !core.contains(&at));
+    if let Some(first) = outside.first() {
+        return Err(format!("{} octets outside of the core differ, the first at {first}", outside.len()));
+    }
+    let inside = differ(&|at| core.contains(&at)).len();
+    Ok(format!(
+        "{} octets, of which {inside} differ, all of them among the {} of SBCL's core",
+        one.len(),
+        core.len()
+    ))
+}
+
+/// Finds SBCL's core in a program.
+fn core_of(program: &Path) -> Result<Range<usize>, String> {
+    let sections = output(Command::new("readelf").args(["--sections", "--wide"]).arg(program))?;
+    let sections = String::from_utf8_lossy(&sections);
+    let numbers = sections.lines().find_map(|line| {
+        let mut fields = line.split_once(" lisp.core ")?.1.split_whitespace().skip(2);
+        let mut number = || usize::from_str_radix(fields.next()?, 16).ok();
+        Some((number()?, number()?))
+    });
+    let (start, size) = numbers.ok_or_else(|| format!("{} has no core", program.display()))?;
+    Ok(start..start + size)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))
+}
