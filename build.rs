@@ -27,7 +27,19 @@ fn main() -> Result<()> {
     }
     println!("cargo::rustc-env=STEELBANK_BUILT_IMAGE={}", image.display());
     println!("cargo::rustc-env=STEELBANK_BUILT_SBCL={}", sbcl.display());
+    println!("cargo::rustc-env=STEELBANK_IMAGE_KEY={}", image_key()?);
     Ok(())
+}
+
+/// The key of the images that `bootstrap --sbcl` makes for this program: a digest of the Lisp half and the shim.
+fn image_key() -> Result<String> {
+    let script = env::var("DEP_STEELBANK_SBCL_BOOTSTRAP")?;
+    let output = Command::new("sh").args([&script, "--image-key"]).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("{script} --image-key failed: {said}").into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 
 /// Runs the new SBCL on lisp/build-core.lisp: the core, and the index of its cross references.
@@ -47,19 +59,10 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let index = steelbank_xref::bake::bake(&fs::read(out.join("xref.export"))?)
         .map_err(|error| format!("the core's cross references cannot be baked: {error:?}"))?;
     fs::rename(&core, image.join("steelbank.core"))?;
-    fs::write(image.join("steelbank.places"), places(sbcl, index.clone())?)?;
+    let places = steelbank_xref::places::of_sources(index.clone(), Some(sbcl))?;
+    fs::write(image.join("steelbank.places"), places)?;
     fs::write(image.join("steelbank.xref"), index)?;
     Ok(())
-}
-
-/// Bakes the table of places of the functions of `index` in SBCL's own sources.
-fn places(sbcl: &Path, index: Vec<u8>) -> Result<Vec<u8>> {
-    let index = steelbank_xref::Index::open(index)?;
-    let read = |file: &str| {
-        let relative: PathBuf = file.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect();
-        fs::read(sbcl.join(relative)).ok()
-    };
-    steelbank_xref::places::bake(&index, read).ok_or_else(|| "two places have one key".into())
 }
 
 /// Copies the contrib modules' fasls.

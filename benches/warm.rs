@@ -142,6 +142,8 @@ fn loadable(root: &Path) -> Vec<String> {
     }
     names.sort();
     names.dedup();
+    // It takes the name of another one's package.
+    names.retain(|name| name != "cffi-uffi-compat");
     let listed = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
     let load = format!(
         "(dolist (name '({listed}))
@@ -208,7 +210,7 @@ fn through_us(root: &Path) {
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let milliseconds = |from: Instant| from.elapsed().as_secs_f64() * 1000.0;
     let (begun, before) = (Instant::now(), processor());
-    let answer = bank.run(&LoadRequest::system("warm"), &Control::new(Duration::from_secs(900))).unwrap();
+    let answer = bank.run(&LoadRequest::system("warm"), &Control::new(Duration::from_secs(7200))).unwrap();
     let (wall, whole) = (milliseconds(begun), processor());
     let load = whole - before;
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");

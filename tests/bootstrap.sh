@@ -20,6 +20,7 @@ fresh_world
 bootstrap --help
 exits 0
 says '--print-path'
+says '--sbcl SOURCE'
 says 'STEELBANK_SBCL_SOURCE'
 bootstrap --no-such-option
 exits 2
@@ -306,18 +307,85 @@ bootstrap
 exits 1
 built 2
 has_trees 1
-row 'an unfit SBCL that is known'
+row 'some versions have a patch of their own'
 fresh_world
-printf 'echo "FAILED: form numbers"; exit 1\n' >"$scratch/fitness"
-mv "$scratch/sbcl-9.9.9" "$scratch/sbcl-2.6.3"
-STEELBANK_SBCL_SOURCE=$scratch/sbcl-2.6.3
-export STEELBANK_SBCL_SOURCE
+mkdir "$notes/patches/2.6.1-2.6.4"
+sed 's/repack-xref/xref/; s/(old)/(wrong)/; s/(new)/(right)/' "$notes/patches/change.patch" |
+    sed 's/repack-xref/xref/' >"$notes/patches/2.6.1-2.6.4/own.patch"
+for version in 2.6.3 2.6.5; do
+    make_source "$scratch/sbcl-$version"
+    echo '(wrong)' >"$scratch/sbcl-$version/src/code/xref.lisp"
+    echo "($version)" >"$scratch/sbcl-$version/src/code/more.lisp"
+    STEELBANK_SBCL_SOURCE=$scratch/sbcl-$version
+    export STEELBANK_SBCL_SOURCE
+    bootstrap
+    exits 0
+done
+holds 'it is applied to 2.6.3' grep -qx '(right)' "$cache"/sbcl-2.6.3-*/src/code/xref.lisp
+holds 'it is not applied to 2.6.5' grep -qx '(wrong)' "$cache"/sbcl-2.6.5-*/src/code/xref.lisp
+holds 'the tree names it' grep -qx 'patch: own.patch' "$cache"/sbcl-2.6.3-*/STEELBANK
+unset STEELBANK_SBCL_SOURCE
 bootstrap
+tree=$("$house/bootstrap" --print-path)
+echo '(more)' >>"$notes/patches/2.6.1-2.6.4/own.patch"
+holds 'the pinned release has nothing to do with it' [ "$tree" = "$("$house/bootstrap" --print-path)" ]
+
+row '--sbcl makes an image of another SBCL'
+: >"$scratch/builds"
+bootstrap --sbcl "$scratch/sbcl-2.6.5"
+exits 0
+quiet
+says 'steelbank --sbcl 2.6.5'
+key=$("$house/bootstrap" --image-key)
+image=$cache/images/2.6.5-$key
+holds 'the image is of that SBCL' grep -qx 'library of "2.6.5" by cc' "$image/libsteelbank-sbcl.so"
+holds 'its core has the heap of the program' grep -qx 'core of 512 MB' "$image/steelbank.core"
+holds 'it has what is baked' [ -s "$image/xref.export" ]
+holds 'it has the modules' [ -s "$image/contrib/sb-posix.fasl" ]
+holds 'it names its tree' [ -s "$cache/$(cat "$image/tree")/STEELBANK" ]
+left_nothing
+count=$(wc -l <"$scratch/builds")
+row '--sbcl with nothing to do'
+(cd "$scratch" && PATH=$bin "$house/bootstrap" --sbcl sbcl-2.6.5 >"$scratch/out" 2>"$scratch/err" </dev/null)
+quiet
+says 'is in'
+row '--sbcl VERSION makes the image anew of what is built'
+echo other >>"$house/lisp/self-test.lisp"
+rm -rf "$scratch/sbcl-2.6.5"
+bootstrap --sbcl 2.6.5
+exits 0
+holds 'it has another key' [ -s "$cache/images/2.6.5-$("$house/bootstrap" --image-key)/steelbank.core" ]
+holds 'the other one stays' [ -s "$image/steelbank.core" ]
+bootstrap --sbcl 9.9.9
+exits 0
+holds 'the pinned one has an image, too' [ -s "$cache/images/9.9.9-$("$house/bootstrap" --image-key)/steelbank.core" ]
+holds 'nothing is built' [ "$(wc -l <"$scratch/builds")" -eq "$count" ]
+row '--sbcl SUITE has apt fetch a source'
+fresh_world
+mv "$scratch/sbcl-9.9.9" "$scratch/sbcl-2.6.4"
+echo '(forky)' >"$scratch/sbcl-2.6.4/src/code/more.lisp"
+rm "$scratch/pool"/*
+pack "$scratch/sbcl-2.6.4" "$scratch/pool/sbcl_2.6.4.orig.tar.xz"
+sed -i 's/sbcl_9.9.9/sbcl_2.6.4/' "$bin/apt-get"
+bootstrap --sbcl forky
+exits 0
+holds 'the image is there' [ -s "$cache/images/2.6.4-$("$house/bootstrap" --image-key)/steelbank.core" ]
+left_nothing
+row '--sbcl is wrong'
+bootstrap --sbcl 9.9
 exits 1
-complains 'SBCL 2.6.3 was built but fails the self-test'
-complains 'SBCL 2.6.1 to 2.6.4 are known'
-has_trees 0
-rm -rf "$scratch/sbcl-2.6.3"
+complains 'no version that is built'
+bootstrap --sbcl
+exits 2
+bootstrap --sbcl "$house"
+exits 1
+complains 'without make.sh'
+echo 'exit 1' >"$house/lisp/build-core.sh"
+bootstrap --sbcl 2.6.4
+exits 1
+complains 'could not be saved'
+holds 'no part of an image is left' [ -z "$(ls -d "$cache/images/2.6.4-$("$house/bootstrap" --image-key)" 2>/dev/null)" ]
+left_nothing
 
 row 'the build fails'
 fresh_world

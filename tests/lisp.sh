@@ -1,8 +1,9 @@
 #!/bin/sh
-# Runs the tests of the Lisp half in the SBCL that bootstrap built, as a plain SBCL: no Rust, no core of ours.
+# Runs the tests of the Lisp half in the SBCL that bootstrap built, or in the tree that is named, as a plain SBCL: no Rust,
+# no core of ours.
 set -eu
 cd "$(dirname "$0")/.."
-sbcl=$(sh ./bootstrap --print-path)
+sbcl=${1:-$(sh ./bootstrap --print-path)}
 fasls=$(mktemp -d)
 trap 'rm -rf "$fasls"' EXIT
 SBCL_HOME="$sbcl/obj/sbcl-home" XDG_CACHE_HOME="$fasls" "$sbcl/src/runtime/sbcl" --core "$sbcl/output/sbcl.core" \

@@ -137,7 +137,7 @@ error counts as no documentation."
     (let* ((symbol (and (symbolp name) name))
            (special (and symbol (special-operator-p symbol)))
            (macro (and symbol (not special) (macro-function symbol)))
-           (function (cond (special nil) (macro) (t (fdefinition name))))
+           (function (cond (special nil) (macro) (t (global-function name))))
            (generic (typep function 'generic-function)))
       (multiple-value-bind (lambda-list known)
           (known-lambda-list (or function name))

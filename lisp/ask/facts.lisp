@@ -14,7 +14,7 @@
     (let* ((symbol (and (symbolp name) name))
            (special (and symbol (special-operator-p symbol)))
            (macro (and symbol (not special) (macro-function symbol)))
-           (function (cond (special nil) (macro) (t (fdefinition name)))))
+           (function (cond (special nil) (macro) (t (global-function name)))))
       (multiple-value-bind (lambda-list known) (known-lambda-list (or function name))
         (object "kind" (cond (special "special-operator") (macro "macro")
                              ((typep function 'generic-function) "generic-function")

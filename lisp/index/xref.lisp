@@ -73,7 +73,7 @@
                  ((consp value) (or (first-function (car value)) (first-function (cdr value)))))))
     (cond ((and (symbolp name) name)
            (values (cond ((macro-function name))
-                         ((fboundp name) (fdefinition name)))
+                         ((fboundp name) (global-function name)))
                    t))
           ((not (and (consp name) (proper-list-p name) (= (length name) 2))) (values nil nil))
           (t
@@ -81,7 +81,7 @@
              (flet ((role-p (&rest roles) (member role roles)))
                (cond ((role-p 'setf 'sb-ext:cas)
                       (if (function-name-p name)
-                          (values (and (fboundp name) (fdefinition name)) t)
+                          (values (and (fboundp name) (global-function name)) t)
                           (values nil nil)))
                      ((role-p 'macro-function) (values (and (symbolp principal) (macro-function principal)) t))
                      ((role-p 'compiler-macro)

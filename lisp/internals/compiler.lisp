@@ -30,7 +30,9 @@
 
 (define-inline make-text-source-info (forms starts)
   "A source info for a text of no file. FORMS and STARTS are adjustable vectors of its top-level forms and where they begin."
-  (sb-c::make-source-info :file-info (sb-c::make-file-info :%truename :lisp :forms forms :positions starts)))
+  (sb-c::make-source-info
+   ;; The truename's keyword has been renamed.
+   :file-info (sb-c::make-file-info :%truename :lisp :truename :lisp :forms forms :positions starts :allow-other-keys t)))
 
 (defmacro with-numbered-form ((form index source-info) &body body)
   "Run BODY, which evaluates FORM, number INDEX of SOURCE-INFO, with its sub-forms numbered."

@@ -27,8 +27,8 @@ names the encapsulation."
 (defconstant +make-observer+ 'sb-c::make-form-tracking-stream-observer
   "Makes the observer of the stream of a file info, its argument.")
 
-(defconstant +sub-compile-file+ 'sb-c::sub-compile-file
-  "Compiles a file: its first argument is the source info.")
+(defconstant +fasl-dump-source-info+ 'sb-c::fasl-dump-source-info
+  "Writes to a fasl which file it was made from, when that has been read: its first argument is the source info.")
 
 (defconstant +record-component-xrefs+ 'sb-c::record-component-xrefs
   "Records the uses in a component, its argument.")
@@ -213,15 +213,21 @@ in a row."
   "True if THREAD is the runtime's own, as the finalizer's."
   (sb-thread::thread-ephemeral-p thread))
 
+(defmacro with-thread-kept ((thread primitive) &body body)
+  "Run BODY while the runtime's part of THREAD stays where it is. PRIMITIVE stands for its address, 0 if THREAD has ended."
+  ;; Renamed in SBCL 2.5.9.
+  `(,(or (find-symbol "WITH-TLS-LOCK" "SB-THREAD") (find-symbol "WITH-DEATHLOK" "SB-THREAD")) (,thread ,primitive)
+    ,@body))
+
 (defmacro with-allocation ((allocated noted) thread &body body)
   "The values of BODY, or 0 if THREAD has ended. ALLOCATED stands for the octets that it has allocated since it began, as the shim
-counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only where it is built to make histograms."
+counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only where it is built to measure its allocator."
   (let ((primitive (gensym "PRIMITIVE")))
     (flet ((field (slot)
              `(sb-sys:sap-ref-word (sb-sys:int-sap ,primitive) (* ,slot sb-vm:n-word-bytes))))
-      `(sb-thread:with-deathlok (,thread ,primitive)
-         (symbol-macrolet ((,allocated ,(field 'sb-vm::thread-tot-bytes-alloc-boxed-slot))
-                           (,noted ,(field 'sb-vm::thread-tot-bytes-alloc-unboxed-slot)))
+      `(with-thread-kept (,thread ,primitive)
+         (symbol-macrolet ((,allocated ,(field 'sb-vm::thread-et-find-freeish-page-slot))
+                           (,noted ,(field 'sb-vm::thread-et-bzeroing-slot)))
            (if (zerop ,primitive)
                0
                (progn ,@body)))))))

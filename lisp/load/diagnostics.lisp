@@ -139,7 +139,7 @@
 
 (defun source-load-place ()
   "The form that is being evaluated of the file that is being loaded as source, or NIL."
-  (let ((stream (and *tap* (tap-stream *tap*))))
+  (let ((stream (and *tap* (tap-source-load *tap*) (tap-stream *tap*))))
     (when (and stream (open-stream-p stream) (equal (file-of-stream stream) *file*))
       (append (list :path *file*)
               (stream-place stream (form-start-position stream))))))

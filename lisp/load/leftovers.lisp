@@ -59,7 +59,7 @@ the VERSION of the file that was loaded then, and of a function the write date o
   (let ((function (cond ((not (fboundp name)) nil)
                         ((and (symbolp name) (special-operator-p name)) nil)
                         ((and (symbolp name) (macro-function name)))
-                        (t (fdefinition name)))))
+                        (t (global-function name)))))
     (cond ((null function) '())
           ((typep function 'generic-function)
            (cons (location-mark :generic-function name (metaobject-source-location function))

@@ -7,9 +7,10 @@
   (let ((tap *tap*))
     (when (and tap source-info)
       (let ((file-info (source-info-file-info source-info)))
-        (unless (tap-file-info tap)
-          (when (eq (tap-stream tap) (source-info-stream source-info))
-            (setf (tap-file-info tap) file-info)))
+        (when (and (null (tap-file-info tap))
+                   (tap-source-load tap)
+                   (eq (tap-stream tap) (source-info-stream source-info)))
+          (setf (tap-file-info tap) file-info))
         (when (eq (tap-file-info tap) file-info)
           tap)))))
 

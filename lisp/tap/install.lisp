@@ -5,8 +5,9 @@
 (defun finish-tap (tap complete)
   "Hand TAP and its sidecar to the sink, unless nothing was read."
   (declare (type tap tap))
-  (when (and *tap-sink* (tap-stream tap) (tap-file-info tap))
-    (setf (tap-count tap) 0)
+  (when (and *tap-sink* (tap-stream tap) (tap-file-info tap) (not (tap-finished tap)))
+    (setf (tap-count tap) 0
+          (tap-finished tap) t)
     (funcall *tap-sink* tap (tap-sidecar tap (truename (tap-stream tap)) complete))))
 
 (defun trim-tap (tap)
@@ -23,11 +24,21 @@
         (tap-uses tap) '()
         (tap-context tap) nil))
 
+(defun note-tap-stream (tap stream)
+  "Have TAP know the STREAM that its file is read from, and what a closed stream does not tell: its external format, and
+the newlines so far."
+  (unless (tap-stream tap)
+    (setf (tap-stream tap) stream
+          (tap-external-format tap) (external-format-name stream)))
+  (newline-positions stream))
+
 (defun tapped-find-source-paths (function form toplevel-form)
   "Around FIND-SOURCE-PATHS, which numbers the sub-forms of FORM: write the events of FORM to the tap."
   (funcall function form toplevel-form)
-  (let ((tap (own-tap (current-source-info))))
+  (let* ((source-info (current-source-info))
+         (tap (own-tap source-info)))
     (when tap
+      (note-tap-stream tap (source-info-stream source-info))
       (let ((forms (file-info-forms (tap-file-info tap))))
         (when (and (< toplevel-form (length forms))
                    (eq form (aref forms toplevel-form)))
@@ -35,9 +46,12 @@
   (values))
 
 (defun tapped-make-observer (function file-info)
-  "Around MAKE-FORM-TRACKING-STREAM-OBSERVER: return an observer that reports to SBCL's and to the tap."
+  "Around MAKE-FORM-TRACKING-STREAM-OBSERVER, which is called for the file that COMPILE-FILE opens: return an observer that
+reports to SBCL's and to the tap."
   (let ((tap *tap*)
         (observer (funcall function file-info)))
+    (when (and tap (not (tap-source-load tap)) (null (tap-file-info tap)))
+      (setf (tap-file-info tap) file-info))
     (if (and tap (eq (tap-file-info tap) file-info))
         (let ((recorder (make-tap-observer tap)))
           (declare (type function observer recorder))
@@ -46,26 +60,32 @@
             (funcall recorder start end object)))
         observer)))
 
-(defun tapped-sub-compile-file (function source-info &rest arguments)
-  "Around SUB-COMPILE-FILE: tap the file that it compiles."
-  (if (null *tap-sink*)
-      (apply function source-info arguments)
-      (let* ((file-info (source-info-file-info source-info))
-             (*tap* (%make-tap :file-info file-info)))
-        (unwind-protect (apply function source-info arguments)
-          (setf (tap-stream *tap*) (source-info-stream source-info))
-          (finish-tap *tap* (at-end-p (tap-stream *tap*)))))))
+(defun tapped-fasl-dump-source-info (function source-info &rest arguments)
+  "Around FASL-DUMP-SOURCE-INFO, which is called when a file has been read to its end: finish its tap."
+  (multiple-value-prog1 (apply function source-info arguments)
+    (let ((tap (own-tap source-info)))
+      (when tap
+        (note-tap-stream tap (source-info-stream source-info))
+        (finish-tap tap t)))))
+
+(defun tapped-compile-file (function &rest arguments)
+  "Around COMPILE-FILE: tap the file that it compiles. The stream is closed when it returns."
+  (let ((*tap* (and *tap-sink* (%make-tap))))
+    (unwind-protect (apply function arguments)
+      (when *tap*
+        ;; Unless it was read to its end.
+        (finish-tap *tap* nil)))))
 
 (defun tapped-load-as-source (function stream &rest arguments)
   "Around LOAD-AS-SOURCE: tap the file that it loads."
   (if (or (null *tap-sink*) (not (form-tracking-stream-p stream)))
       (let ((*tap* nil))
         (apply function stream arguments))
-      (let ((*tap* (%make-tap :stream stream)))
+      (let ((*tap* (%make-tap :source-load t)))
+        (note-tap-stream *tap* stream)
         (setf (stream-observer stream) (make-tap-observer *tap*))
         ;; A form that fails ends the load; what was loaded before it is known all the same.
-        (unwind-protect (multiple-value-prog1 (apply function stream arguments)
-                          (setf (tap-source-load *tap*) t))
+        (unwind-protect (apply function stream arguments)
           (finish-tap *tap* (at-end-p stream))))))
 
 (defun at-end-p (stream)
@@ -78,7 +98,8 @@
   "Put the tap into the reader and the compiler. It records only where *TAP-SINK* is bound."
   (loop for (name function)
           in `((,+make-observer+ tapped-make-observer)
-               (,+sub-compile-file+ tapped-sub-compile-file)
+               (compile-file tapped-compile-file)
+               (,+fasl-dump-source-info+ tapped-fasl-dump-source-info)
                (,+load-as-source+ tapped-load-as-source)
                (,+find-source-paths+ tapped-find-source-paths)
                (,+record-component-xrefs+ tapped-record-component-xrefs))

@@ -10,11 +10,13 @@
 (in-package :steelbank)
 
 (defstruct (tap (:constructor %make-tap))
-  "The record of one file while it is read. FILE-INFO and STREAM identify the file; SOURCE-LOAD is true when it was loaded as
-source, to its end, and not compiled."
+  "The record of one file while it is read. FILE-INFO and STREAM identify the file; SOURCE-LOAD is true when it is loaded as
+source and not compiled. EXTERNAL-FORMAT is the stream's; FINISHED is true when the sink has had the record."
   (file-info nil)
   (stream nil)
   (source-load nil)
+  (external-format "" :type string)
+  (finished nil)
   (starts (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (ends (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (objects (make-array 512) :type simple-vector)

@@ -72,7 +72,7 @@
     (tap-unsigned head (length octets))
     (tap-unsigned head (file-info-write-date (tap-file-info tap)))
     (tap-text head (sb-ext:native-namestring (truename path)))
-    (tap-text head (external-format-name stream))
+    (tap-text head (tap-external-format tap))
     (let ((newlines (newline-positions stream)) (previous 0))
       (tap-unsigned head (length newlines))
       (loop for newline across newlines

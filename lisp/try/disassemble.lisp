@@ -11,7 +11,7 @@ generic function they are its methods' functions."
                          ((not (fboundp name)) nil)
                          ((and (not setf) (special-operator-p symbol)) nil)
                          ((and (not setf) (macro-function symbol)))
-                         (t (fdefinition name)))))
+                         (t (global-function name)))))
     (cond ((null function) '())
           ((typep function 'generic-function)
            (loop for method in (sb-mop:generic-function-methods function)

@@ -238,7 +238,7 @@ mod tests {
             starting,
             [
                 "actions/uses/working_tree.rs", "doors/cli/doctor.rs", "doors/cli/share.rs",
-                "handle/scratch.rs", "handle/snapshot/make.rs"
+                "handle/scratch.rs"
             ]
         );
     }

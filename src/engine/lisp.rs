@@ -60,6 +60,11 @@ impl Lisp {
         start::start(settings)
     }
 
+    /// The version of SBCL, such as `2.5.2`.
+    pub fn sbcl_version(&self) -> &'static str {
+        self.shared.sbcl_version()
+    }
+
     /// Waits until the image is ready.
     ///
     /// # Errors

@@ -42,12 +42,13 @@ pub(super) struct Shared {
     /// The exit status that the runtime would have had.
     death_status: AtomicI32,
     settings: Settings,
+    sbcl_version: String,
 }
 
 impl Shared {
     /// # Errors
     /// The system refuses a thread.
-    pub(super) fn new(settings: &Settings) -> std::io::Result<&'static Self> {
+    pub(super) fn new(settings: &Settings, sbcl_version: String) -> std::io::Result<&'static Self> {
         let (wakeups, heard) = channel::<Wakeup>();
         signals::spawn("sbcl-listeners", move || heard.into_iter().for_each(Wakeup::deliver))?;
         let shared: &'static Self = Box::leak(Box::new(Self {
@@ -57,12 +58,17 @@ impl Shared {
             saving: AtomicBool::new(false),
             death_status: AtomicI32::new(0),
             settings: settings.clone(),
+            sbcl_version,
         }));
         signals::spawn("sbcl-watch", move || shared.watch())?;
         Ok(shared)
     }
 
     // For callers.
+
+    pub(super) fn sbcl_version(&self) -> &str {
+        &self.sbcl_version
+    }
 
     pub(super) fn wait_until_ready(&self) -> Result<(), StartError> {
         match self.phase.wait(self.settings.start_timeout) {

@@ -205,6 +205,7 @@ fn launch(
         }
     }
     try_memory(&runtime)?;
+    let version = runtime.sbcl_version();
     let arguments = runtime_arguments(settings);
     let executable = match settings.image.core {
         Core::Embedded => PathBuf::from("/proc/self/exe"),
@@ -231,7 +232,7 @@ fn launch(
         // The core's toplevel does not return; if it ever does, Lisp is gone.
         host::announce_death(0, "Lisp's toplevel function returned");
     })?;
-    let shared = Shared::new(settings)?;
+    let shared = Shared::new(settings, version)?;
     signals::probe_threads(LATER_THREADS)?;
     if let Ok(executable) = CString::new(executable.into_os_string().into_encoded_bytes()) {
         // SAFETY: the argument is NUL-terminated, and the function copies it.

@@ -28,6 +28,7 @@ use crate::engine::embedded;
 use crate::engine::{
     Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, RuntimeLibrary, Settings, deadline_after,
 };
+use crate::source::number_as;
 use crate::source::sbcl::SbclSources;
 use crate::workspace::documents::Document;
 use crate::workspace::{Project, ProjectSettings};
@@ -144,7 +145,7 @@ pub struct Builder {
     dynamic_space_size: Option<usize>,
     control_stack_size: Option<usize>,
     project: Option<ProjectSettings>,
-    program: Option<PathBuf>,
+    program: Option<scratch::HelperProgram>,
     loads: Vec<recovery::LoadedItem>,
     snapshots: bool,
     watching: bool,
@@ -171,7 +172,17 @@ impl Builder {
     /// are scratch images.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
-        self.program = Some(program);
+        self.program = Some(scratch::HelperProgram { path: program, options: Vec::new() });
+        self
+    }
+
+    /// Sets the options by which the program, which is to be named before, starts the SBCL of the installation if that is not
+    /// its own.
+    #[must_use]
+    pub fn program_options(mut self, options: Vec<String>) -> Self {
+        if let Some(program) = &mut self.program {
+            program.options = options;
+        }
         self
     }
 
@@ -289,6 +300,7 @@ impl Builder {
             None => None,
         };
         let lisp = Lisp::start(&settings)?;
+        number_as(lisp.sbcl_version());
         let bank = Steelbank {
             inner: Arc::new(SharedBank {
                 lisp,
@@ -335,7 +347,9 @@ impl Builder {
         match (&self.project, &self.program) {
             (Some(project), Some(program)) if self.snapshots && !self.loads.is_empty() => {
                 let heap = self.dynamic_space_size;
-                Some(snapshot::SnapshotKey::new(project, &self.loads, &self.installation, program, heap))
+                Some(snapshot::SnapshotKey::new(
+                    project, &self.loads, &self.installation, &program.path, heap,
+                ))
             }
             _ => None,
         }
@@ -380,7 +394,7 @@ pub(crate) struct SharedBank {
     sources: SbclSources,
     project: Project,
     flights: flights::InFlightLoads,
-    program: Option<PathBuf>,
+    program: Option<scratch::HelperProgram>,
     /// The last answers to questions whose pages are asked for one after the other.
     pub(crate) memo: memo::Memo,
     /// The systems that were loaded on request, in order.
@@ -588,8 +602,8 @@ impl Steelbank {
     }
 
     /// Returns the `steelbank` program, if it was named.
-    pub(crate) fn program(&self) -> Option<&Path> {
-        self.inner.program.as_deref()
+    pub(crate) fn program(&self) -> Option<&scratch::HelperProgram> {
+        self.inner.program.as_ref()
     }
 
     /// Returns the key of the snapshot of the builder's systems.

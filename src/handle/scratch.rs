@@ -236,6 +236,23 @@ fn sweep(all: &Path) {
     }
 }
 
+/// The program whose copies are helper processes.
+#[derive(Debug, Clone)]
+pub(crate) struct HelperProgram {
+    pub(crate) path: PathBuf,
+    /// The options by which a copy starts the same SBCL.
+    pub(crate) options: Vec<String>,
+}
+
+impl HelperProgram {
+    /// Makes the command that starts a copy.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg("helper").args(&self.options);
+        command
+    }
+}
+
 /// A helper process, and the pipes to it.
 #[derive(Debug)]
 pub(crate) struct Helper {
@@ -246,18 +263,13 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts `program` with the task in `start`.
-    pub(crate) fn start(program: &Path, start: &HelperStart) -> Result<Self, ScratchError> {
-        let mut command = Command::new(program);
+    pub(crate) fn start(program: &HelperProgram, start: &HelperStart) -> Result<Self, ScratchError> {
+        let mut command = program.command();
         if start.confined {
             // Name the one place for temporary files where it may write.
             command.env(TEMPORARY_FILES, start.cache.join("tmp"));
         }
-        let mut child = command
-            .arg("helper")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let (sender, replies) = sync_channel(MOST_REPLIES);
         let longest = if start.confined { LONGEST_CONFINED_REPLY } else { LONGEST_REPLY };
         let output = child.stdout.take();
@@ -334,7 +346,7 @@ impl Drop for Helper {
 #[derive(Debug)]
 pub struct Scratch {
     helper: Helper,
-    program: PathBuf,
+    program: HelperProgram,
     start: HelperStart,
     calls: u64,
     // Drop these after the helper has ended.
@@ -456,7 +468,7 @@ impl Steelbank {
             helper = Helper::start(program, &start)?;
             helper.ready(control, until)?;
         }
-        let program = program.to_owned();
+        let program = program.clone();
         Ok(Scratch { helper, program, start, calls: 0, _folder: folder, _permit: permit })
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
 use steelbank_reader::lines::{LineColumn, LineIndex, decode};
-use steelbank_xref::places::{PlaceTable, form_start};
+use steelbank_xref::places::{PlaceTable, form_start, source_path};
 
 /// The folder of the sources that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
@@ -78,11 +78,8 @@ impl SbclSources {
 
     /// The file that a logical name such as `SYS:SRC;CODE;LIST.LISP` or a native path means, if it exists.
     pub fn native(&self, file: &str) -> Option<PathBuf> {
-        let path = match file.strip_prefix("SYS:") {
-            Some(logical) => {
-                let relative: PathBuf = logical.to_ascii_lowercase().split(';').collect();
-                self.root.as_ref()?.join(relative)
-            }
+        let path = match source_path(file) {
+            Some(relative) => self.root.as_ref()?.join(relative),
             None => PathBuf::from(file),
         };
         path.is_file().then_some(path)

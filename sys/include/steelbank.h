@@ -81,6 +81,8 @@ void steelbank_set_host(const struct steelbank_host *host);
 void steelbank_set_executable(const char *path);
 /* The build that the runtime belongs to; a core names the same one. NUL-terminated, static. */
 const char *steelbank_runtime_build(void);
+/* The version of SBCL, such as 2.5.2. NUL-terminated, static. */
+const char *steelbank_sbcl_version(void);
 /* Tries whether the system gives SBCL memory at the addresses that are compiled into it, writable and executable. Returns 0,
  * or the system's error: EEXIST if the `size` octets from `start`, which are told in any case, are in use. Nothing stays
  * mapped. */

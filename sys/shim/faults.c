@@ -313,13 +313,13 @@ void __wrap_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *c
 }
 
 /* Counts what each thread allocates, by the regions that it takes: SBCL counts for all threads together. The field is one that
- * SBCL uses only where it is built to make histograms. */
+ * SBCL uses only where it is built to measure its allocator. */
 lispobj *__real_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread);
 lispobj *__wrap_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread) {
   char *end = region->end_addr;
   int fits = (char *)region->free_pointer + size <= end;
   char *object = (char *)__real_lisp_alloc(flags, region, size, page_type, thread);
-  if (!fits) thread->tot_bytes_alloc_boxed += (char *)region->end_addr == end ? size : (char *)region->end_addr - object;
+  if (!fits) thread->et_find_freeish_page += (char *)region->end_addr == end ? size : (char *)region->end_addr - object;
   return (lispobj *)object;
 }
 

@@ -47,6 +47,12 @@ void steelbank_set_executable(const char *path) {
 extern const unsigned char build_id[];
 const char *steelbank_runtime_build(void) { return (const char *)build_id; }
 
+/* link.sh reads it in SBCL's tree. */
+#ifndef SBCL_VERSION
+#define SBCL_VERSION ""
+#endif
+const char *steelbank_sbcl_version(void) { return SBCL_VERSION; }
+
 /* True while the host's code runs on this Lisp thread. */
 static __thread int in_host;
 

@@ -26,6 +26,7 @@ pub struct Runtime {
     /// `steelbank_try_static_space`: whether the system gives SBCL the memory that it cannot do without.
     pub try_static_space: unsafe extern "C" fn(start: *mut usize, size: *mut usize) -> c_int,
     runtime_build: unsafe extern "C" fn() -> *const c_char,
+    sbcl_version: unsafe extern "C" fn() -> *const c_char,
 }
 
 /// Why a library could not be used.
@@ -152,14 +153,25 @@ impl Runtime {
             end_children_with_process: function!("steelbank_end_children_with_process"),
             try_static_space: function!("steelbank_try_static_space"),
             runtime_build: function!("steelbank_runtime_build"),
+            sbcl_version: function!("steelbank_sbcl_version"),
         })
     }
 
     /// The build that the runtime belongs to; a core that it can run names the same one.
     pub fn build(&self) -> String {
-        // SAFETY: the function takes nothing, only returns the address of a constant, and the library is never closed.
-        let name = unsafe { (self.runtime_build)() };
-        // SAFETY: the constant is NUL-terminated and static.
-        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        constant(self.runtime_build)
     }
+
+    /// The version of SBCL, such as `2.5.2`.
+    pub fn sbcl_version(&self) -> String {
+        constant(self.sbcl_version)
+    }
+}
+
+/// The text that `function`, of a library that was loaded, returns.
+fn constant(function: unsafe extern "C" fn() -> *const c_char) -> String {
+    // SAFETY: the function takes nothing, only returns the address of a constant, and the library is never closed.
+    let text = unsafe { function() };
+    // SAFETY: the constant is NUL-terminated and static.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

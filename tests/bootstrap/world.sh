@@ -86,6 +86,12 @@ fresh_world() {
     cp "$repository/bootstrap" "$house/"
     cp -R "$repository/vendor-notes/sbcl" "$house/vendor-notes/"
     : >"$house/lisp/self-test.lisp"
+    # What makes an image, as far as the script sees it.
+    mkdir -p "$house/sys/shim" "$house/sys/include"
+    echo shim >"$house/sys/shim/steelbank.c"
+    echo 512 >"$house/sys/heap-megabytes"
+    echo 'echo "library of $(cat "$1/version.lisp-expr") by $3" >"$2/libsteelbank-sbcl.so"' >"$house/sys/link.sh"
+    echo 'echo "core of $3 MB" >"$2/steelbank.core"; echo export >"$2/xref.export"' >"$house/lisp/build-core.sh"
     : >"$scratch/builds"
     : >"$scratch/calls"
     echo 'echo "ok: fit"' >"$scratch/fitness"
@@ -95,7 +101,7 @@ fresh_world() {
     notes=$house/vendor-notes/sbcl
     echo 9.9.9 >"$notes/version"
     (cd "$scratch/pool" && sha256sum sbcl_9.9.9.orig.tar.xz) >"$notes/sha256"
-    rm "$notes/patches"/*
+    rm -r "$notes/patches"/*
     cat >"$notes/patches/change.patch" <<'END'
 --- a/src/code/repack-xref.lisp
 +++ b/src/code/repack-xref.lisp

@@ -57,6 +57,7 @@ mod resources;
 mod restart;
 mod run_tests;
 mod same_answers;
+mod sbcl;
 mod serve;
 mod setup;
 mod share;

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
+use crate::client::Client;
 use crate::program::{Folder, STEELBANK, Streams, ends, initialized};
 
 /// Returns a form that leaves a file behind when it is evaluated.
@@ -142,6 +143,48 @@ fn calls(tool: &Value, sprung: &Path) -> Vec<Map<String, Value>> {
     calls
 }
 
+/// Lists the traps that were sprung.
+fn trapped(sprung: &Path) -> Vec<String> {
+    let found = fs::read_dir(sprung).unwrap().flatten();
+    found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Calls each tool that is marked as reading, and checks that none springs a trap.
+fn asks_all(client: &mut Client, sprung: &Path) {
+    let tools = client.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
+    let reading: Vec<&Value> =
+        tools.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == true).collect();
+    assert!(reading.len() > 10, "{}", reading.len());
+    for tool in reading {
+        let name = tool["name"].as_str().unwrap();
+        for arguments in calls(tool, sprung) {
+            client.call(name, Value::Object(arguments.clone()));
+            assert_eq!(trapped(sprung), [""; 0], "{name} {arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn tools_that_read_spring_no_trap_in_the_changed_definition_of_a_loaded_system() {
+    let folder = Folder::new("changed-traps");
+    let [project, sprung] = ["project", "sprung"].map(|name| folder.join(name));
+    fs::create_dir_all(&sprung).unwrap();
+    let systems = "(defsystem \"p\" :components ((:file \"a\")))\n(defsystem \"p/tests\" :depends-on (\"p\") :components ((:file \"b\")))";
+    write(project.join("p.asd"), systems);
+    write(project.join("a.lisp"), "(in-package :cl-user)\n(defun needle (x) x)");
+    write(project.join("b.lisp"), "(in-package :cl-user)\n(defun needle-user () (needle 1))");
+    let mut command = Command::new(STEELBANK);
+    command.arg("serve").current_dir(&project);
+    command.env("HOME", &folder).env("STEELBANK_CACHE", folder.join("cache"));
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    client.text("load-system", json!({ "system": "p/tests" }));
+    assert!(client.text("who-calls", json!({ "name": "cl-user::needle" })).contains("needle-user"));
+    write(project.join("p.asd"), &format!("{}\n{systems}", trap(&sprung, "asd")));
+    asks_all(&mut client, &sprung);
+    drop(client);
+    ends(child);
+}
+
 #[test]
 fn tools_that_read_spring_no_trap() {
     let folder = Folder::new("traps");
@@ -160,21 +203,8 @@ fn tools_that_read_spring_no_trap() {
         command
     };
     let (child, mut client) = initialized(command(&["serve"]), Streams::Pipes);
-    let tools = client.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
-    let reading: Vec<&Value> =
-        tools.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == true).collect();
-    assert!(reading.len() > 10, "{}", reading.len());
-    let trapped = || -> Vec<String> {
-        let found = fs::read_dir(&sprung).unwrap().flatten();
-        found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    };
-    for tool in reading {
-        let name = tool["name"].as_str().unwrap();
-        for arguments in calls(tool, &sprung) {
-            client.call(name, Value::Object(arguments.clone()));
-            assert_eq!(trapped(), [""; 0], "{name} {arguments:?}");
-        }
-    }
+    let trapped = || trapped(&sprung);
+    asks_all(&mut client, &sprung);
     let systems = client.structured("list-systems", json!({}));
     let names: Vec<&str> =
         systems["systems"].as_array().unwrap().iter().filter_map(|system| system["name"].as_str()).collect();

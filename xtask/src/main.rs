@@ -19,8 +19,8 @@ const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses | dist [-
   dist   packs the release build as what is published, in target/dist/packages, and tries it; --program names one that is built
          already, --previous the last release's, to see that both understand one cache
   twice  builds this commit's program for that in two checkouts, and compares: all but SBCL's core is equal
-  full   check, and all that can be as long as one likes, in its long form: tests (STEELBANK_FULL), bootstrap, clients that are
-         not ours, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person
+  full   check, and all that can be as long as one likes, in its long form: tests (STEELBANK_FULL), bootstrap, another SBCL, clients
+         that are not ours, the renames of 75 libraries, fuzzing, an hour of soak, an hour of agents and a person
          (STEELBANK_MINUTES: another length), dist, twice. Goes on after a failure, and ends with a table
 ";
 
@@ -58,6 +58,7 @@ const LONG: &[Step] = &[
     ("bootstrap's script", || script("tests/bootstrap.sh")),
     ("all tests, in their long form", long_tests),
     ("the release build", || run(cargo().args(["build", "--release", "--bin", "steelbank"]))),
+    ("another SBCL", other_sbcl),
     ("an MCP client that is not ours", || script("tests/inspector.sh")),
     ("the official conformance suite", conformance),
     ("the official SDK's client", || script("tests/sdk.sh")),
@@ -196,6 +197,14 @@ fn licences() -> Outcome {
         return Ok(LeftOut("cargo-deny is not installed: cargo install --locked cargo-deny".to_owned()));
     }
     run(cargo().args(["deny", "check", "bans", "licenses", "sources"]))
+}
+
+/// Tries `--sbcl` with another SBCL: of the source that STEELBANK_OTHER_SBCL names, or what apt has of a later suite.
+fn other_sbcl() -> Outcome {
+    run(Command::new("sh")
+        .arg("tests/other-sbcl.sh")
+        .args(std::env::var_os("STEELBANK_OTHER_SBCL"))
+        .current_dir(root()))
 }
 
 /// Checks for arm64 what compiles without an SBCL of that machine: the crates below the product, and the shim. The headers of

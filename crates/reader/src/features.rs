@@ -9,12 +9,23 @@ use std::sync::{Arc, LazyLock};
 /// A feature that is neither here nor in [`Features::sbcl`] may have been pushed by a library, or by the user.
 const FOREIGN: &str = include_str!("foreign-features.txt");
 
-/// The keywords on `*features*`, by name.
+/// Which sub-forms of a top-level form SBCL's compiler numbers (`sb-c::find-source-paths`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numbering {
+    /// Those of code: nothing in quoted data, and no comma. Up to SBCL 2.5.10.
+    #[default]
+    Code,
+    /// Quoted lists and commas too, and nothing inside a list that is a hundred lists deep. From SBCL 2.5.11 on.
+    Data,
+}
+
+/// What the reader knows of the Lisp that it stands for: the keywords on `*features*`, by name, and how forms are numbered.
 #[derive(Debug, Clone, Default)]
 pub struct Features {
     names: Arc<HashSet<String>>,
     /// Names that are known to be no features; None if every name not in `names` is.
     absent: Option<Arc<HashSet<String>>>,
+    pub(super) numbering: Numbering,
 }
 
 /// The value of a feature expression.
@@ -33,7 +44,7 @@ impl Features {
         I: IntoIterator<Item = S>,
         S: AsRef<str>,
     {
-        Features { names: Arc::new(folded(names)), absent: None }
+        Features { names: Arc::new(folded(names)), ..Features::default() }
     }
 
     /// The features of the core, as `sbcl-features.txt` has them, which a test writes. Names that neither SBCL nor another
@@ -42,8 +53,15 @@ impl Features {
         static SBCL: LazyLock<Features> = LazyLock::new(|| Features {
             names: Arc::new(folded(include_str!("sbcl-features.txt").lines())),
             absent: Some(Arc::new(folded(FOREIGN.lines().chain(["nil", "ignore"])))),
+            numbering: Numbering::default(),
         });
         SBCL.clone()
+    }
+
+    /// The same, where forms are numbered so.
+    #[must_use]
+    pub fn numbered(self, numbering: Numbering) -> Self {
+        Self { numbering, ..self }
     }
 
     /// Whether `name` is known to be a feature.

@@ -40,7 +40,7 @@ mod text;
 mod token;
 
 pub use calls::NoCalls;
-pub use features::Features;
+pub use features::{Features, Numbering};
 pub use range::Range;
 pub use syntax::Dialect;
 pub use text::{Datum, Form, FormId, FormKind, LispText, TopLevelForm};

@@ -5,7 +5,7 @@ mod lexer;
 use super::Range;
 use super::features::outcome;
 use super::text::{Datum, Form, FormId, FormKind, LispText, NONE, TopLevelForm};
-use super::{Dialect, Features, Marker, Token, TokenKind};
+use super::{Dialect, Features, Marker, Numbering, Token, TokenKind};
 use std::sync::Arc;
 
 pub(super) struct LispReader<'a> {
@@ -27,6 +27,9 @@ pub(super) struct LispReader<'a> {
     exact: bool,
     counted: bool,
 }
+
+/// How deep a list may be for SBCL to number what is inside, where it numbers data.
+const DEEPEST: u32 = 100;
 
 /// An open construct on the reader's stack.
 struct OpenConstruct {
@@ -325,30 +328,35 @@ impl<'a> LispReader<'a> {
         self.text.toplevel.push(toplevel);
     }
 
-    /// Numbers the conses of a top-level form as `sb-c::find-source-paths` does: depth first; nothing after the
-    /// symbol `quote` in a list, so nothing in quoted data; a comma is looked through, but not two in a row.
+    /// Numbers the conses of a top-level form as `sb-c::find-source-paths` does: depth first. [`Numbering::Code`]: nothing
+    /// after the symbol `quote` in a list, so nothing in quoted data; a comma is looked through, but not two in a row.
+    /// [`Numbering::Data`]: a comma counts as a list of its form.
     fn number(&mut self, toplevel: FormId) -> (u32, u32) {
         let start = self.text.numbers.len();
+        let data = self.features.numbering == Numbering::Data;
+        let mut depths: Vec<u32> = Vec::new();
         for index in toplevel.index()..self.text.forms.len() {
             let form = &self.text.forms[index];
-            let parent = form
-                .parent
-                .filter(|&parent| parent >= toplevel)
-                .map(|parent| &self.text.forms[parent.index()]);
-            let reached = form.active && !form.after_quote && parent.is_none_or(|parent| parent.descend);
-            let comma = matches!(form.kind, FormKind::Unquote | FormKind::UnquoteSplicing);
-            let parent_is_comma = parent
-                .is_some_and(|parent| matches!(parent.kind, FormKind::Unquote | FormKind::UnquoteSplicing));
+            let parent = form.parent.filter(|&parent| parent >= toplevel);
+            let depth = parent.and_then(|parent| depths.get(parent.index() - toplevel.index()));
+            let depth = depth.map_or(0, |depth| depth + u32::from(!form.spliced));
+            let parent = parent.map(|parent| &self.text.forms[parent.index()]);
+            let reached =
+                form.active && (data || !form.after_quote) && parent.is_none_or(|parent| parent.descend);
+            let is_comma = |form: &Form| matches!(form.kind, FormKind::Unquote | FormKind::UnquoteSplicing);
+            let comma = is_comma(form);
             let cons = match form.kind {
                 FormKind::List => form.elements > 0,
                 FormKind::Quote | FormKind::Function | FormKind::Quasiquote => true,
-                _ => false,
+                _ => comma && data,
             };
             let descend = reached
                 && match form.kind {
                     FormKind::List | FormKind::Function | FormKind::Quasiquote => true,
-                    _ => comma && !parent_is_comma,
-                };
+                    FormKind::Quote => data,
+                    _ => comma && (data || !parent.is_some_and(is_comma)),
+                }
+                && (!data || depth < DEEPEST);
             let numbered = reached && cons && !form.spliced;
             if numbered {
                 self.text.numbers.push(FormId::new(index));
@@ -358,6 +366,9 @@ impl<'a> LispReader<'a> {
             form.descend = descend;
             if numbered {
                 form.number = number as u32 - 1;
+            }
+            if data {
+                depths.push(depth);
             }
         }
         (start as u32, self.text.numbers.len() as u32)

@@ -6,12 +6,20 @@ use super::*;
 use proptest::prelude::*;
 
 fn read(text: &str) -> LispText {
-    LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl())
+    read_as(text, Numbering::Code)
+}
+
+fn read_as(text: &str, numbering: Numbering) -> LispText {
+    LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl().numbered(numbering))
 }
 
 /// The text of every numbered form, top-level form by top-level form, in the order of the numbers.
 fn numbered(text: &str) -> Vec<Vec<&str>> {
-    let file = read(text);
+    numbered_as(text, Numbering::Code)
+}
+
+fn numbered_as(text: &str, numbering: Numbering) -> Vec<Vec<&str>> {
+    let file = read_as(text, numbering);
     let toplevel = file.toplevel().iter();
     toplevel
         .map(|toplevel| {
@@ -61,6 +69,27 @@ fn nothing_after_quote_is_numbered() {
     check_numbers("(cl:quote (b))", &[&["(cl:quote (b))"]]);
     check_numbers("(my:quote (b))", &[&["(my:quote (b))", "(b)"]]);
     check_numbers("(:quote (b))", &[&["(:quote (b))", "(b)"]]);
+}
+
+#[test]
+fn where_data_are_numbered_quoted_lists_and_commas_have_numbers() {
+    let check = |text: &str, expect: &[&str]| {
+        assert_eq!(numbered_as(text, Numbering::Data), [expect.to_vec()], "{text}");
+    };
+    check("(f '(a (b)) (c))", &["(f '(a (b)) (c))", "'(a (b))", "(a (b))", "(b)", "(c)"]);
+    check("(list quote (b))", &["(list quote (b))", "(b)"]);
+    check("`(a ,(b) ,d (e))", &["`(a ,(b) ,d (e))", "(a ,(b) ,d (e))", ",(b)", "(b)", ",d", "(e)"]);
+    check("`(a ,,(c) . ,(b))", &["`(a ,,(c) . ,(b))", "(a ,,(c) . ,(b))", ",,(c)", ",(c)", "(c)", "(b)"]);
+    check("(a . '(b))", &["(a . '(b))", "(b)"]);
+    check("(f #(a (b)) (d))", &["(f #(a (b)) (d))", "(d)"]);
+    let deep = |lists: usize| format!("{}{}", "(".repeat(lists), ")".repeat(lists));
+    let count = |lists| {
+        let text = format!("({} (x))", deep(lists).replace("()", "(y)"));
+        numbered_as(&text, Numbering::Data)[0].len()
+    };
+    assert_eq!([count(98), count(99), count(100), count(101), count(200)], [100, 101, 102, 102, 102]);
+    let shared = "(f #1=(a) #1# (b))";
+    assert!(read(shared).toplevel()[0].exact && !read_as(shared, Numbering::Data).toplevel()[0].exact);
 }
 
 #[test]

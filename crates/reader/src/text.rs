@@ -76,7 +76,8 @@ pub(super) const NONE: u32 = u32::MAX;
 
 impl Form {
     /// The number that SBCL's compiler gives this form within its top-level form
-    /// (`sb-c::find-source-paths`): conses in depth-first order, quoted data, vectors and commas left out.
+    /// (`sb-c::find-source-paths`): conses in depth-first order, vectors left out, and quoted data and commas as
+    /// [`Numbering`](super::Numbering) says.
     pub fn number(&self) -> Option<u32> {
         (self.number != NONE).then_some(self.number)
     }

@@ -5,6 +5,7 @@
 //! column, little-endian. The key is the FNV-1a hash of a file's logical name and an offset.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use super::Index;
 
@@ -49,6 +50,22 @@ fn key(file: &[u8], bytes: u32) -> u64 {
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = file.iter().chain(&[0]).fold(0xcbf2_9ce4_8422_2325, fold);
     bytes.to_le_bytes().iter().fold(hash, fold)
+}
+
+/// The path below the folder of SBCL's sources that a logical name such as `SYS:SRC;CODE;LIST.LISP` means.
+pub fn source_path(name: &str) -> Option<PathBuf> {
+    Some(name.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect())
+}
+
+/// Makes the table of all functions of `index`, the bytes of one, in SBCL's sources below `sources`; an empty one without
+/// them.
+///
+/// # Errors
+/// The index cannot be read, or has two places that no table can tell apart: a sentence's end.
+pub fn of_sources(index: Vec<u8>, sources: Option<&Path>) -> Result<Vec<u8>, String> {
+    let index = Index::open(index).map_err(|error| error.to_string())?;
+    bake(&index, |file| std::fs::read(sources?.join(source_path(file)?)).ok())
+        .ok_or_else(|| "two places have one key".to_owned())
 }
 
 /// Makes the table of all functions of `index` in files that `read` gives the text of, by their logical names. None if

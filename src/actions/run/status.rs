@@ -20,6 +20,8 @@ use steelbank_text::TextIndex;
 pub(crate) struct StatusAnswer {
     /// The version of steelbank.
     version: &'static str,
+    /// The version of SBCL.
+    sbcl: &'static str,
     /// What Lisp is doing: starting, ready, busy or dead.
     lisp: LispState,
     /// Why Lisp has died.
@@ -134,6 +136,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
     };
     Ok(StatusAnswer {
         version: env!("CARGO_PKG_VERSION"),
+        sbcl: bank.lisp().sbcl_version(),
         lisp,
         reason,
         queued: status.queued,
@@ -178,8 +181,8 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "\nsteelbank {}, {} jobs done, {} cross references in the index.",
-        answer.version, answer.completed, answer.records
+        "\nsteelbank {} with SBCL {}, {} jobs done, {} cross references in the index.",
+        answer.version, answer.sbcl, answer.completed, answer.records
     );
     if let Some(microseconds) = answer.start_microseconds {
         let _ = write!(text, "\nSBCL started in {:.1} ms.", microseconds as f64 / 1000.0);

@@ -17,8 +17,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::handle::DefinitionPlaces;
+use crate::source::features;
 use steelbank_reader::lines::LineIndex;
-use steelbank_reader::{Dialect, Features, LispText};
+use steelbank_reader::{Dialect, LispText};
 use steelbank_xref::Index;
 
 /// Extra time after the deadline for code to unwind by its own clean-up.
@@ -358,7 +359,7 @@ impl<'a> Code<'a> {
         let starts = starts.into_iter().map(&mut at).collect();
         Self {
             bytes,
-            text: LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl()),
+            text: LispText::read(bytes, Dialect::CommonLisp, &features()),
             lines: LineIndex::new(bytes),
             starts,
         }

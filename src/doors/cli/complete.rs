@@ -139,7 +139,7 @@ fn last(root: Option<&Path>) -> Option<(Index, Vec<String>)> {
 
 /// Opens the index of the project's last snapshot, or else the core's.
 fn index() -> Option<Index> {
-    last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find().index {
+    last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find(None).ok()?.index {
         IndexData::Memory(bytes) => Index::open(bytes).ok(),
         IndexData::File(path) => Index::open(std::fs::read(path).ok()?).ok(),
     })

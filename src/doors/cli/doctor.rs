@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{CommandError, Exit, Shell};
+use super::{CommandError, Exit, Shell, images};
 use crate::engine::control::Control;
 use crate::engine::{Contribs, Core, EngineStatus};
 use crate::handle::Error;
@@ -33,8 +33,12 @@ struct Report {
     /// The version of the `sbcl` on PATH, if it is another one.
     sbcl_on_path: Option<String>,
     machine: String,
+    /// The versions that `--sbcl` starts.
+    sbcl_images: Vec<String>,
     /// The folder of STEELBANK_HOME, if SBCL's parts are files there.
     home: Option<String>,
+    #[serde(skip)]
+    is_embedded: bool,
     library: String,
     core: String,
     index: String,
@@ -125,7 +129,16 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         sbcl_on_path: sbcl_on_path().filter(|version| *version != identity.lisp),
         sbcl: identity.lisp,
         machine: identity.machine,
-        home: std::env::var("STEELBANK_HOME").ok().filter(|_| matches!(image.core, Core::File(_))),
+        sbcl_images: images::list()
+            .into_iter()
+            .filter(|image| image.fit)
+            .map(|image| image.version)
+            .collect(),
+        home: std::env::var("STEELBANK_HOME").ok().filter(|home| match &image.core {
+            Core::File(core) => core.starts_with(home),
+            Core::Embedded => false,
+        }),
+        is_embedded: matches!(image.core, Core::Embedded),
         library: image.library.path().map_or_else(|| "in this program".to_owned(), file),
         core: match &image.core {
             Core::File(path) => file(path),
@@ -276,7 +289,11 @@ fn text(report: &Report) -> String {
         format!("steelbank {} with SBCL {} ({})", report.steelbank, report.sbcl, report.machine),
         format!(
             "  home          {}",
-            report.home.as_deref().unwrap_or("STEELBANK_HOME is not set: the SBCL inside this program runs")
+            match (&report.home, report.is_embedded) {
+                (Some(home), _) => home,
+                (None, true) => "STEELBANK_HOME is not set: the SBCL inside this program runs",
+                (None, false) => "the image of --sbcl",
+            }
         ),
         format!("  library       {}", report.library),
         format!("  core          {}", report.core),
@@ -304,6 +321,9 @@ fn text(report: &Report) -> String {
             report.engine.abandoned_threads
         ),
     ];
+    if !report.sbcl_images.is_empty() {
+        lines.push(format!("  --sbcl        starts {}", report.sbcl_images.join(", ")));
+    }
     lines.extend(report.sbcl_on_path.iter().map(|version| {
         format!("  on PATH       SBCL {version}: what it warns of, and how tests end in it, may differ")
     }));

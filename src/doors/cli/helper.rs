@@ -16,7 +16,7 @@ use super::{CommandError, Exit, PROGRAM, Shell};
 use crate::doors::streams::take as take_streams;
 use crate::engine::control::Cancellation;
 use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState, confine};
-use crate::handle::scratch::{HelperStart, HelperTask, Overlay, Reply, ScratchOrder as Line};
+use crate::handle::scratch::{HelperProgram, HelperStart, HelperTask, Overlay, Reply, ScratchOrder as Line};
 use crate::handle::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, Permissions, Session};
 use crate::{Builder, ProjectSettings, Steelbank};
@@ -77,7 +77,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     });
     let outcome = match start.what {
         HelperTask::Scratch => scratch(shell, &start, &replies, orders),
-        HelperTask::Snapshot => snapshot(&start),
+        HelperTask::Snapshot => snapshot(shell, &start),
         HelperTask::Save => {
             reply(&replies, &save(builder(shell, &start), &start));
             // End the process here: Lisp's threads never return.
@@ -151,7 +151,7 @@ fn scratch(
 }
 
 /// Makes a snapshot. Reports nothing: the next start finds it or not.
-fn snapshot(start: &HelperStart) -> Result<(), String> {
+fn snapshot(shell: &Shell, start: &HelperStart) -> Result<(), String> {
     let key = start.key.clone().ok_or("it was not told what to make")?;
     if start.outlives {
         std::thread::spawn(|| {
@@ -161,7 +161,9 @@ fn snapshot(start: &HelperStart) -> Result<(), String> {
     }
     // What it starts ends with it.
     let start = HelperStart { outlives: false, ..start.clone() };
-    let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start, key };
+    let options = shell.options.project.sbcl_options();
+    let order =
+        SnapshotOrder { program: HelperProgram { path: PathBuf::from(PROGRAM), options }, start, key };
     order.carry_out(false, |_| ()).map(drop).map_err(|error| error.to_string())
 }
 
@@ -175,6 +177,7 @@ fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     let mut builder = Steelbank::builder()
         .installation(shell.installation.clone())
         .program(PathBuf::from(PROGRAM))
+        .program_options(shell.options.project.sbcl_options())
         .project(project);
     if let Some(bytes) = start.dynamic_space_size {
         builder = builder.dynamic_space_size(bytes);

@@ -7,19 +7,24 @@ use std::sync::OnceLock;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
+use super::CommandError;
+use super::images::SbclImage;
 use crate::Installation;
 use crate::engine::RuntimeLibrary;
 
-/// Returns the installation in the folder that STEELBANK_HOME names, or else the embedded one.
-pub(super) fn find() -> Installation {
+/// Returns the installation of `image`, or in the folder that STEELBANK_HOME names, or else the embedded one.
+pub(super) fn find(image: Option<&SbclImage>) -> Result<Installation, CommandError> {
     let cache = cache();
-    match variable("STEELBANK_HOME") {
+    if let Some(image) = image {
+        return image.installation();
+    }
+    Ok(match variable("STEELBANK_HOME") {
         Some(home) => Installation {
             sources: cache.as_deref().map(Installation::sources_in),
             ..Installation::in_folder(&home, RuntimeLibrary::named_by_the_user(&home))
         },
         None => Installation::embedded(cache.as_deref()),
-    }
+    })
 }
 
 /// The cache folder, and what is to be said of it.

@@ -14,6 +14,7 @@ mod here;
 mod host;
 #[cfg(feature = "http")]
 mod http;
+mod images;
 mod index;
 mod installation;
 mod lists;
@@ -244,6 +245,7 @@ impl Shell {
     fn builder(&self) -> Builder {
         let builder =
             Steelbank::builder().installation(self.installation.clone()).program(PathBuf::from(PROGRAM));
+        let builder = builder.program_options(self.options.project.sbcl_options());
         match self.options.dynamic_space_size {
             Some(megabytes) => {
                 builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX))
@@ -419,7 +421,15 @@ pub fn main() -> ExitCode {
         output.error(&trouble.message);
         return exit_code(trouble.exit);
     }
-    let shell = Arc::new(Shell { output, options, installation: installation::find() });
+    let installation = options.project.image().and_then(|image| installation::find(image.as_ref()));
+    let installation = match installation {
+        Ok(installation) => installation,
+        Err(trouble) => {
+            output.error(&trouble.message);
+            return exit_code(trouble.exit);
+        }
+    };
+    let shell = Arc::new(Shell { output, options, installation });
     if !matches!(matches.subcommand_name(), Some("helper" | "completions" | "man"))
         && let Some(caution) = installation::caution()
     {

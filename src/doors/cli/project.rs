@@ -9,8 +9,9 @@ use clap_complete::ArgValueCompleter;
 use serde_json::Value;
 
 use super::config::ProjectConfig;
+use super::images::SbclImage;
 use super::output::Terminal;
-use super::{CommandError, Exit, call, complete, installation};
+use super::{CommandError, Exit, call, complete, images, installation};
 use crate::ProjectSettings;
 use crate::answer::Advice;
 use crate::handle::recovery::LoadedItem;
@@ -28,6 +29,9 @@ pub(super) struct ProjectOptions {
     /// Do not load the init file (~/.sbclrc) before the first system
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 903)]
     no_userinit: bool,
+    /// Run this version of SBCL in place of the one inside the program; ./bootstrap --sbcl makes its image
+    #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 904, value_name = "VERSION")]
+    sbcl: Option<String>,
     /// Neither start from a snapshot of the systems of --system nor make one
     #[arg(long, global = true)]
     no_snapshot: bool,
@@ -67,7 +71,18 @@ impl ProjectOptions {
         let systems = self.systems.iter().flat_map(|system| ["--system".into(), system.into()]);
         let flags = [("--no-userinit", self.no_userinit), ("--no-snapshot", self.no_snapshot)];
         let flags = flags.iter().filter(|(_, given)| *given).map(|(flag, _)| flag.into());
-        ["--project".into(), folder.into()].into_iter().chain(systems).chain(flags).collect()
+        let sbcl = self.sbcl_options().into_iter().map(Into::into);
+        ["--project".into(), folder.into()].into_iter().chain(systems).chain(flags).chain(sbcl).collect()
+    }
+
+    /// Returns the options that make a process have the same SBCL.
+    pub(super) fn sbcl_options(&self) -> Vec<String> {
+        self.sbcl.iter().flat_map(|version| ["--sbcl".to_owned(), version.clone()]).collect()
+    }
+
+    /// Returns the image of --sbcl, if one is named that is not the program's own.
+    pub(super) fn image(&self) -> Result<Option<SbclImage>, CommandError> {
+        self.sbcl.as_deref().map_or(Ok(None), images::find)
     }
 
     /// Puts the systems that the project's file names in the place of `auto`.
@@ -88,7 +103,11 @@ impl ProjectOptions {
         let cache = installation::cache()?;
         let userinit =
             (!self.no_userinit).then(std::env::home_dir).flatten().map(|home| home.join(".sbclrc"));
-        Some(ProjectSettings { root: root.folder(), cache: cache.join("projects"), userinit })
+        let cache = match self.image() {
+            Ok(Some(image)) => image.projects(),
+            _ => cache.join("projects"),
+        };
+        Some(ProjectSettings { root: root.folder(), cache, userinit })
     }
 
     /// Loads the systems of --system, and reports the ones that do not load; what of them was loaded stays.

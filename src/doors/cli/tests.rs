@@ -176,7 +176,7 @@ impl Understood {
             "lua" => self.starts.extend(quoted(&text, '\'')),
             "sh" | "" => block.lines.iter().for_each(|line| self.shell_line(line)),
             // Tests of the program run the examples and what tools answer, cargo the Rust.
-            "console" | "text" | "rust" => {}
+            "console" | "text" | "rust" | "rust,standalone_crate" => {}
             other => return Err(format!("nothing checks a block of {other:?}")),
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
 use crate::handle::scratch::ScratchError;
-use crate::handle::scratch::{Helper, HelperStart, HelperTask, Reply};
+use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
 /// The number of attempts: the first load may compile, and files may be written meanwhile.
@@ -64,7 +64,7 @@ pub enum MakeError {
 /// An order to make a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotOrder {
-    pub(crate) program: PathBuf,
+    pub(crate) program: HelperProgram,
     pub(crate) start: HelperStart,
     pub(crate) key: SnapshotKey,
 }
@@ -230,8 +230,9 @@ impl SnapshotOrder {
         let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
         let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
         line.push('\n');
-        let mut child = Command::new(&self.program)
-            .arg("helper")
+        let mut child = self
+            .program
+            .command()
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -443,13 +444,13 @@ pub(crate) fn trial(builder: Builder, installation: &Installation, folder: &Path
 /// Makes the order for the snapshot of `key`.
 fn order(
     project: Option<&ProjectSettings>,
-    program: Option<&Path>,
+    program: Option<&HelperProgram>,
     heap: Option<usize>,
     key: Option<SnapshotKey>,
 ) -> Result<SnapshotOrder, MakeError> {
     let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
     let start = HelperStart::new(HelperTask::Snapshot, project, heap);
-    Ok(SnapshotOrder { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
+    Ok(SnapshotOrder { program: program.clone(), start, key: key.ok_or(MakeError::NoSystems)? })
 }
 
 impl Builder {
@@ -460,30 +461,12 @@ impl Builder {
     /// [`MakeError`]: the systems do not load, or something in their image forbids saving it, by name.
     pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         let key = self.snapshot_key();
-        order(self.project.as_ref(), self.program.as_deref(), self.dynamic_space_size, key)?
+        order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?
             .carry_out(true, tell)
     }
 }
 
 impl Steelbank {
-    /// As [`Steelbank::make_snapshot_later`], if saving costs no more than what it saves.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
-        match self.snapshot_key() {
-            Some(key) if self.lacks_snapshots(&key) && key.pays(self.load_time()) => {
-                self.make_snapshot_later(outlives)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the image is not what its snapshots hold, and they can be made.
-    fn lacks_snapshots(&self, key: &SnapshotKey) -> bool {
-        !self.has_all_snapshots() || self.changed_at().is_some() && Refusal::of(key).is_none()
-    }
-
     /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started from a fresh one and
     /// nothing was loaded since, or none can be made of them as they are. The copy has a low priority, begins when no file of
     /// the project was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if
@@ -492,13 +475,30 @@ impl Steelbank {
     /// # Errors
     /// The copy cannot be started.
     pub(crate) fn make_snapshot_later(&self, outlives: bool) -> Result<(), MakeError> {
-        match self.snapshot_key() {
-            Some(key) if self.lacks_snapshots(&key) => {
-                let heap = self.dynamic_space_size();
-                order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
-            }
-            _ => Ok(()),
+        self.make_snapshot_if(outlives, |_| true)
+    }
+
+    /// As [`Steelbank::make_snapshot_later`], if saving costs no more than what it saves.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
+        self.make_snapshot_if(outlives, |key| key.pays(self.load_time()))
+    }
+
+    fn make_snapshot_if(
+        &self,
+        outlives: bool,
+        is_wanted: impl FnOnce(&SnapshotKey) -> bool,
+    ) -> Result<(), MakeError> {
+        let Some(key) = self.snapshot_key() else { return Ok(()) };
+        let lacks_one =
+            !self.has_all_snapshots() || self.changed_at().is_some() && Refusal::of(&key).is_none();
+        if !(lacks_one && is_wanted(&key)) {
+            return Ok(());
         }
+        let heap = self.dynamic_space_size();
+        order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
     }
 }
 

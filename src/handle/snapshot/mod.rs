@@ -33,7 +33,7 @@ use crate::source::tap::sidecar::fnv_1a;
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{Refusal, SnapshotManifest};
 
-/// The loads that saving an image costs: its processor time, as `cargo bench --bench start` measures it.
+/// How long loads take together that cost as much as saving an image: its processor time, as `cargo bench --bench start` measures it.
 const SAVING: Duration = Duration::from_secs(2);
 
 /// What of the loads a snapshot holds.

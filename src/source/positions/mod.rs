@@ -273,7 +273,7 @@ impl PositionedFile {
             None => Reading::Structure(Box::new(LispText::read(
                 text.as_bytes(),
                 Dialect::CommonLisp,
-                &Features::sbcl(),
+                &crate::source::features(),
             ))),
         };
         PositionedFile {

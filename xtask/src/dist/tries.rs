@@ -17,8 +17,9 @@ const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
 /// The longest from a wheel to the answer, on a machine that has never seen either.
 const SOON: Duration = Duration::from_secs(60);
-/// The versions of Debian that the package is installed in: the oldest that it is for, and the one that it is made on.
-const DEBIANS: [&str; 2] = ["bullseye", "bookworm"];
+/// The versions of Debian that the package is installed in, each with its glibc: the oldest that it is for, and the one that it is
+/// made on.
+const DEBIANS: [(&str, (u32, u32)); 2] = [("bullseye", (2, 31)), ("bookworm", (2, 36))];
 
 /// Runs `command` with the question, and checks the answer.
 fn asks(what: &str, command: &mut Command) -> Made {
@@ -77,13 +78,15 @@ fn one(release: &Release, end: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no package {end}"))
 }
 
-/// Returns the lines of docs/install.md for those who install `with` something, for this version.
-fn told(release: &Release, with: &str) -> Result<Vec<String>, String> {
+/// Returns the lines of docs/install.md for those who install `with` something, for this version, if they are as many.
+fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
     let page = root().join("docs/install.md");
     let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
     let row = text.lines().find(|line| line.starts_with(&format!("| {with}")));
     let row = row.ok_or_else(|| format!("{} has no row for {with}", page.display()))?;
-    Ok(pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect())
+    let told: Vec<String> =
+        pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect();
+    told.try_into().map_err(|told| format!("{} has other lines for {with}: {told:?}", page.display()))
 }
 
 /// Whether this machine has `tool`; tells what is left out otherwise.
@@ -111,8 +114,12 @@ pub(super) fn all(release: &Release) -> Made {
             deb(release, &place)?;
         }
         oci(release, &place)?;
-        for suite in DEBIANS {
-            debian(release, &place, suite)?;
+        for (suite, glibc) in DEBIANS {
+            if glibc < release.glibc {
+                println!("== left out, as the program wants a later glibc: README's session in {suite}");
+            } else {
+                debian(release, &place, suite)?;
+            }
         }
     }
     if has("npm", "the packages for npm, and the bundle") {
@@ -124,13 +131,6 @@ pub(super) fn all(release: &Release) -> Made {
         quietly("mcp-publisher", validate.arg("validate").arg(release.file("server.json")))?;
     }
     Ok(())
-}
-
-/// Returns the lines of docs/install.md as [`told`], if they are as many.
-fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
-    told(release, with)?
-        .try_into()
-        .map_err(|lines| format!("docs/install.md has other lines for {with}: {lines:?}"))
 }
 
 /// Installs the wheel without the network, and asks its program; so does uv, which needs no installing.
@@ -252,10 +252,15 @@ pub(super) fn within(options: &[&str]) -> Command {
     command
 }
 
-/// Goes through README's session with the program in `folder` as the root, which gets a copy of the shop and /proc.
+/// Goes through README's session with the program in `folder` as the root, which gets a copy of the shop, /proc and, as containers
+/// have it, /dev/null.
 fn session_in(folder: &Path, what: &str) -> Made {
     println!("== {what}: README's session");
     made(&folder.join("proc"))?;
+    made(&folder.join("dev"))?;
+    if !folder.join("dev/null").exists() {
+        written(&folder.join("dev/null"), b"")?;
+    }
     shop_in(folder)?;
     let page = root().join("README.md");
     let readme = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;

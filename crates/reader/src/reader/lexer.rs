@@ -3,7 +3,7 @@
 use super::super::Range;
 use super::super::text::{Datum, FormKind};
 use super::super::token::is_number;
-use super::super::{Dialect, Marker, Token, TokenKind};
+use super::super::{Dialect, Marker, Numbering, Token, TokenKind};
 use super::{FrameKind, LispReader, OpenConstruct};
 use crate::lines::decode;
 
@@ -225,6 +225,8 @@ impl LispReader<'_> {
             b'a' | b'c' | b'p' | b's' => self.prefix(FormKind::Literal, length),
             b'=' if digits > 0 => self.at += length,
             b'#' if digits > 0 => {
+                // What it stands for takes a number, too, if it is a list.
+                self.exact &= self.skipping > 0 || self.features.numbering == Numbering::Code;
                 let start = self.at;
                 self.at += length;
                 self.atom(TokenKind::Number, start);

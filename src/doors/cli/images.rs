@@ -1,0 +1,132 @@
+//! The images of other SBCLs: `./bootstrap --sbcl` makes them in the cache, and `--sbcl` starts them.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use steelbank_xref::{bake, format, places};
+
+use super::{CommandError, Exit, installation};
+use crate::Installation;
+use crate::engine::RuntimeLibrary;
+
+/// What an image must be made from to be this program's: the digest of the Lisp half and the shim.
+const KEY: &str = env!("STEELBANK_IMAGE_KEY");
+
+/// The file in an image that names the SBCL tree that it was made from.
+const TREE: &str = "tree";
+
+/// An image in the cache, named by the version of its SBCL and its key.
+#[derive(Debug, Clone)]
+pub(super) struct SbclImage {
+    pub(super) version: String,
+    pub(super) folder: PathBuf,
+    /// Whether it is of this build of the program.
+    pub(super) fit: bool,
+}
+
+/// The version of the SBCL inside the program.
+pub(super) fn built_in() -> &'static str {
+    let tree = Path::new(Installation::BUILT_SBCL).file_name().and_then(|name| name.to_str());
+    tree.and_then(|name| name.strip_prefix("sbcl-")?.rsplit_once('-')).map_or("", |(version, _)| version)
+}
+
+/// Lists the images in the cache, by version.
+pub(super) fn list() -> Vec<SbclImage> {
+    let folder = installation::cache().map(|cache| cache.join("images"));
+    let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let image = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (version, key) = name.rsplit_once('-')?;
+        let is_whole = !name.starts_with('.') && entry.path().join(TREE).is_file();
+        is_whole.then(|| SbclImage { version: version.to_owned(), folder: entry.path(), fit: key == KEY })
+    };
+    let mut images: Vec<SbclImage> = entries.filter_map(image).collect();
+    images.sort_by_cached_key(|image| {
+        let numbers: Vec<Option<u32>> = image.version.split('.').map(|number| number.parse().ok()).collect();
+        (numbers, image.folder.clone())
+    });
+    images
+}
+
+/// Finds the image of SBCL `version`. None if that is the one inside the program, and there is no other.
+pub(super) fn find(version: &str) -> Result<Option<SbclImage>, CommandError> {
+    let images = list();
+    let usage = |message| Err(CommandError { exit: Exit::Usage, message });
+    if let Some(image) = images.iter().find(|image| image.fit && image.version == version) {
+        return Ok(Some(image.clone()));
+    }
+    if version == built_in() {
+        return Ok(None);
+    }
+    let checkout =
+        format!("in the checkout that this steelbank {} was built from", env!("CARGO_PKG_VERSION"));
+    if let Some(other) = images.iter().find(|image| image.version == version) {
+        return usage(format!(
+            "{} is of another build of steelbank, which this one cannot start. To make its own, run {checkout}:\n  \
+             ./bootstrap --sbcl {version}",
+            other.folder.display()
+        ));
+    }
+    let there: Vec<String> = [format!("{} (inside this program)", built_in())]
+        .into_iter()
+        .chain(images.into_iter().filter(|image| image.fit).map(|image| image.version))
+        .collect();
+    usage(format!(
+        "There is no image of SBCL {version}. There are: {}. To make one, run {checkout}, with a tarball or an unpacked \
+         tree of SBCL's source:\n  ./bootstrap --sbcl SOURCE",
+        there.join(", ")
+    ))
+}
+
+impl SbclImage {
+    /// The folder of what is kept of projects: what SBCLs compile and number is not the same.
+    pub(super) fn projects(&self) -> PathBuf {
+        self.folder.join("projects")
+    }
+
+    /// Makes the installation, and bakes its index first unless that is done.
+    pub(super) fn installation(&self) -> Result<Installation, CommandError> {
+        let sources = self.sources().filter(|folder| folder.is_dir());
+        self.bake(sources.as_deref()).map_err(|why| CommandError {
+            exit: Exit::Engine,
+            message: format!(
+                "The image {} cannot be used: {why}. To make it anew, run in steelbank's checkout:\n  ./bootstrap --sbcl {}",
+                self.folder.display(),
+                self.version
+            ),
+        })?;
+        let library = RuntimeLibrary::named_by_the_user(&self.folder);
+        Ok(Installation { sources, ..Installation::in_folder(&self.folder, library) })
+    }
+
+    /// The SBCL tree that it was made from, which has the sources.
+    fn sources(&self) -> Option<PathBuf> {
+        let name = fs::read_to_string(self.folder.join(TREE)).ok()?;
+        Some(installation::cache()?.join(name.trim_end()))
+    }
+
+    /// Bakes the export of cross references, as the program's build does for the SBCL inside it.
+    fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
+        let file = |name: &str| self.folder.join(name);
+        let is_of_format = |name: &str, magic: &[u8; 8]| {
+            let mut head = [0; 8];
+            fs::File::open(file(name)).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+                && head == *magic
+        };
+        if is_of_format("steelbank.places", places::MAGIC) && is_of_format("steelbank.xref", format::MAGIC) {
+            return Ok(());
+        }
+        let export = file("xref.export");
+        let bytes = fs::read(&export).map_err(|error| format!("{}: {error}", export.display()))?;
+        let index = bake::bake(&bytes).map_err(|error| format!("{error:?}"))?;
+        let places = places::of_sources(index.clone(), sources)?;
+        for (name, bytes) in [("steelbank.places", places), ("steelbank.xref", index)] {
+            let written = file(&format!(".{}", steelbank_cache::unique_name()));
+            steelbank_cache::write(&written, &bytes)
+                .and_then(|()| steelbank_cache::rename(&written, &file(name)))
+                .map_err(|error| format!("{name} cannot be written: {error}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Another SBCL by `--sbcl`: its image starts in every command, and in all that a command or a server starts. The image here is made
+//! from the SBCL that the program itself was made from; `cargo xtask full` makes one of another SBCL.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use steelbank::Installation;
+
+use crate::child::wait_until;
+use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized, said};
+
+/// The code that tells which core runs.
+const CORE: &str = "(sb-ext:native-namestring sb-ext:*core-pathname*)";
+
+/// The version of the SBCL that the program was made from.
+fn version() -> String {
+    let tree = Path::new(Installation::BUILT_SBCL).file_name().unwrap().to_str().unwrap();
+    tree.split('-').nth(1).unwrap().to_owned()
+}
+
+/// Makes a command of the program in `folder`, which has the cache and a project.
+fn steelbank(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(STEELBANK);
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env("STEELBANK_CACHE", folder.join("cache"))
+        .env("HOME", folder.join("home"));
+    command.env_remove("STEELBANK_HOME");
+    command
+}
+
+/// Runs a command of the program in `folder`.
+fn asked(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
+    said(&steelbank(folder, arguments).output().unwrap())
+}
+
+/// Makes the cache in `folder`, with the tree that the program was made from.
+fn cache(folder: &Path) {
+    let (cache, tree) = (folder.join("cache"), Path::new(Installation::BUILT_SBCL));
+    fs::create_dir(&cache).unwrap();
+    symlink(tree, cache.join(tree.file_name().unwrap())).unwrap();
+}
+
+/// Runs `./bootstrap` with `arguments` on the cache in `folder`. Returns what it prints.
+fn bootstrap(folder: &Path, arguments: &[&str]) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("bootstrap");
+    let mut command = Command::new("sh");
+    command.arg(script).args(arguments).env("STEELBANK_CACHE", folder.join("cache"));
+    let (text, errors, code) = said(&command.output().unwrap());
+    assert_eq!(code, Some(0), "{text}{errors}");
+    text
+}
+
+#[test]
+fn what_cannot_be_started_is_refused_with_the_line_to_run() {
+    let folder = Folder::new("no-sbcl");
+    cache(&folder);
+    let own = version();
+    let (_, errors, code) = asked(&folder, &["--sbcl", "9.9", "describe-symbol", "car"]);
+    assert_eq!(code, Some(2), "{errors}");
+    for part in ["no image of SBCL 9.9", &format!("{own} (inside this program)"), "./bootstrap --sbcl SOURCE"]
+    {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
+    // One of another build, and what is none.
+    for name in ["2.7.0-000000000000", "nothing"] {
+        fs::create_dir_all(folder.join("cache/images").join(name)).unwrap();
+        fs::write(folder.join("cache/images").join(name).join("tree"), "sbcl-2.7.0-000000000000\n").unwrap();
+    }
+    let (_, errors, code) = asked(&folder, &["describe-symbol", "car", "--sbcl", "2.7.0"]);
+    assert!(errors.contains("another build") && errors.contains("./bootstrap --sbcl 2.7.0"), "{errors}");
+    assert_eq!(code, Some(2));
+    // The program's own needs no image.
+    let (json, errors, code) = asked(&folder, &["--sbcl", &own, "doctor", "--json"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&report["sbcl_images"], &report["sbcl"]), (&json!([]), &json!(own)));
+    assert!(report["core"].as_str().unwrap().starts_with("in this program"), "{report}");
+}
+
+#[test]
+fn an_image_is_started_by_commands_servers_and_their_copies() {
+    let folder = Folder::new("sbcl");
+    cache(&folder);
+    let own = version();
+    let told = bootstrap(&folder, &["--sbcl", &own]);
+    assert!(told.contains(&format!("steelbank --sbcl {own}")), "{told}");
+    let key = bootstrap(&folder, &["--image-key"]);
+    let image = folder.join(format!("cache/images/{own}-{}", key.trim()));
+    let core = image.join("steelbank.core").display().to_string();
+    let of_image = ["--sbcl", &own, "--no-userinit"];
+    let ask = |arguments: &[&str]| {
+        let (text, errors, code) = asked(&folder, &[&of_image, arguments].concat());
+        assert_eq!(code, Some(0), "{arguments:?}: {text}{errors}");
+        text
+    };
+
+    // The first start bakes what the program's own build has baked.
+    let report: Value = serde_json::from_str(&ask(&["doctor", "--json"])).unwrap();
+    assert!(report["core"].as_str().unwrap().starts_with(&core), "{report}");
+    assert_eq!(report["sbcl_images"], json!([own]));
+    for name in ["steelbank.xref", "steelbank.places"] {
+        let built = Path::new(Installation::BUILT).join(name);
+        assert!(fs::read(image.join(name)).unwrap() == fs::read(built).unwrap(), "{name}");
+    }
+    for question in [
+        &["describe-symbol", "cl:mapcar"][..],
+        &["who-calls", "cl:mapcar"],
+        &["find-definition", "cl:mapcar"],
+    ] {
+        assert_eq!(ask(question), asked(&folder, question).0);
+    }
+
+    // Commands, copies, and what they keep.
+    fs::write(folder.join("one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
+    fs::write(folder.join("one.lisp"), "(defun cl-user::one (list) (mapcar #'car list))").unwrap();
+    let evaluate = json!({ "code": CORE }).to_string();
+    assert!(ask(&["call", "evaluate", &evaluate]).contains(&core));
+    let in_copy = json!({ "code": CORE, "scratch": true }).to_string();
+    assert!(ask(&["--no-snapshot", "--system", "one", "call", "evaluate", &in_copy]).contains(&core));
+    let snapshot = ask(&["--system", "one", "snapshot"]);
+    assert!(snapshot.contains(&image.join("projects").display().to_string()), "{snapshot}");
+    assert!(!folder.join("cache/projects/fasls").exists() && image.join("projects/fasls").exists());
+
+    // A server, and the one that comes back when its Lisp has died.
+    let mut command = steelbank(&folder, &of_image);
+    command.args(["serve", "--allow-eval"]);
+    let (child, mut client) = initialized(command, Streams::Pipes);
+    for deaths in 0..2 {
+        wait_until("the server does not come back", || {
+            let status = client.status();
+            status["restarts"].as_array().map_or(0, Vec::len) == deaths && status["lisp"] == "ready"
+        });
+        assert_eq!(client.status()["sbcl"], json!(own));
+        let told = client.text("evaluate", json!({ "code": CORE }));
+        assert!(told.contains(&core), "{told}");
+        let lose = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
+        client.call("evaluate", json!({ "code": lose }));
+    }
+    ends_well(child, client);
+}
