@@ -161,12 +161,13 @@ impl<'a> DefinitionPlaces<'a> {
                     (file, fresh)
                 });
                 let at = file.as_ref().and_then(|file| file.line_and_column(bytes));
+                // What is known of the file is of the version that was loaded last.
+                let fresh = fresh.filter(|_| date == self.project.loaded_date(&path));
                 source.stale = fresh.map_or(source.stale, |fresh| !fresh);
-                let is_of_another = *fresh == Some(false);
                 let place = std::mem::take(&mut source.place);
                 source.place = match (form, at) {
                     // SBCL's offset is of another text.
-                    (Some(&form), _) if is_of_another => {
+                    (Some(&form), _) if source.stale => {
                         self.of_form(&path, date, Some(form), source.form_number)
                     }
                     (_, Some(at)) => place.at(at),

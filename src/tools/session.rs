@@ -257,15 +257,22 @@ impl Session {
         })
     }
 
-    /// Returns the caution about the symbol that a call names, if it is one of a loaded file's package and stands in no file.
+    /// Returns the caution about a symbol that a call names and no loaded file has, although one has its package.
     pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
-        let (bank, text) = (self.started()?, |key: &str| arguments.get(key).and_then(Value::as_str));
-        let name = text("name").or_else(|| text("symbol"))?;
+        let bank = self.started()?;
         let (index, project) = (bank.index(), bank.project());
-        let Lookup { asked, found, .. } = Lookup::resolved(&index, name, text("package")).ok()?;
-        let home = index.package_name(index.symbol_package(found.ok()?.0)?);
-        let is_loaded = PackageOwner::of(&home) == PackageOwner::User && !project.naming(&home).is_empty();
-        (is_loaded && project.is_in_no_file(&asked.name)).then_some(Caution::OnlyInImage)
+        let package = arguments.get("package").and_then(Value::as_str);
+        let is_in_none = |name: &str| {
+            let Lookup { asked, found, .. } = Lookup::resolved(&index, name, package).ok()?;
+            let home = index.package_name(index.symbol_package(found.ok()?.0)?);
+            let is_loaded =
+                PackageOwner::of(&home) == PackageOwner::User && !project.naming(&home).is_empty();
+            Some(is_loaded && project.naming(&asked.name).is_empty())
+        };
+        let mut names =
+            ["name", "symbol", "from", "to"].iter().filter_map(|key| arguments.get(*key)?.as_str());
+        let name = names.find(|name| is_in_none(name) == Some(true))?;
+        project.record_gaps().is_empty().then(|| Caution::OnlyInImage(name.to_owned()))
     }
 
     /// Sets the project to the one in `folder`, if it is unknown.

@@ -376,8 +376,9 @@ impl Project {
         if let Some(document) = self.document(path) {
             return !then.are(&document.text);
         }
-        // What was loaded is no link.
-        let Some(stamp) = FileStamp::of_path(path).filter(|_| !path.is_symlink()) else { return true };
+        // What was loaded is no link: a link's stamp is another one.
+        let Ok(found) = std::fs::symlink_metadata(path) else { return true };
+        let stamp = FileStamp::of(&found);
         if self.unchanged.lock().get(path) == Some(&(stamp, then)) {
             return false;
         }

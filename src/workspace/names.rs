@@ -7,14 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use flate2::Crc;
 use serde::{Deserialize, Serialize};
 
 use crate::source::positions::SidecarState;
 use crate::source::tap::sidecar::fnv_1a;
-use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Look, Project, SIDECARS};
+use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
 
 /// Hashes a name, the same in every process.
 pub(super) fn hash(name: &str) -> u64 {
@@ -162,13 +161,6 @@ impl Project {
     /// one. Only files with sidecars are known.
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, false)
-    }
-
-    /// Whether neither a loaded file nor any text of the project has `name`, as far as a server knows.
-    pub(crate) fn is_in_no_file(&self, name: &str) -> bool {
-        self.watching.load(Ordering::Acquire)
-            && self.naming(name).is_empty()
-            && self.named_at(&self.now(), name, Look::All, false).files.is_empty()
     }
 
     /// Lists the loaded files whose top-level code uses a symbol called `name`, of any package.
