@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
-use steelbank_reader::{Datum, Dialect, Features, LispText, Range, TopLevelForm};
+use steelbank_reader::{Datum, Dialect, Features, LispText, Range, Token, TokenKind, TopLevelForm};
 
 /// The top-level forms that were read and are still there.
 #[derive(Debug)]
@@ -13,8 +13,15 @@ pub(super) struct MovedForms(Vec<MovedForm>);
 struct MovedForm {
     /// Where it was, in characters.
     before: Range,
-    /// The bytes at which its characters stand now. One for all of them, if it has changed.
-    now: Vec<u32>,
+    now: Now,
+}
+
+#[derive(Debug)]
+enum Now {
+    /// The bytes at which its characters stand.
+    Same(Vec<u32>),
+    /// It has changed: the byte at which it starts, and where the symbols that it begins and ends with were and are, sorted.
+    Changed { start: u32, symbols: Vec<(Range, Range)> },
 }
 
 impl MovedForms {
@@ -53,15 +60,15 @@ impl MovedForms {
                 continue;
             };
             match left.iter().position(|(top, now)| is_same(form, before, top, now)) {
-                Some(at) => found.push(MovedForm { before, now: left.remove(at).1 }),
+                Some(at) => found.push(MovedForm { before, now: Now::Same(left.remove(at).1) }),
                 None => others.push((form, before)),
             }
         }
-        let mut alike: HashMap<_, (Vec<Range>, Vec<u32>)> = HashMap::new();
+        let mut alike: HashMap<_, (Vec<_>, Vec<&TopLevelForm>)> = HashMap::new();
         for (form, before) in others {
             let name = |place| symbol(sidecar, form.events[form.child(form.events.len() - 1, place)?].kind);
             if let (Some(operator), Some(name)) = (name(1), name(2)) {
-                alike.entry((operator.to_owned(), name.to_owned())).or_default().0.push(before);
+                alike.entry((operator.to_owned(), name.to_owned())).or_default().0.push((form, before));
             }
         }
         for (top, _) in left {
@@ -73,24 +80,54 @@ impl MovedForms {
             if let (Some(Some(operator)), Some(Some(name))) = (named.next(), named.next())
                 && let Some((_, now)) = alike.get_mut(&(operator, name))
             {
-                now.push(top.span.start);
+                now.push(top);
             }
         }
         found.extend(alike.into_values().filter_map(|(before, now)| {
-            let (&[before], 1) = (&*before, now.len()) else { return None };
-            Some(MovedForm { before, now })
+            let (&[(form, before)], &[top]) = (&*before, &*now) else { return None };
+            let symbols = kept_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
+            Some(MovedForm { before, now: Now::Changed { start: top.span.start, symbols } })
         }));
         found.sort_unstable_by_key(|form| form.before);
         Self(found)
     }
 
-    /// The byte at which what was the character `offset` stands now; the start of its form, if that has changed. None if the
-    /// form is not there any more.
+    /// The byte at which what was the character `offset` stands now; the start of its form, if that has changed around it.
+    /// None if the form is not there any more.
     pub(super) fn of(&self, offset: u32) -> Option<u32> {
         let before = self.0.partition_point(|form| form.before.start <= offset);
         let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;
-        form.now.get((offset - form.before.start) as usize).or(form.now.first()).copied()
+        match &form.now {
+            Now::Same(now) => now.get((offset - form.before.start) as usize).copied(),
+            Now::Changed { start, symbols } => {
+                let next = symbols.partition_point(|(before, _)| before.end <= offset);
+                let kept = symbols.get(next).filter(|(before, _)| before.start <= offset);
+                Some(kept.map_or(*start, |(before, now)| {
+                    now.start.max(now.end.saturating_sub(before.end - offset))
+                }))
+            }
+        }
     }
+}
+
+/// Pairs the symbols that `form` began and ended with and the `tokens` that it has there now.
+fn kept_symbols(sidecar: &Sidecar, form: &TapForm, tokens: &[Token], text: &[u8]) -> Vec<(Range, Range)> {
+    let events = form.events.iter();
+    let before: Vec<(&str, Range)> = events
+        .filter_map(|event| Some((symbol(sidecar, event.kind)?, Range::new(event.start, event.end))))
+        .collect();
+    let now: Vec<&Token> =
+        tokens.iter().filter(|token| token.kind == TokenKind::Symbol && token.active).collect();
+    let is_kept = |(was, token): &(&(&str, Range), &&Token)| token.is_named(text, was.0);
+    let first = before.iter().zip(&now).take_while(is_kept).count();
+    let rest = (&before[first..], &now[first..]);
+    let last = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(is_kept).count();
+    let ends = (before.len() - last, now.len() - last);
+    let begun = before[..first].iter().zip(&now[..first]);
+    begun
+        .chain(before[ends.0..].iter().zip(&now[ends.1..]))
+        .map(|(&(_, was), token)| (was, token.span))
+        .collect()
 }
 
 /// The name of the symbol that was read, without its package.
