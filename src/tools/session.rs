@@ -265,9 +265,10 @@ impl Session {
         let is_in_none = |name: &str| {
             let Lookup { asked, found, .. } = Lookup::resolved(&index, name, package).ok()?;
             let home = index.package_name(index.symbol_package(found.ok()?.0)?);
-            let is_loaded =
-                PackageOwner::of(&home) == PackageOwner::User && !project.naming(&home).is_empty();
-            Some(is_loaded && project.naming(&asked.name).is_empty())
+            let is_in_none = project.naming(&asked.name).is_empty();
+            // That one lists many files, mostly.
+            let is_loaded = || !project.naming(&home).is_empty();
+            Some(is_in_none && PackageOwner::of(&home) == PackageOwner::User && is_loaded())
         };
         let mut names =
             ["name", "symbol", "from", "to"].iter().filter_map(|key| arguments.get(*key)?.as_str());

@@ -106,8 +106,8 @@ pub(crate) struct Project {
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
     stale: Mutex<Stale>,
-    /// The loaded files that were found to hold what they held then, each with its stamp.
-    unchanged: Mutex<HashMap<PathBuf, (FileStamp, Contents)>>,
+    /// What of the loaded files was compared with what they held then: the stamp, that, and whether it is another text.
+    compared: Mutex<HashMap<PathBuf, (FileStamp, Contents, bool)>>,
     image: RwLock<KnownImage>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
@@ -379,13 +379,14 @@ impl Project {
         // What was loaded is no link: a link's stamp is another one.
         let Ok(found) = std::fs::symlink_metadata(path) else { return true };
         let stamp = FileStamp::of(&found);
-        if self.unchanged.lock().get(path) == Some(&(stamp, then)) {
-            return false;
+        match self.compared.lock().get(path) {
+            Some(&(seen, with, changed)) if (seen, with) == (stamp, then) => return changed,
+            _ => (),
         }
         let changed = stamp.size != then.size
             || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| !then.are(&bytes));
-        if !changed && stamp.is_reliable() {
-            self.unchanged.lock().insert(path.to_owned(), (stamp, then));
+        if stamp.is_reliable() {
+            self.compared.lock().insert(path.to_owned(), (stamp, then, changed));
         }
         changed
     }
@@ -395,15 +396,13 @@ impl Project {
         Some(self.image.read().contents.get(path)?.are(text))
     }
 
-    /// Lists the project's own loaded files that have been deleted or have other contents now, sorted. None for a command, which
-    /// has loaded them a moment ago.
+    /// Lists the loaded files that have been deleted or have other contents now, sorted. None for a command, which has loaded them
+    /// a moment ago.
     pub(crate) fn changed_files(&self) -> Vec<PathBuf> {
-        if !self.watching.load(Ordering::Acquire) {
+        if !self.watching.load(Ordering::Acquire) || self.loaded.read().is_empty() {
             return Vec::new();
         }
-        // No question has made the index of the tree's text yet, and this one is not worth it.
-        let is_known = self.texts.lock().names.is_some();
-        let mut files = if is_known { self.look().standings.behind() } else { self.own_loaded_files() };
+        let mut files = self.look().standings.behind();
         files.retain(|path| self.has_changed(path));
         files
     }
