@@ -101,13 +101,17 @@ fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
 
 /// Makes a static library of the core, to be linked and never compiled: SBCL looks for a core in the ELF section
 /// `lisp.core` of the running executable, and maps it from there, so that it starts at a multiple of SBCL's page size.
-/// `-bundle` keeps it out of the rlib; a program that does not refer to the symbol does not carry it.
+/// `-bundle` keeps it out of the rlib; a program that does not refer to the symbol does not carry it. Two builds' cores
+/// may differ by a page: filled up to whole megabytes, they leave all else in the program where it is.
 fn assemble_core(out: &Path, image: &Path) -> Result<()> {
     let source = out.join("core.S");
+    let core = image.join("steelbank.core");
+    let size = fs::metadata(&core)?.len();
+    let padding = size.next_multiple_of(1 << 20) - size;
     let text = format!(
         ".pushsection lisp.core,\"a\",@progbits\n.balign 32768\n.globl steelbank_embedded_core\n\
-         steelbank_embedded_core:\n.incbin {:?}\n.popsection\n.section .note.GNU-stack,\"\",@progbits\n",
-        image.join("steelbank.core"),
+         steelbank_embedded_core:\n.incbin {core:?}\n.skip {padding}\n.popsection\n\
+         .section .note.GNU-stack,\"\",@progbits\n",
     );
     fs::write(&source, text)?;
     cc::Build::new().cargo_metadata(false).file(source).try_compile("steelbank_core")?;

@@ -112,7 +112,8 @@ fn a_damaged_cache_is_made_again() {
     let whole = fs::read(&fasl).unwrap();
     let mut other = whole.clone();
     // The header names it for people, and then for the loader.
-    let version = whole[..300].windows(6).rposition(|bytes| bytes == b"\x002.5.2").unwrap();
+    let sbcl = format!("\0{}", bank.value("(lisp-implementation-version)").trim_matches('"'));
+    let version = whole[..300].windows(sbcl.len()).rposition(|bytes| bytes == sbcl.as_bytes()).unwrap();
     other[version + 1] = b'1';
     let damaged: [&[u8]; 5] = [&whole[..whole.len() / 2], &whole[..20], b"", b"garbage\n", &other];
     for bytes in damaged {
