@@ -270,8 +270,9 @@ impl Session {
             let is_loaded = || !project.naming(&home).is_empty();
             Some(is_in_none && PackageOwner::of(&home) == PackageOwner::User && is_loaded())
         };
-        let mut names =
-            ["name", "symbol", "from", "to"].iter().filter_map(|key| arguments.get(*key)?.as_str());
+        let one = ["name", "symbol", "from", "to"].iter().filter_map(|key| arguments.get(*key));
+        let several = arguments.get("names").and_then(Value::as_array).into_iter().flatten();
+        let mut names = one.chain(several).filter_map(Value::as_str);
         let name = names.find(|name| is_in_none(name) == Some(true))?;
         project.record_gaps().is_empty().then(|| Caution::OnlyInImage(name.to_owned()))
     }
