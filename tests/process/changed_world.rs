@@ -97,8 +97,10 @@ fn edit(project: &Path, path: &str, from: &str, to: &str) {
 
 const EXTRA: &str = "(defun extra () (user (price 3)))\n";
 
+type Event = (&'static str, fn(&Path));
+
 /// What happens to the project beneath a server.
-const EVENTS: [(&str, fn(&Path)); 18] = [
+const EVENTS: [Event; 18] = [
     ("nothing", |_| ()),
     ("a definition is replaced, and others move", |project| {
         edit(project, "extra.lisp", EXTRA, ";; More.\n\n(defun fresh () (total (price 9)))\n");

@@ -48,7 +48,9 @@ fn settled(value: &Value) -> Value {
         }
         Value::Array(all) => all.iter().map(settled).collect(),
         Value::String(text) => {
-            let mut parts = text.split('{');
+            let lines = text.split_inclusive('\n');
+            let text: String = lines.filter(|line| !line.starts_with("Verifying takes about ")).collect();
+            let mut parts = text.trim_end().split('{');
             let mut kept = parts.next().unwrap_or_default().to_owned();
             for part in parts {
                 let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
