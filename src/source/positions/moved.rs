@@ -13,11 +13,11 @@ pub(super) struct MovedForms(Vec<MovedForm>);
 struct MovedForm {
     /// Where it was, in characters.
     before: Range,
-    now: Now,
+    now: FormNow,
 }
 
 #[derive(Debug)]
-enum Now {
+enum FormNow {
     /// The bytes at which its characters stand.
     Same(Vec<u32>),
     /// It has changed: the byte at which it starts, and where the symbols that it begins and ends with were and are, sorted.
@@ -60,7 +60,7 @@ impl MovedForms {
                 continue;
             };
             match left.iter().position(|(top, now)| is_same(form, before, top, now)) {
-                Some(at) => found.push(MovedForm { before, now: Now::Same(left.remove(at).1) }),
+                Some(at) => found.push(MovedForm { before, now: FormNow::Same(left.remove(at).1) }),
                 None => others.push((form, before)),
             }
         }
@@ -86,7 +86,7 @@ impl MovedForms {
         found.extend(alike.into_values().filter_map(|(before, now)| {
             let (&[(form, before)], &[top]) = (&*before, &*now) else { return None };
             let symbols = kept_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
-            Some(MovedForm { before, now: Now::Changed { start: top.span.start, symbols } })
+            Some(MovedForm { before, now: FormNow::Changed { start: top.span.start, symbols } })
         }));
         found.sort_unstable_by_key(|form| form.before);
         Self(found)
@@ -98,8 +98,8 @@ impl MovedForms {
         let before = self.0.partition_point(|form| form.before.start <= offset);
         let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;
         match &form.now {
-            Now::Same(now) => now.get((offset - form.before.start) as usize).copied(),
-            Now::Changed { start, symbols } => {
+            FormNow::Same(now) => now.get((offset - form.before.start) as usize).copied(),
+            FormNow::Changed { start, symbols } => {
                 let next = symbols.partition_point(|(before, _)| before.end <= offset);
                 let kept = symbols.get(next).filter(|(before, _)| before.start <= offset);
                 Some(kept.map_or(*start, |(before, now)| {
