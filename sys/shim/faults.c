@@ -297,12 +297,14 @@ os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_addres
 int steelbank_try_static_space(uintptr_t *start, size_t *size) {
   *start = STATIC_SPACE_START;
   *size = STATIC_SPACE_SIZE;
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  /* Where SBCL relocates it, the address is 0 until a core is mapped: only root may have that. */
+  int fixed = *start != 0;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (fixed ? MAP_FIXED_NOREPLACE : 0);
   void *at = mmap((void *)*start, *size, OS_VM_PROT_ALL, flags, -1, 0);
   if (at == MAP_FAILED) return errno;
   munmap(at, *size);
   /* Linux before 4.17 takes the address for a hint. */
-  return at == (void *)*start ? 0 : EEXIST;
+  return !fixed || at == (void *)*start ? 0 : EEXIST;
 }
 
 /* Only the collector of this process may stop a thread. SBCL would wait for a collection that nobody makes. */

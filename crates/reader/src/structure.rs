@@ -41,8 +41,8 @@ pub struct Balance {
     pub balanced: bool,
     /// How many lists are open at the end of the text.
     pub open: usize,
-    /// What is wrong first. In a balanced text: a top-level form that stands inside of another, so that one misses a
-    /// parenthesis and another has one too many.
+    /// What is wrong first. Also where as many are closed as are opened, and a definition begins in the first column
+    /// inside of another: one misses a parenthesis, another has one too many.
     pub problem: Option<Problem>,
     /// The byte from which the text leaves the standard syntax, if a form in it says so. The rest is judged by the
     /// standard syntax, without the problems that another syntax for strings would cause.
@@ -149,9 +149,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
                 // Ignore odd indentation in a form that is closed before the next one begins: it is a matter of
                 // taste.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
-                contradiction = contradiction.filter(|found| {
-                    !begins || found.kind != ProblemKind::Unclosed || is_definition(text, found.shows)
-                });
+                contradiction = contradiction
+                    .filter(|found| !begins || found.kind != ProblemKind::Unclosed || swallows(text, found));
                 judge(offset, columns.of(offset), byte, &open, end, closed_top, &mut contradiction);
             }
         }
@@ -199,11 +198,10 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         })
     };
     let problem = match (balanced, contradiction) {
-        // Indentation is a matter of taste; a definition in column 1 inside of another form is not.
-        (true, Some(found)) => {
-            (found.kind == ProblemKind::Unclosed && is_definition(text, found.shows)).then_some(found)
+        // Indentation is a matter of taste; a definition in column 1 inside of another one is not.
+        (true, found) => {
+            found.filter(|found| found.kind == ProblemKind::Unclosed && swallows(text, found))
         }
-        (true, None) => None,
         (false, Some(found)) if open.is_empty() == (found.kind == ProblemKind::ExtraClose) => Some(found),
         (false, _) => first.or_else(unclosed),
     };
@@ -245,6 +243,11 @@ fn judge(
         }
         _ => {}
     }
+}
+
+/// Whether a definition that is not closed seems to have the next one in it. PROGN, LET and their like have some by intention.
+fn swallows(text: &[u8], found: &Problem) -> bool {
+    is_definition(text, found.start) && is_definition(text, found.shows)
 }
 
 /// Whether a form whose operator begins with "def" or is `in-package` begins at `offset`.
@@ -352,7 +355,10 @@ mod tests {
             "(a\n b)",
             "(defun f ()\n  \"text\n(not code\"\n  1)",
             "(let ((a 1)\n      (b 2))\n  ;; comment\n; comment\n  a)\n#+sbcl\n(b)",
-            "(progn\n(defvar)\n)".replace("(defvar)", "(list)").as_str(),
+            "(progn\n(list)\n)",
+            "(progn\n(defun a () 1)\n)\n(list 1)\n",
+            "(eval-when (:execute)\n(defun a () 1)\n(defun b () 2))\n(let ((n 0))\n(defun c () n))\n",
+            "(defmacro m ()\n`(progn\n(defun a ())\n(defun b ())))\n",
         ] {
             let found = check(text);
             assert!(found.balanced && found.problem.is_none() && found.open == 0, "{text}: {found:?}");

@@ -96,7 +96,7 @@ pub enum OutlineError {
 pub struct OutlineAnswer {
     /// The definitions, by file and place; with `unused`, the surest first.
     pub definitions: Vec<Outlined>,
-    /// How many definitions were looked at.
+    /// How many definitions were looked at; with `unused`, those that are loaded as they are.
     pub looked_at: usize,
     /// Files whose text is not what was loaded: their definitions are read off the text, and their uses are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -267,7 +267,7 @@ impl Question for OutlineRequest {
             wanted.extend(found);
             all.extend(known);
         }
-        answer.looked_at = wanted.len();
+        answer.looked_at = wanted.iter().filter(|at| !self.unused || all[**at].loaded).count();
         for (known, in_file) in wanted.iter().map(|at| &all[*at]).zip(files) {
             control.check()?;
             let definition = &known.definition;

@@ -91,6 +91,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
 fn text(answer: &OutlineAnswer, total: usize, unused: bool, range: &PageRange) -> String {
     let mut text = match (unused, total) {
         (true, 0) => match answer.looked_at {
+            0 => "No definition here is loaded as it is, so that its uses could be counted.".to_owned(),
             1 => "The one definition is used.".to_owned(),
             several => format!("All of {several} definitions are used."),
         },
