@@ -12,8 +12,9 @@
                                          (file-length stream))
                                        (tap-content-hash tap))))
       (setf (gethash file (load-session-versions session)) version)
-      ;; System definitions, too, name symbols.
-      (when (tap-source-load tap)
+      ;; System definitions, too, name symbols. Of one that failed, ASDF keeps what it had.
+      (when (and (tap-source-load tap)
+                 (not (and (tap-failed tap) (equal (pathname-type path) "asd"))))
         (setf (gethash file *loaded-files*) version)))
     (setf (gethash (namestring (file-info-pathname (tap-file-info tap))) (load-session-taps session))
           tap)

@@ -81,11 +81,12 @@ reports to SBCL's and to the tap."
   (if (or (null *tap-sink*) (not (form-tracking-stream-p stream)))
       (let ((*tap* nil))
         (apply function stream arguments))
-      (let ((*tap* (%make-tap :source-load t)))
+      (let ((*tap* (%make-tap :source-load t :failed t)))
         (note-tap-stream *tap* stream)
         (setf (stream-observer stream) (make-tap-observer *tap*))
         ;; A form that fails ends the load; what was loaded before it is known all the same.
-        (unwind-protect (apply function stream arguments)
+        (unwind-protect (multiple-value-prog1 (apply function stream arguments)
+                          (setf (tap-failed *tap*) nil))
           (finish-tap *tap* (at-end-p stream))))))
 
 (defun at-end-p (stream)

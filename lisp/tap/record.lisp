@@ -11,10 +11,12 @@
 
 (defstruct (tap (:constructor %make-tap))
   "The record of one file while it is read. FILE-INFO and STREAM identify the file; SOURCE-LOAD is true when it is loaded as
-source and not compiled. EXTERNAL-FORMAT is the stream's; FINISHED is true when the sink has had the record."
+source and not compiled, FAILED until that has come to its end. EXTERNAL-FORMAT is the stream's; FINISHED is true when the sink
+has had the record."
   (file-info nil)
   (stream nil)
   (source-load nil)
+  (failed nil)
   (external-format "" :type string)
   (finished nil)
   (starts (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))

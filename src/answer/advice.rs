@@ -32,6 +32,8 @@ pub enum Advice {
     LoadOrGivePath(String),
     /// Bring the image up to an edit, and take out what it removed.
     Reload,
+    /// Bring the image up to the files.
+    BringUpToDate,
     /// Compile and load all again after an edit: ASDF would not.
     LoadAnew,
     /// Take definitions that their files lack out of the image.
@@ -96,6 +98,10 @@ impl Advice {
             Self::Reload => (
                 "The running image still has the old name: call reload with remove=true.",
                 "A running server still has the old name: there, call reload with remove=true.",
+            ),
+            Self::BringUpToDate => (
+                "The image is older than these: reload brings it up to date.",
+                "The image is older than these.",
             ),
             Self::LoadAnew => (
                 "The running image still has the old name: call load-system with force=true, for ASDF does not compile again all that knows the name.",

@@ -53,6 +53,8 @@ pub enum Caution {
     LoadedUnreadable(Vec<String>),
     /// The record of what stands where in these files is incomplete.
     RecordIncomplete(Vec<String>),
+    /// No loaded file has this name.
+    OnlyInImage(String),
     /// Files that are not loaded could not be searched: their names, maybe the first of them with a count.
     NotSearched(String),
     /// The project's folder has more files than are searched.
@@ -153,6 +155,10 @@ impl Display for Caution {
                 f,
                 "The record of what stands where is damaged or ends early, so that uses may be missing: load the system again with force. It is the record of {}.",
                 files.join(", ")
+            ),
+            Self::OnlyInImage(name) => write!(
+                f,
+                "No loaded file has the name {name}: a form makes it, or only the image remembers it."
             ),
             Self::NotSearched(files) => {
                 write!(f, "Files that are not loaded could not be searched: {files}.")

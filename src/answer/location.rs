@@ -60,10 +60,14 @@ impl Location {
         Self { column: None, range: None, ..self }
     }
 
-    /// Makes the place of `range` in the text of `file`. Of a file that has changed, ranges are not of its text.
+    /// Makes the place of `range` in the text of `file`. Of a file that has changed, ranges are not of its text: the place is where
+    /// it stands now, or the file alone.
     pub(crate) fn placed(file: impl Into<String>, text: &PositionedFile, range: Range) -> Self {
-        let place = Self::new(file).at(text.position(range.start));
-        Self { range: text.is_fresh().then_some(range), ..place }
+        let file = Self::new(file);
+        match text.position(range.start) {
+            Some(place) => Self { range: text.is_fresh().then_some(range), ..file.at(place) },
+            None => file,
+        }
     }
 
     /// Makes the place of `range` in `bytes`, whose lines are `lines`.

@@ -161,7 +161,8 @@ pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 /// Lists what the path `given`, which does not exist, may mean: files of the project, loaded files, and
 /// folders.
 pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
-    let files = project.own_files().into_iter().chain(project.loaded().into_iter().map(|(path, _)| path));
+    let loaded = project.loaded().into_iter().map(|(path, _)| path).filter(|path| path.is_file());
+    let files = project.own_files().into_iter().chain(loaded);
     let mut known: BTreeSet<String> = files.map(|path| project.shown(&path)).collect();
     let folders = |path: &String| -> Vec<String> {
         let above = Path::new(path).ancestors().skip(1).filter(|above| above.is_relative());

@@ -130,7 +130,8 @@ impl QueryContext<'_> {
 pub(crate) struct DefinitionPlaces<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
-    read: HashMap<PathBuf, Option<SourceFile>>,
+    /// The files that were read; of each, whether the image was made from what it holds, if that is known.
+    read: HashMap<PathBuf, (Option<SourceFile>, Option<bool>)>,
 }
 
 impl<'a> DefinitionPlaces<'a> {
@@ -153,16 +154,29 @@ impl<'a> DefinitionPlaces<'a> {
         let date = source.write_date.or_else(|| self.project.loaded_date(&path));
         source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
         match (source.octet_offset, source.form_path.first()) {
-            (Some(bytes), _) => {
-                let file = self.read.entry(path.clone()).or_insert_with(|| SourceFile::read(&path));
-                if let Some(at) = file.as_ref().and_then(|file| file.line_and_column(bytes)) {
-                    source.place = std::mem::take(&mut source.place).at(at);
-                }
+            (Some(bytes), form) => {
+                let (file, fresh) = self.read.entry(path.clone()).or_insert_with(|| {
+                    let file = SourceFile::read(&path);
+                    let fresh = file.as_ref().and_then(|file| self.project.is_as_loaded(&path, file.text()));
+                    (file, fresh)
+                });
+                let at = file.as_ref().and_then(|file| file.line_and_column(bytes));
+                // What is known of the file is of the version that was loaded last.
+                let fresh = fresh.filter(|_| date == self.project.loaded_date(&path));
+                source.stale = fresh.map_or(source.stale, |fresh| !fresh);
+                let place = std::mem::take(&mut source.place);
+                source.place = match (form, at) {
+                    // SBCL's offset is of another text.
+                    (Some(&form), _) if source.stale => {
+                        self.of_form(&path, date, Some(form), source.form_number)
+                    }
+                    (_, Some(at)) => place.at(at),
+                    (_, None) => place,
+                };
             }
             (None, Some(&form)) if source.native.is_none() => {
                 if let Some((file, range)) = self.form(&path, date, form, source.form_number.unwrap_or(0)) {
-                    // A text from a buffer has no date.
-                    source.stale = if file.is_of_buffer() { !file.is_fresh() } else { source.stale };
+                    source.stale = !file.is_fresh();
                     source.octet_offset = file.octets_before(form);
                     source.place = Location::placed(std::mem::take(&mut source.place.file), &file, range);
                 }

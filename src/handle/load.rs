@@ -122,7 +122,7 @@ impl Steelbank {
                 Err(known) => answer.suggest(system, &known),
             }
         }
-        if answer.status == LoadStatus::Loaded {
+        if answer.status == LoadStatus::Loaded && !options.again {
             self.note_system(answer.system.as_deref().unwrap_or(system));
         }
         landing.answer = Some(answer.clone());

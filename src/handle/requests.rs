@@ -22,6 +22,8 @@ pub(crate) struct LoadOptions {
     pub(crate) force: bool,
     /// Whether the load goes on behind files that do not compile. It has failed all the same.
     pub(crate) keep_going: bool,
+    /// Whether what is loaded is brought up to date: the system does not count as asked for.
+    pub(crate) again: bool,
     /// Whether the image is thrown away afterwards: its index is left as it is.
     pub(crate) thrown_away: bool,
     /// Whether the image is saved afterwards: its index is exported whole then, and not after each load.

@@ -112,6 +112,11 @@ impl SourceFile {
         Some(Self { text, lines })
     }
 
+    /// All of it.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// The text of `line`, from 1, without what surrounds it.
     pub fn line_text(&self, line: u32) -> String {
         decode(self.lines.bytes(&self.text, line)).trim().to_owned()

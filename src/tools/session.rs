@@ -9,12 +9,16 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::call::{Call, Failure};
 use super::clients::Seat;
 use super::work::ClientWork;
 use super::{Object, Tools};
 use crate::Steelbank;
+use crate::answer::lookup::Lookup;
+use crate::answer::package_owner::PackageOwner;
+use crate::answer::{Advice, Caution, Wording, some_of};
 use crate::engine::{EngineState, EngineTrouble};
 use crate::handle::Error;
 use crate::handle::recovery::{Cause, LoadedItem, Recovery};
@@ -238,6 +242,39 @@ impl Session {
                 folder.display()
             )
         })
+    }
+
+    /// Returns the sentence that answers about the image have while files of the project are not loaded as they stand.
+    pub(crate) fn older_image(&self, wording: Wording) -> Option<String> {
+        let project = self.started()?.project();
+        let changed = project.changed_files();
+        let shown = |path: &PathBuf| {
+            format!("{}{}", project.shown(path), if path.is_file() { "" } else { " (gone)" })
+        };
+        (!changed.is_empty()).then(|| {
+            let why = format!("Changed since they were loaded: {}.", some_of(&changed, shown));
+            Advice::BringUpToDate.added_to(&why, wording)
+        })
+    }
+
+    /// Returns the caution about a symbol that a call names and no loaded file has, although one has its package.
+    pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
+        let bank = self.started()?;
+        let (index, project) = (bank.index(), bank.project());
+        let package = arguments.get("package").and_then(Value::as_str);
+        let is_in_none = |name: &str| {
+            let Lookup { asked, found, .. } = Lookup::resolved(&index, name, package).ok()?;
+            let home = index.package_name(index.symbol_package(found.ok()?.0)?);
+            let is_in_none = project.naming(&asked.name).is_empty();
+            // That one lists many files, mostly.
+            let is_loaded = || !project.naming(&home).is_empty();
+            Some(is_in_none && PackageOwner::of(&home) == PackageOwner::User && is_loaded())
+        };
+        let one = ["name", "symbol", "from", "to"].iter().filter_map(|key| arguments.get(*key));
+        let several = arguments.get("names").and_then(Value::as_array).into_iter().flatten();
+        let mut names = one.chain(several).filter_map(Value::as_str);
+        let name = names.find(|name| is_in_none(name) == Some(true))?;
+        project.record_gaps().is_empty().then(|| Caution::OnlyInImage(name.to_owned()))
     }
 
     /// Sets the project to the one in `folder`, if it is unknown.

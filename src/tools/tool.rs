@@ -289,9 +289,14 @@ impl Tool {
         }
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
+        let only_in_image = self.of_image.then(|| session.only_in_image(&arguments)).flatten();
         let outcome = (self.body)(session, arguments, self.input(), call);
         let moving = moved || is_moving();
         let gone = session.gone_project();
+        let older = match &gone {
+            None if self.of_image => session.older_image(call.wording()),
+            _ => None,
+        };
         match outcome {
             Ok(reply) => {
                 let mut answer = reply.fitted(cursor, call.budget(), self.schemas().continues)?;
@@ -317,11 +322,16 @@ impl Tool {
                         structured.insert("as_of".to_owned(), Value::from(at));
                     }
                 }
-                if let Some(gone) = gone {
+                let notes = [
+                    ("project_gone", gone),
+                    ("older_image", older),
+                    ("only_in_image", only_in_image.map(|it| it.to_string())),
+                ];
+                for (key, note) in notes.into_iter().filter_map(|(key, note)| Some((key, note?))) {
                     if let Value::Object(structured) = &mut *answer.structured {
-                        structured.insert("project_gone".to_owned(), gone.as_str().into());
+                        structured.insert(key.to_owned(), note.as_str().into());
                     }
-                    answer.notes.push(gone);
+                    answer.notes.push(note);
                 }
                 if moving {
                     answer.notes.push(LOADING_NOTE.to_owned());
@@ -341,8 +351,8 @@ impl Tool {
                     failure.advice = Some(session.recovery().advice());
                 }
                 failure.why = cut(failure.why, MOST_ERROR);
-                if let Some(gone) = gone {
-                    failure.why = format!("{} {gone}", failure.why);
+                if let Some(note) = gone.or(older) {
+                    failure.why = format!("{} {note}", failure.why);
                 }
                 if moving && failure.blame == Blame::Arguments {
                     failure.why = format!("{} {LOADING_NOTE}", failure.why);

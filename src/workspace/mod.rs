@@ -106,6 +106,8 @@ pub(crate) struct Project {
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
     stale: Mutex<Stale>,
+    /// What of the loaded files was compared with what they held then: the stamp, that, and whether it is another text.
+    compared: Mutex<HashMap<PathBuf, (FileStamp, Contents, bool)>>,
     image: RwLock<KnownImage>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
@@ -145,6 +147,12 @@ pub(crate) struct Contents {
     pub(crate) size: u64,
     /// FNV-1a of its bytes.
     pub(crate) hash: u64,
+}
+
+impl Contents {
+    fn are(&self, bytes: &[u8]) -> bool {
+        bytes.len() as u64 == self.size && fnv_1a(bytes) == self.hash
+    }
 }
 
 /// A system that ASDF knows.
@@ -366,11 +374,37 @@ impl Project {
     pub(crate) fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
         if let Some(document) = self.document(path) {
-            return document.text.len() as u64 != then.size || fnv_1a(&document.text) != then.hash;
+            return !then.are(&document.text);
         }
-        let size = std::fs::metadata(path).map(|file| file.len());
-        size.is_ok_and(|size| size != then.size)
-            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
+        // What was loaded is no link: a link's stamp is another one.
+        let Ok(found) = std::fs::symlink_metadata(path) else { return true };
+        let stamp = FileStamp::of(&found);
+        match self.compared.lock().get(path) {
+            Some(&(seen, with, changed)) if (seen, with) == (stamp, then) => return changed,
+            _ => (),
+        }
+        let changed = stamp.size != then.size
+            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| !then.are(&bytes));
+        if stamp.is_reliable() {
+            self.compared.lock().insert(path.to_owned(), (stamp, then, changed));
+        }
+        changed
+    }
+
+    /// Whether `text` is what the file at `path` held when it was loaded. None if it was not.
+    pub(crate) fn is_as_loaded(&self, path: &Path, text: &[u8]) -> Option<bool> {
+        Some(self.image.read().contents.get(path)?.are(text))
+    }
+
+    /// Lists the loaded files that have been deleted or have other contents now, sorted. None for a command, which has loaded them
+    /// a moment ago.
+    pub(crate) fn changed_files(&self) -> Vec<PathBuf> {
+        if !self.watching.load(Ordering::Acquire) || self.loaded.read().is_empty() {
+            return Vec::new();
+        }
+        let mut files = self.look().standings.behind();
+        files.retain(|path| self.has_changed(path));
+        files
     }
 
     /// Lists the loaded files, with the write dates that they had then.

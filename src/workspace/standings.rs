@@ -41,6 +41,8 @@ pub(super) struct Standings {
     /// The files whose names are to be looked for in their text.
     pub(super) loose: BTreeSet<Arc<Path>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
+    /// The loaded files that may not be loaded as they stand.
+    behind: BTreeSet<Arc<Path>>,
     /// The files to look at for each question, because the watch does not report their changes.
     looked_at: BTreeSet<Arc<Path>>,
     packages: Option<Arc<[PackageText]>>,
@@ -65,8 +67,14 @@ impl Standings {
         Arc::clone(self.packages.get_or_insert_with(unseen))
     }
 
+    /// Lists the loaded files that may not be loaded as they stand, sorted.
+    pub(super) fn behind(&self) -> Vec<PathBuf> {
+        self.behind.iter().map(|path| path.to_path_buf()).collect()
+    }
+
     fn unindex(&mut self, path: &Arc<Path>) {
         self.loose.remove(path);
+        self.behind.remove(path);
         self.unreadable.remove(path);
         self.looked_at.remove(path);
         self.packages = None;
@@ -78,6 +86,9 @@ impl Standings {
         }
         if entry.is_unreadable() {
             self.unreadable.insert(Arc::clone(&path));
+        }
+        if entry.loaded.is_some() && entry.standing != Some(TextState::LeftOut) {
+            self.behind.insert(Arc::clone(&path));
         }
         if !entry.told {
             self.looked_at.insert(Arc::clone(&path));

@@ -1,22 +1,34 @@
 //! What becomes of the project beneath a server is told: by every tool that reads, no less than a new server knows.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
 use crate::client::Client;
-use crate::program::{Folder, Streams, ends, on, serve};
+use crate::program::{Folder, Streams, ends, ends_well, on, serve};
+use crate::same_answers::{Asked, answers, program, session};
+use crate::texts::{git, write_project};
 
-/// The tools that only read, each with the schema of its arguments.
+/// The tools that only read or plan, each with the schema of its arguments.
 pub(crate) fn reading(client: &mut Client) -> Vec<(String, Value)> {
     let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
-    let tools = tools.as_array().unwrap().iter().filter(|tool| tool["annotations"]["readOnlyHint"] == true);
+    let reads = |tool: &&Value| {
+        tool["annotations"]["readOnlyHint"] == true
+            || ["rename", "compiler-notes"].iter().any(|it| tool["name"] == *it)
+    };
+    let tools = tools.as_array().unwrap().iter().filter(reads);
     tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool["inputSchema"].clone())).collect()
 }
 
 /// Returns arguments about the function `name`, its package and its file for a tool with this schema.
 pub(crate) fn arguments(schema: &Value, name: &str, package: &str, path: &str) -> Value {
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
+    let required = match &schema["properties"]["new_name"] {
+        Value::Null => schema["required"].as_array().cloned().unwrap_or_default(),
+        _ => vec![json!("name"), json!("new_name")],
+    };
     let argument = |key: &Value| {
         let key = key.as_str().unwrap().to_owned();
         let value = match (key.as_str(), schema["properties"][&key]["type"].as_str()) {
@@ -73,4 +85,209 @@ fn every_tool_says_that_the_projects_folder_is_gone_until_it_is_back() {
     assert!(systems.contains("also defined in branch/mv.asd, which is not used"), "{systems}");
     client.leave();
     assert_eq!(ends(child).code(), Some(0));
+}
+
+/// Replaces text in a file of the project, which has it.
+fn edit(project: &Path, path: &str, from: &str, to: &str) {
+    let path = project.join(path);
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(path, text.replace(from, to)).unwrap();
+}
+
+const EXTRA: &str = "(defun extra () (user (price 3)))\n";
+
+type Event = (&'static str, fn(&Path));
+
+/// What happens to the project beneath a server.
+const EVENTS: [Event; 18] = [
+    ("nothing", |_| ()),
+    ("a definition is replaced, and others move", |project| {
+        edit(project, "extra.lisp", EXTRA, ";; More.\n\n(defun fresh () (total (price 9)))\n");
+    }),
+    ("definitions are cut off", |project| {
+        let text = fs::read_to_string(project.join("app.lisp")).unwrap();
+        fs::write(project.join("app.lisp"), &text[..text.find("(defun order").unwrap()]).unwrap();
+    }),
+    ("a comment", |project| edit(project, "app.lisp", "(in-package", "\n;;; This is it.\n(in-package")),
+    ("another text of the same date", |project| {
+        let dates = fs::metadata(project.join("extra.lisp")).unwrap().modified().unwrap();
+        edit(project, "extra.lisp", "(defun extra ", "(defun fresh ");
+        let file = fs::File::options().write(true).open(project.join("extra.lisp")).unwrap();
+        file.set_modified(dates).unwrap();
+    }),
+    ("no closing parenthesis", |project| edit(project, "extra.lisp", "(price 3)))", "(price 3))")),
+    ("an empty file", |project| fs::write(project.join("extra.lisp"), "").unwrap()),
+    ("a file is removed", |project| fs::remove_file(project.join("extra.lisp")).unwrap()),
+    ("a file is renamed", |project| {
+        fs::rename(project.join("extra.lisp"), project.join("more.lisp")).unwrap();
+        edit(project, "shop.asd", "\"extra\"", "\"more\"");
+    }),
+    ("a file is a link", |project| {
+        fs::rename(project.join("extra.lisp"), project.join("real.lisp")).unwrap();
+        symlink("real.lisp", project.join("extra.lisp")).unwrap();
+    }),
+    ("a file is added", |project| {
+        fs::write(project.join("fresh.lisp"), "(in-package :shop)\n(defun fresh () (price 5))\n").unwrap();
+        edit(project, "shop.asd", "(:file \"extra\")", "(:file \"extra\") (:file \"fresh\")");
+    }),
+    ("a component is taken out", |project| edit(project, "shop.asd", " (:file \"extra\")", "")),
+    ("a definition of a system that cannot be read", |project| edit(project, "shop.asd", "\"tests\")))", "")),
+    ("a definition that does something when it is read", |project| {
+        let path = project.with_file_name("read");
+        let trap = format!("(with-open-file (s {path:?} :direction :output))\n(defsystem \"shop\" ");
+        edit(project, "shop.asd", "(defsystem \"shop\" ", &trap);
+    }),
+    ("a second definition of the system", |project| {
+        fs::create_dir(project.join("branch")).unwrap();
+        for file in ["shop.asd", "package.lisp", "base.lisp"] {
+            fs::copy(project.join(file), project.join("branch").join(file)).unwrap();
+        }
+    }),
+    ("an older commit", |project| git(project, &["checkout", "-q", "HEAD~1"])),
+    ("files are ignored", |project| fs::write(project.join(".gitignore"), "extra.lisp\n").unwrap()),
+    ("another project in its place", |project| {
+        fs::remove_dir_all(project).unwrap();
+        write_project(
+            project,
+            "//- other.asd\n(defsystem \"other\" :components ((:file \"o\")))\n//- o.lisp\n(in-package :cl-user)",
+        );
+    }),
+];
+
+/// Lists the places in an answer that its file does not have, and those of a name that does not stand there.
+fn wrong_places(project: &Path, value: &Value, wrong: &mut Vec<String>) {
+    let mut look = |place: &str, name: Option<&str>| {
+        let mut parts = place.split(':');
+        let (Some(path), Some(line)) = (parts.next(), parts.next()) else { return };
+        let Ok(line) = line.parse::<usize>() else { return };
+        if path.ends_with(".lisp") || path.ends_with(".asd") {
+            let text = fs::read_to_string(project.join(path)).unwrap_or_default();
+            let found = text.lines().nth(line.saturating_sub(1));
+            let bare = |name: &str| name.rsplit(':').next().unwrap_or_default().to_lowercase();
+            let stands = |name| found.is_some_and(|found| found.to_lowercase().contains(&bare(name)));
+            if found.is_none() || name.is_some_and(|name| !stands(name)) {
+                wrong.push(format!("{place}, {name:?}: {found:?}"));
+            }
+        }
+    };
+    match value {
+        Value::Object(fields) => {
+            // Where it is defined: its name stands on that line.
+            if let (Some(name), Some(place)) = (fields.get("name"), fields.get("place")) {
+                let name =
+                    name.as_str().filter(|name| !name.starts_with('(') && !fields.contains_key("does"));
+                look(place.as_str().unwrap_or_default(), name);
+            }
+            if let (Some(path), Some(line)) = (fields.get("path").and_then(Value::as_str), fields.get("line"))
+            {
+                look(&format!("{path}:{line}"), None);
+            }
+            fields.values().for_each(|value| wrong_places(project, value, wrong));
+        }
+        Value::Array(all) => all.iter().for_each(|value| wrong_places(project, value, wrong)),
+        Value::String(text) if !text.contains(' ') => look(text, None),
+        _ => (),
+    }
+}
+
+/// Leaves out which symbols the references in text are: the image knows them only in files that are loaded as they stand.
+fn unresolved(answer: &mut Value) {
+    for found in answer[0]["references"].as_array_mut().into_iter().flatten() {
+        found.as_object_mut().unwrap().remove("symbol");
+    }
+}
+
+/// Whether an answer tells of what the image has that the files do not.
+fn is_told(answer: &Value) -> bool {
+    ["project_gone", "older_image", "only_in_image"].iter().any(|key| answer[0][key].is_string())
+        || answer[2] == true
+            && answer[1].as_str().is_some_and(|text| text.contains("Changed since they were loaded: "))
+}
+
+#[test]
+fn what_happens_beneath_a_server_is_answered_as_by_a_new_one_or_told() {
+    let home = Folder::new("changed-beneath");
+    let (pristine, project) = (home.join("pristine"), home.join("project"));
+    fs::create_dir(&pristine).unwrap();
+    git(&pristine, &["init", "-q"]);
+    write_project(&pristine, include_str!("../projects/changed_world.txt"));
+    let (system, extra) =
+        (fs::read(pristine.join("shop.asd")).unwrap(), fs::read(pristine.join("extra.lisp")).unwrap());
+    EVENTS.iter().find(|(event, _)| *event == "a component is taken out").unwrap().1(&pristine);
+    fs::write(pristine.join("extra.lisp"), "").unwrap();
+    edit(&pristine, "app.lisp", "(defun user (x) (with-log (price x)))", "(defun old-user () (price 1))");
+    git(&pristine, &["add", "-A"]);
+    git(&pristine, &["commit", "-q", "-m", "one"]);
+    edit(&pristine, "app.lisp", "(defun old-user () (price 1))", "(defun user (x) (with-log (price x)))");
+    fs::write(pristine.join("shop.asd"), system).unwrap();
+    fs::write(pristine.join("extra.lisp"), extra).unwrap();
+    git(&pristine, &["commit", "-q", "-a", "-m", "two"]);
+    let restore = || {
+        let _ = (fs::remove_dir_all(&project), fs::remove_file(home.join("read")));
+        assert!(Command::new("cp").arg("-a").args([&pristine, &project]).status().unwrap().success());
+    };
+    restore();
+    let asked = [
+        Asked::new("shop:price", "SHOP", "app.lisp"),
+        Asked::new("shop::extra", "SHOP", "extra.lisp"),
+        Asked::new("shop:total", "SHOP", "base.lisp"),
+        Asked::new("shop:*log*", "SHOP/TESTS", "shop.asd"),
+        Asked::new("shop:with-log", "SHOP", "extra.lisp"),
+        Asked::new("shop::fresh", "SHOP", "fresh.lisp"),
+    ];
+    let server = || {
+        let mut command = program(&home, "shop/tests");
+        command.args(["--no-snapshot", "serve", "--tools", "all"]);
+        session(command)
+    };
+    let (child, mut client) = server();
+    let mut wrong = Vec::new();
+    for (event, happens) in EVENTS {
+        happens(&project);
+        let kept = answers(&mut client, &asked);
+        if home.join("read").exists() {
+            wrong.push(format!("{event}: a question had it read"));
+        }
+        let (other, mut fresh) = server();
+        let new = answers(&mut fresh, &asked);
+        ends_well(other, fresh);
+        let reloaded = client.call("reload", json!({ "remove": true })).to_string();
+        let is_link = project.join("extra.lisp").is_symlink();
+        let renames = kept.iter().filter(|(question, _)| question.starts_with("rename"));
+        if is_link
+            && renames
+                .flat_map(|(_, it)| it[0]["files"].as_array())
+                .flatten()
+                .any(|it| it["path"] == "extra.lisp")
+        {
+            wrong.push(format!("{event}: a link would be edited"));
+        }
+        // A load that fails tells itself what it leaves. What is behind a link is not loaded again: uses in it keep the link's name.
+        let is_loaded = reloaded.contains("The project is loaded") && !is_link;
+        let reloaded = if is_loaded { answers(&mut client, &asked) } else { Vec::new() };
+        for (when, answers) in [("", &kept), (" and a reload", &reloaded)] {
+            assert!(answers.is_empty() || answers.len() == new.len());
+            for ((question, answer), (_, expected)) in answers.iter().zip(&new) {
+                let (mut answer, mut expected) = (answer.clone(), expected.clone());
+                if question.starts_with("find_references") {
+                    unresolved(&mut answer);
+                    unresolved(&mut expected);
+                }
+                let (answer, expected) = (&answer, &expected);
+                let mut places = Vec::new();
+                wrong_places(&project, answer, &mut places);
+                wrong.extend(places.into_iter().map(|place| format!("{event}{when}: {question}: {place}")));
+                if answer != expected && !is_told(answer) {
+                    wrong.push(format!("{event}{when}: {question}:\n{answer}\nnot:\n{expected}"));
+                }
+            }
+        }
+        restore();
+        client.call("reload", json!({ "remove": true }));
+        let back = client.text("load-system", json!({ "system": "shop/tests" }));
+        assert!(back.contains("is loaded"), "{event}: {back}");
+    }
+    ends_well(child, client);
+    assert!(wrong.is_empty(), "{} wrong answers\n{}", wrong.len(), wrong.join("\n\n"));
 }

@@ -16,19 +16,19 @@ use crate::renames::copy;
 use crate::texts::write_project;
 
 /// What is asked about.
-struct Asked {
+pub(crate) struct Asked {
     name: String,
     package: String,
     path: String,
 }
 
 impl Asked {
-    fn new(name: &str, package: &str, path: &str) -> Asked {
+    pub(crate) fn new(name: &str, package: &str, path: &str) -> Asked {
         Asked { name: name.to_owned(), package: package.to_owned(), path: path.to_owned() }
     }
 }
 
-fn program(home: &Path, system: &str) -> Command {
+pub(crate) fn program(home: &Path, system: &str) -> Command {
     let mut command = Command::new(STEELBANK);
     command.args(["--no-userinit", "--system", system, "--project"]).arg(home.join("project"));
     command.env("STEELBANK_CACHE", home.join("cache")).env("CL_SOURCE_REGISTRY", library_registry());
@@ -40,13 +40,17 @@ fn settled(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(key, _)| {
-                !matches!(key.as_str(), "duration_ms" | "query_time_ms" | "elapsed_ms" | "indexed_at")
+                let of_process =
+                    ["duration_ms", "query_time_ms", "elapsed_ms", "indexed_at", "verifying_takes_seconds"];
+                !of_process.contains(&key.as_str())
             });
             Value::Object(kept.map(|(key, value)| (key.clone(), settled(value))).collect())
         }
         Value::Array(all) => all.iter().map(settled).collect(),
         Value::String(text) => {
-            let mut parts = text.split('{');
+            let lines = text.split_inclusive('\n');
+            let text: String = lines.filter(|line| !line.starts_with("Verifying takes about ")).collect();
+            let mut parts = text.trim_end().split('{');
             let mut kept = parts.next().unwrap_or_default().to_owned();
             for part in parts {
                 let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
@@ -64,7 +68,7 @@ fn settled(value: &Value) -> Value {
 }
 
 /// Begins a session in which the system is loaded.
-fn session(mut command: Command) -> (Child, Client) {
+pub(crate) fn session(mut command: Command) -> (Child, Client) {
     command.stderr(Stdio::null());
     let (child, mut client) = initialized(command, Streams::Pipes);
     wait_while(|| client.status()["loading"] == true);
@@ -72,7 +76,7 @@ fn session(mut command: Command) -> (Child, Client) {
 }
 
 /// The answers of all tools that read, each with its question.
-fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
+pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
     let mut said = Vec::new();
     for (tool, schema) in reading(client) {
         // The state of the process is its own, and its code lies anywhere.
@@ -84,14 +88,12 @@ fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Value)> {
             let arguments = arguments(&schema, name, package, path);
             if known.insert(arguments.to_string()) {
                 let answer = client.call(&tool, arguments.clone());
-                let answer =
+                let mut answer =
                     json!([answer["structuredContent"], answer["content"][0]["text"], answer["isError"]]);
-                let shown = match tool.as_str() {
-                    "find_references" => answer[0].clone(),
-                    "disassemble" => json!([answer[0]["functions"], answer[0]["symbol"], answer[2]]),
-                    _ => answer,
-                };
-                said.push((format!("{tool} {arguments}"), settled(&shown)));
+                if matches!(tool.as_str(), "find_references" | "disassemble") {
+                    (answer[0]["lines"], answer[1]) = (Value::Null, Value::Null);
+                }
+                said.push((format!("{tool} {arguments}"), settled(&answer)));
             }
         }
     }

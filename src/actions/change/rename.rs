@@ -317,7 +317,8 @@ impl<'a> Planner<'a> {
         let found = project.texts_naming_at(self.now, &target.name, look, true);
         let resolver = TokenResolver::new(index, project, self.now, &target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
-        for file in found.files {
+        // A loaded file may have become a link: what it leads to has its own name.
+        for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {
             let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
             for token in file.tokens.named(&target.name) {
                 let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };

@@ -163,7 +163,7 @@ fn compile(
         return skipped(format!("{shown} cannot be read."));
     };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-    let begins = file.form_range(form, 0).map(|range| file.position(range.start).line);
+    let begins = file.form_range(form, 0).and_then(|range| Some(file.position(range.start)?.line));
     let lines = steelbank_reader::lines::LineIndex::new(&bytes);
     let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).line) == begins);
     let Some(top) = top else { return skipped("Its form was not found in the text.") };

@@ -18,15 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
-use super::unseen::{
-    SoughtSymbol, TextDefined, TextUse, TextUses, some_of, text_counts, text_definitions, text_uses,
-};
+use super::unseen::{SoughtSymbol, TextDefined, TextUse, TextUses, text_counts, text_definitions, text_uses};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::CalledName;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{Advice, LispName, Location, NotFound};
+use crate::answer::{Advice, LispName, Location, NotFound, some_of};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -363,6 +361,7 @@ impl UseSearch<'_> {
         for occurrence in &occurrences {
             if !claimed.contains(&occurrence.range)
                 && let Some((use_type, sure)) = unrecorded(occurrence, self.facts)
+                && self.stands(&file, occurrence.range)
             {
                 let sure = sure && file.is_fresh();
                 let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
@@ -441,10 +440,7 @@ impl UseSearch<'_> {
                 self.unknown(shown, recorded, false);
                 continue;
             }
-            // Gives up the place in a changed file unless the name still stands on the line.
-            if !file.is_fresh()
-                && !file.has_name_on(self.uses.sought(), file.position(placement.range.start).line)
-            {
+            if !self.stands(file, placement.range) {
                 self.unknown(shown, recorded, true);
                 continue;
             }
@@ -455,6 +451,12 @@ impl UseSearch<'_> {
             let does = (evidence, use_type, recorded.called());
             self.add(shown, file, placement.range, does, recorded.caller.clone(), via, origin);
         }
+    }
+
+    /// Whether the name stands at `range`, or, in a file that has changed, still on its line.
+    fn stands(&self, file: &PositionedFile, range: Range) -> bool {
+        let still = || Some(file.has_name_on(self.uses.sought(), file.position(range.start)?.line));
+        file.is_fresh() || still() == Some(true)
     }
 
     /// Adds a use whose line is not known. `stale`: because the file is not what was loaded.

@@ -16,7 +16,7 @@ use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
 use crate::answer::lookup::{Asked, DEFAULT_PACKAGE};
 use crate::answer::name::canonical;
-use crate::answer::{Caution, LispName, Location, counted};
+use crate::answer::{Caution, LispName, Location, counted, some_of};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
 pub use crate::workspace::TextState;
@@ -120,16 +120,6 @@ impl Unseen {
         let places = (places > 0).then(|| counted(places, "place", "places"))?;
         Some(format!("The name is also in {places} {}: {names}.{}", what[several], then[several]))
     }
-}
-
-/// Lists the first of `files`, and counts the others.
-pub(crate) fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
-    const SHOWN: usize = 8;
-    let mut names: Vec<String> = files.iter().take(SHOWN).map(shown).collect();
-    if files.len() > SHOWN {
-        names.push(counted(files.len() - SHOWN, "more file", "more files"));
-    }
-    names.join(", ")
 }
 
 /// How often a name stands in text that the image does not have.

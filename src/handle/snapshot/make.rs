@@ -379,7 +379,8 @@ fn try_to_save(
 }
 
 /// How systems are loaded of which the image is saved.
-const SAVED: LoadOptions = LoadOptions { force: false, keep_going: false, thrown_away: false, saved: true };
+const SAVED: LoadOptions =
+    LoadOptions { force: false, keep_going: false, again: false, thrown_away: false, saved: true };
 
 /// Does `loads`, and returns the answer for each system.
 fn answers(

@@ -8,11 +8,13 @@ mod by_tap;
 mod clauses;
 mod foreign;
 mod forms;
+mod moved;
 mod structures;
 mod tokens;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,7 @@ use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, Undecodab
 use steelbank_reader::{Dialect, Features, LispText, Range, Token};
 
 use self::by_tap::Tapped;
+use self::moved::MovedForms;
 use super::tap::operators::Defined;
 use super::tap::roles::SyntaxRole;
 use super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar};
@@ -215,6 +218,8 @@ pub struct PositionedFile {
     /// A sidecar is there that cannot be used.
     damaged: bool,
     reading: Reading,
+    /// Where what was read stands now, once it has been asked for: of a file that has changed.
+    moved: OnceLock<MovedForms>,
     /// The number in the file of the form that counts as the first: of a text from a buffer, which is a part of it.
     first: u32,
     /// Whether only a text from a buffer was compiled, and not the file.
@@ -281,6 +286,7 @@ impl PositionedFile {
             fresh,
             damaged: false,
             reading,
+            moved: OnceLock::new(),
             first: 0,
             of_buffer: false,
         }
@@ -414,7 +420,7 @@ impl PositionedFile {
 
     /// The text of the line on which `range` begins, without the blanks at its ends.
     pub fn line_at(&self, range: Range) -> String {
-        self.line_text(self.position(range.start).line).trim().to_owned()
+        self.position(range.start).map_or_else(String::new, |at| self.line_text(at.line).trim().to_owned())
     }
 
     /// Whether a token on `line` of the file as it stands now spells the name of `sought`, whatever its package.
@@ -491,18 +497,18 @@ impl PositionedFile {
         }
     }
 
-    /// The line and column, in characters, of an offset in one of this file's ranges. Editors show no byte order mark,
-    /// so the first line's columns do not count it.
-    pub fn position(&self, offset: u32) -> LineColumn {
-        let LineColumn { line, column } = match &self.reading {
+    /// The line and column, in characters, of an offset in one of this file's ranges: in the text as it is now. None if that
+    /// does not have the form any more. Editors show no byte order mark, so the first line's columns do not count it.
+    pub fn position(&self, offset: u32) -> Option<LineColumn> {
+        let offset = match &self.reading {
             Reading::Tap(tapped) if !self.fresh => {
-                // Convert by the newlines: nothing else is left of the text that was read.
-                recorded_position(&tapped.sidecar, offset)
+                self.moved.get_or_init(|| MovedForms::new(&tapped.sidecar, &self.text)).of(offset)?
             }
-            _ => self.lines.position(self.text.as_bytes(), offset),
+            _ => offset,
         };
+        let LineColumn { line, column } = self.lines.position(self.text.as_bytes(), offset);
         let hidden = u32::from(line == 1 && self.has_mark && column > 1);
-        LineColumn { line, column: column - hidden }
+        Some(LineColumn { line, column: column - hidden })
     }
 
     /// The byte at a line and column, as [`PositionedFile::position`] counts them, of the file as it stands now.
@@ -593,8 +599,8 @@ mod tests {
         let text = "(a)\n; ä\n(defun f ()\n  1)\n(b)\n(defun f ()\n  1)\n(progn\n  (g))\n";
         let placed = |compiled: &str, position| {
             let file = PositionedFile::of_buffer(Path::new("a.lisp"), text.as_bytes(), compiled, position);
-            let line = file.form_range(0, 0).map(|range| file.position(range.start).line);
-            (line.unwrap(), file.is_fresh())
+            let line = file.form_range(0, 0).and_then(|range| file.position(range.start)).unwrap().line;
+            (line, file.is_fresh())
         };
         // The nearest of those that are the same; positions are characters.
         let same = "(defun f ()\n  1)\n";
@@ -615,7 +621,7 @@ mod tests {
         for bytes in ["; ä\n(f 𝒳)".as_bytes(), b"; \xc3\xa4\xfc\xe9\n(f x)", b"; \xe2\x82\n(f x)"] {
             let file = PositionedFile::new("a.lisp".into(), bytes, None, true);
             let range = file.form_range(0, 0).unwrap();
-            assert_eq!(file.position(range.start), LineColumn { line: 2, column: 1 });
+            assert_eq!(file.position(range.start), Some(LineColumn { line: 2, column: 1 }));
             assert_eq!(
                 &bytes[file.range_on_disk(bytes, range).unwrap()],
                 &bytes[bytes.len() - file.text()[range.indices()].len()..]

@@ -14,13 +14,14 @@ use crate::handle::Error;
 use crate::handle::loaded::{LoadAnswer, LoadStatus};
 use crate::handle::question::Action;
 use crate::handle::requests::LoadOptions;
+use crate::workspace::{ImageSystem, Project};
 
 impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
     /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded,
     /// and files that were loaded by themselves. Lists the definitions that their file does not have any
-    /// more, and removes them if the request says so. This runs the project's code. A failed load is an answer.
+    /// more, or whose file no system has, and removes them if the request says so. This runs the project's code. A failed load is an answer.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -29,13 +30,8 @@ impl Action for ReloadRequest {
         let known = project.own_loaded_files();
         let changed: Vec<PathBuf> =
             known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
-        let systems: Vec<_> = project.own_systems().into_iter().filter(|(_, system)| system.loaded).collect();
-        let in_systems: BTreeSet<PathBuf> = systems
-            .iter()
-            .flat_map(|(_, system)| {
-                system.files.iter().flatten().cloned().chain(std::iter::once(system.asd.clone()))
-            })
-            .collect();
+        let systems = loaded_systems(project);
+        let in_systems = files_of(&systems);
         // Leave out `.asd` files, and files of systems: a new file may belong to a system through its changed
         // definition.
         let alone =
@@ -47,7 +43,7 @@ impl Action for ReloadRequest {
         let by_system = wanted.is_empty() || wanted.iter().any(|path| !alone(path));
         bank.mark(&known, control, deadline)?;
         let mut all = LoadAnswer::default();
-        let options = LoadOptions { keep_going: self.keep_going, ..LoadOptions::default() };
+        let options = LoadOptions { keep_going: self.keep_going, again: true, ..LoadOptions::default() };
         if by_system {
             for (name, _) in &systems {
                 let answer = bank.load_system(name, options, &control.until(deadline))?;
@@ -65,8 +61,14 @@ impl Action for ReloadRequest {
         }
         all.failure = failure;
         let after: Vec<PathBuf> = known.iter().filter(|path| is_wanted(path)).cloned().collect();
+        let still = files_of(&loaded_systems(project));
+        let is_left_out = |path: &PathBuf| {
+            let has = [path, &project.real(path)].iter().any(|path| still.contains(*path));
+            all.status == LoadStatus::Loaded && in_systems.contains(path) && !has
+        };
         let is_gone = |path: &&PathBuf| {
-            path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            let found = path.symlink_metadata();
+            is_left_out(path) || found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
         let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
         let left = bank.leftovers(&after, &gone, self.remove, control, deadline)?;
@@ -82,6 +84,19 @@ impl Action for ReloadRequest {
         let nothing_loaded = systems.is_empty() && known.is_empty();
         Ok(ReloadAnswer { changed: shown(&changed), left, nothing_loaded, load: all.finished() })
     }
+}
+
+/// Lists the loaded systems of the project.
+fn loaded_systems(project: &Project) -> Vec<(String, ImageSystem)> {
+    project.own_systems().into_iter().filter(|(_, system)| system.loaded).collect()
+}
+
+/// Lists the files of `systems`, and those that define them.
+fn files_of(systems: &[(String, ImageSystem)]) -> BTreeSet<PathBuf> {
+    let files = |(_, system): &(String, ImageSystem)| -> Vec<PathBuf> {
+        system.files.iter().flatten().chain([&system.asd]).cloned().collect()
+    };
+    systems.iter().flat_map(files).collect()
 }
 
 impl Steelbank {

@@ -75,7 +75,7 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         let _ = write!(shown, "\n{}", text::reload(&answer.load));
     }
     if !answer.left.is_empty() {
-        shown.push_str("\nDefinitions in the image that are no longer in their file:");
+        shown.push_str("\nDefinitions in the image that the project no longer has:");
         for left in &answer.left {
             let removed = match (left.removed, request.remove) {
                 (true, _) => " (removed)",

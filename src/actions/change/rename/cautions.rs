@@ -81,7 +81,7 @@ impl Planner<'_> {
                 let (line, columns) = (place.line?, columns(&found.approximate));
                 let mut here = files.iter().filter(|file| project.shown(&file.path) == place.file);
                 let stands = here.any(|TokensOfFile { file, tokens, .. }| {
-                    let mut places = tokens.iter().map(|token| file.position(token.range.start));
+                    let mut places = tokens.iter().filter_map(|token| file.position(token.range.start));
                     places.any(|at| at.line == line && columns.contains(&at.column))
                 });
                 (!stands).then(|| place.clone().whole_line().to_string())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Steelbank;
 use crate::actions::run::run_tests::{
-    RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op, unknown_test,
+    RunTestsRequest, TestResult, TestRun, TestStatus, TestSystems, run_test_op, unknown_test,
 };
 use crate::engine::control::Control;
 use crate::engine::{Progress, Step, deadline_after};
@@ -41,6 +41,8 @@ impl Action for RunTestsRequest {
         };
         let mut run = TestRun::default();
         let mut known = Vec::new();
+        // Several of the systems may be tested by the same tests.
+        let mut performed = BTreeSet::new();
         for name in &names {
             let found = bank.load_tests(name, control, deadline, &mut run)?;
             let Some(found) = found else { return Ok(run.finished(begun.elapsed())) };
@@ -48,6 +50,9 @@ impl Action for RunTestsRequest {
             // Run the test-op of a system that was asked for by name and has no tests that are recognised.
             if tests.is_empty() && self.tests.is_empty() && self.lines.is_none() {
                 for tested in found.operations(&bank.context(), &control.until(deadline))? {
+                    if !performed.insert(tested.clone()) {
+                        continue;
+                    }
                     let allowed = left();
                     news(&tested, 0, 0);
                     run.tests.push(run_test_op(&bank.context(), &tested, allowed, control)?);
@@ -60,7 +65,11 @@ impl Action for RunTestsRequest {
         run.systems.retain(|system| seen.insert(system.clone()));
         run.unknown_test = unknown_test(self, &known);
         known.retain(|test| test.is_wanted(self));
-        known.dedup_by(|one, other| one.not_run() == other.not_run());
+        let mut seen = BTreeSet::new();
+        known.retain(|test| {
+            let TestResult { name, framework, place, .. } = test.not_run();
+            seen.insert((framework, name.as_str().to_owned(), place))
+        });
         let total = known.len();
         let mut died = false;
         for (number, test) in known.iter().enumerate() {

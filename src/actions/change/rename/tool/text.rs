@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 
 use super::{ListedRename, RunningRename, UndoneRename};
 use crate::actions::change::rename::{Scope, Verified};
-use crate::actions::uses::unseen::some_of;
 use crate::answer::name::readable;
-use crate::answer::{Advice, Wording, counted};
+use crate::answer::{Advice, Wording, counted, some_of};
 
 /// Renders the plan or the applied edits. Writing to a string cannot fail.
 pub(crate) fn rename(answer: &ListedRename, wording: Wording) -> String {

@@ -1,0 +1,140 @@
+//! Where what was read of a file stands in its text as it is now, which is another one.
+
+use std::collections::HashMap;
+
+use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
+use steelbank_reader::{Datum, Dialect, Features, LispText, Range, Token, TokenKind, TopLevelForm};
+
+/// The top-level forms that were read and are still there.
+#[derive(Debug)]
+pub(super) struct MovedForms(Vec<MovedForm>);
+
+#[derive(Debug)]
+struct MovedForm {
+    /// Where it was, in characters.
+    before: Range,
+    now: FormNow,
+}
+
+#[derive(Debug)]
+enum FormNow {
+    /// The bytes at which its characters stand.
+    Same(Vec<u32>),
+    /// It has changed: the byte at which it starts, and where the symbols that it begins and ends with were and are, sorted.
+    Changed { start: u32, symbols: Vec<(Range, Range)> },
+}
+
+impl MovedForms {
+    /// Looks in `text` for the forms of `sidecar`. One that has its length and its symbols at their places is the same; it
+    /// has changed, if another one alone begins with the same two symbols.
+    pub(super) fn new(sidecar: &Sidecar, text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+        let inside = |top: &TopLevelForm| {
+            let form = text.get(top.span.indices()).unwrap_or_default();
+            let starts = form.char_indices().map(|(at, _)| top.span.start + at as u32);
+            starts.chain([top.span.end]).collect::<Vec<u32>>()
+        };
+        let mut left: Vec<(&TopLevelForm, Vec<u32>)> =
+            read.toplevel().iter().map(|top| (top, inside(top))).collect();
+        let is_same = |form: &TapForm, before: Range, top: &TopLevelForm, now: &[u32]| {
+            let mut tokens = read.tokens()[top.tokens()].iter().peekable();
+            now.len() as u32 == before.end - before.start + 1
+                && form.events.iter().all(|event| match symbol(sidecar, event.kind) {
+                    None => true,
+                    Some(name) => {
+                        let end = event
+                            .end
+                            .checked_sub(before.start)
+                            .and_then(|end| now.get(end as usize).copied());
+                        while tokens.next_if(|token| Some(token.span.end) < end).is_some() {}
+                        tokens
+                            .peek()
+                            .is_some_and(|token| Some(token.span.end) == end && token.is_named(bytes, name))
+                    }
+                })
+        };
+        let (mut found, mut others) = (Vec::new(), Vec::new());
+        for form in &sidecar.forms {
+            let Some(before) = form.events.last().map(|whole| Range::new(whole.start, whole.end)) else {
+                continue;
+            };
+            match left.iter().position(|(top, now)| is_same(form, before, top, now)) {
+                Some(at) => found.push(MovedForm { before, now: FormNow::Same(left.remove(at).1) }),
+                None => others.push((form, before)),
+            }
+        }
+        let mut alike: HashMap<_, (Vec<_>, Vec<&TopLevelForm>)> = HashMap::new();
+        for (form, before) in others {
+            let name = |place| symbol(sidecar, form.events[form.child(form.events.len() - 1, place)?].kind);
+            if let (Some(operator), Some(name)) = (name(1), name(2)) {
+                alike.entry((operator.to_owned(), name.to_owned())).or_default().0.push((form, before));
+            }
+        }
+        for (top, _) in left {
+            let mut named =
+                top.form.into_iter().flat_map(|form| read.elements(form)).map(|datum| match datum {
+                    Datum::Token(token) => Some(read.tokens().get(token)?.symbol(bytes).name.into_owned()),
+                    Datum::Form(_) => None,
+                });
+            if let (Some(Some(operator)), Some(Some(name))) = (named.next(), named.next())
+                && let Some((_, now)) = alike.get_mut(&(operator, name))
+            {
+                now.push(top);
+            }
+        }
+        found.extend(alike.into_values().filter_map(|(before, now)| {
+            let (&[(form, before)], &[top]) = (&*before, &*now) else { return None };
+            let symbols = kept_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
+            Some(MovedForm { before, now: FormNow::Changed { start: top.span.start, symbols } })
+        }));
+        found.sort_unstable_by_key(|form| form.before);
+        Self(found)
+    }
+
+    /// The byte at which what was the character `offset` stands now; the start of its form, if that has changed around it.
+    /// None if the form is not there any more.
+    pub(super) fn of(&self, offset: u32) -> Option<u32> {
+        let before = self.0.partition_point(|form| form.before.start <= offset);
+        let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;
+        match &form.now {
+            FormNow::Same(now) => now.get((offset - form.before.start) as usize).copied(),
+            FormNow::Changed { start, symbols } => {
+                let next = symbols.partition_point(|(before, _)| before.end <= offset);
+                let kept = symbols.get(next).filter(|(before, _)| before.start <= offset);
+                Some(kept.map_or(*start, |(before, now)| {
+                    now.start.max(now.end.saturating_sub(before.end - offset))
+                }))
+            }
+        }
+    }
+}
+
+/// Pairs the symbols that `form` began and ended with and the `tokens` that it has there now.
+fn kept_symbols(sidecar: &Sidecar, form: &TapForm, tokens: &[Token], text: &[u8]) -> Vec<(Range, Range)> {
+    let events = form.events.iter();
+    let before: Vec<(&str, Range)> = events
+        .filter_map(|event| Some((symbol(sidecar, event.kind)?, Range::new(event.start, event.end))))
+        .collect();
+    let now: Vec<&Token> =
+        tokens.iter().filter(|token| token.kind == TokenKind::Symbol && token.active).collect();
+    let is_kept = |(was, token): &(&(&str, Range), &&Token)| token.is_named(text, was.0);
+    let first = before.iter().zip(&now).take_while(is_kept).count();
+    let rest = (&before[first..], &now[first..]);
+    let last = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(is_kept).count();
+    let ends = (before.len() - last, now.len() - last);
+    let begun = before[..first].iter().zip(&now[..first]);
+    begun
+        .chain(before[ends.0..].iter().zip(&now[ends.1..]))
+        .map(|(&(_, was), token)| (was, token.span))
+        .collect()
+}
+
+/// The name of the symbol that was read, without its package.
+fn symbol(sidecar: &Sidecar, kind: EventKind) -> Option<&str> {
+    let EventKind::Symbol(name) = kind else { return None };
+    match sidecar.names.get(name as usize)? {
+        Name::Symbol { name, .. } => Some(name),
+        _ => None,
+    }
+}
