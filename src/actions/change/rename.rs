@@ -85,7 +85,7 @@ pub struct RenameRequest {
     pub scope: Scope,
     /// Whether to edit words of comments that spell the name.
     pub comments: bool,
-    /// Whether to edit words of strings that name it with its package, or that code reads.
+    /// Whether to edit words of strings that name it with its package, or that code reads, and strings that are the name.
     pub strings: bool,
     /// Whether to edit words of manuals, scripts, configuration and other text that is no Lisp.
     pub text: bool,
