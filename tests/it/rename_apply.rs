@@ -72,7 +72,7 @@ fn renames_are_written_and_taken_back() {
     let session = session.allowing(Permissions { edits: true, ..Permissions::default() });
     let plan = rename(&session, arguments(false)).unwrap();
     let hunk = &plan.structured["hunks"][0];
-    let edit = json!({ "at": "main.lisp:1:37", "old": "area", "new": "surface" });
+    let edit = json!({ "at": "main.lisp:1:39", "old": "area", "new": "surface" });
     assert_eq!((&hunk["path"], &hunk["edits"][0]), (&json!("main.lisp"), &edit), "{hunk}");
     assert!(hunk["diff"].as_str().unwrap().starts_with("@@ -1,"), "{hunk}");
     // Bytes are edited, and columns count characters.

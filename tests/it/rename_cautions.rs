@@ -36,6 +36,10 @@ fn what_may_break_is_told() {
         assert_eq!(kinds, [kind], "{name}: {plan:#?}");
         assert!(plan.conflicts.is_empty(), "{name}: {plan:#?}");
     }
+    let keyword = plan(&bank, "sort-of");
+    let told: Vec<_> =
+        keyword.cautions.iter().map(|caution| (caution.kind, caution.names.as_slice())).collect();
+    assert_eq!(told, [(CautionKind::Initarg, &["main.lisp:33".to_owned()][..])], "{keyword:#?}");
     let plain = plan(&bank, "plain");
     assert!(plain.cautions.is_empty() && plain.edits == 2, "{plain:#?}");
 

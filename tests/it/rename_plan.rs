@@ -56,6 +56,9 @@ fn report(text: &mut String, root: &Path, plan: &RenamePlan) {
         let mut after = before.clone();
         for edit in file.edits.iter().rev() {
             assert_eq!(&after[edit.range.indices()], edit.old);
+            let (line, column) = (edit.place.line.unwrap() as usize, edit.place.column.unwrap() as usize);
+            let there: String = before.lines().nth(line - 1).unwrap().chars().skip(column - 1).collect();
+            assert!(there.starts_with(&edit.old), "{}: {}", edit.place, edit.old);
             after.replace_range(edit.range.indices(), &edit.new);
         }
         for (number, (old, new)) in before.lines().zip(after.lines()).enumerate() {

@@ -85,8 +85,8 @@ fn text_that_is_not_loaded_is_read_as_it_will_be() {
         let places = edits.map(|edit| edit["at"].as_str().unwrap().to_owned());
         places.chain([plan["scope"].as_str().unwrap().to_owned()]).collect()
     };
-    assert_eq!(edits("gen:io-loop", "auto"), ["loop.lisp:1:38", "loop.lisp:3:11", "t.lisp:9:52", "narrow"]);
-    let all = ["loop.lisp:1:38", "loop.lisp:3:11", "loop.lisp:4:18", "t.lisp:9:19", "t.lisp:9:52", "symbol"];
+    assert_eq!(edits("gen:io-loop", "auto"), ["loop.lisp:1:40", "loop.lisp:3:11", "t.lisp:9:52", "narrow"]);
+    let all = ["loop.lisp:1:40", "loop.lisp:3:11", "loop.lisp:4:18", "t.lisp:9:19", "t.lisp:9:52", "symbol"];
     assert_eq!(edits("gen:io-loop", "symbol"), all);
     assert_eq!(edits("gen:discount", "auto").last().unwrap(), "symbol");
     let found = world.ask("find_references", json!({ "pattern": "discount" }));

@@ -37,6 +37,15 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (defmethod area-of ((number integer)) (let ((side number)) (* side side)))
 (defun unused (x) (declare (ignore x)) (undefined-thing))
 #+nothing (defun left-out () (point-x (make-point)))
+(defstruct base id)
+(defstruct (node (:include base (id 0))) left)
+(defun nodes () (make-node :id 1 :left (node-left (make-node))))
+(defpackage #:rn-util (:use #:cl) (:export #:limit))
+(defun rn-util:limit () 100)
+(defpackage #:rn-main (:use #:cl #:rn-util))
+(in-package #:rn-main)
+(defun walk (x &key (limit (limit))) (list x limit))
+(in-package #:rn)
 ";
 
 /// Writes the project below `folder`.
@@ -201,7 +210,7 @@ fn other_text_is_told_and_renamed_if_asked_for() {
     let (said, exit) = run(&["rn:area", "surface", "--apply", "--include", "text"]);
     assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
     assert!(said.contains("5 edits are of them, by the word alone."), "{said}");
-    assert!(!said.contains("no system loads them"), "{said}");
+    assert!(!said.contains("no system that loads"), "{said}");
     assert_eq!(
         text("README.md"),
         "Call `rn:surface`, or SURFACE. Not areas, area.lisp, other:area or :area.\n"
@@ -288,6 +297,9 @@ fn renames_are_verified() {
         ("rn::point", "dot", Scope::Auto),
         ("rn::point-x", "point-across", Scope::Auto),
         ("rn::*depth*", "*level*", Scope::Auto),
+        // A list more, and a local variable whose symbol was inherited.
+        ("rn::make-node", "create-node", Scope::Auto),
+        ("rn-util:limit", "bound", Scope::Auto),
         ("rn::def-thing", "define-thing", Scope::Auto),
         ("rn::side", "edge", Scope::Auto),
         ("rn::shape", "form", Scope::Auto),
@@ -339,6 +351,17 @@ fn a_file_whose_load_was_stopped_takes_no_part() {
     let allowed = Control::new(Duration::from_secs(60));
     let verified = bank.run(&RenameVerifyRequest::new(&request, &plan(&bank, &request)), &allowed).unwrap();
     assert!(matches!(verified.failed.as_slice(), [why] if why.starts_with("once.lisp: ")), "{verified:?}");
+}
+
+#[test]
+fn what_does_not_load_is_not_called_verified() {
+    let folder = Folder::new("rename-broken");
+    let root = write(&folder.0);
+    fs::write(root.join("main.lisp"), format!("{MAIN}(defun broken () (let ((1 2)) 3))\n")).unwrap();
+    let (said, _) = command(&root, &folder.0.join("cache"), &["rn::norm", "norm-of", "--apply"]);
+    assert!(said.contains("Nothing was verified.") && !said.contains("Verified:"), "{said}");
+    assert!(said.contains("it does not load, before and after alike: rn: "), "{said}");
+    assert!(said.contains("no system that loads has them: main.lisp."), "{said}");
 }
 
 #[test]

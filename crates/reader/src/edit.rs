@@ -7,6 +7,8 @@ use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range,
 pub struct DefinitionForm {
     /// The whole form.
     pub span: Range,
+    /// Where it starts with the feature expressions in front of it.
+    pub guarded: u32,
     /// A name for it that [`find_definitions`] takes: `(defmethod area :around (square))`.
     pub label: String,
     /// The package that is current where the form stands.
@@ -112,6 +114,7 @@ impl EditedText<'_> {
         let toplevel = self.lisp.toplevel_from(span.start);
         DefinitionForm {
             span,
+            guarded: self.lisp.guarded(span.start),
             label: named.label(),
             package: toplevel.and_then(|toplevel| toplevel.package.as_deref()).map(str::to_owned),
         }
@@ -274,11 +277,11 @@ impl DefinitionName {
 pub enum EditAction {
     /// Another form takes its place.
     Replace,
-    /// A form is put before it, and before the comment that belongs to it.
+    /// A form is put before it, and before the comment and the feature expressions (`#+`) that belong to it.
     InsertBefore,
     /// A form is put after it.
     InsertAfter,
-    /// It is taken out; the comment above it stays.
+    /// It is taken out with the feature expressions in front of it; the comment above it stays.
     Delete,
 }
 
@@ -332,14 +335,16 @@ pub fn edit(
             TextEdit { span, text: format!("{form}{end}") }
         }
         EditAction::InsertBefore => {
-            let at = start_with_comment(text, span.start);
+            let at = start_with_comment(text, definition.guarded);
             TextEdit { span: Range::new(at, at), text: format!("{form}{blank}") }
         }
         EditAction::InsertAfter => {
             let at = end_of_line(text, span.end);
             TextEdit { span: Range::new(at, at), text: format!("{blank}{form}") }
         }
-        EditAction::Delete => TextEdit { span: deleted(text, span), text: String::new() },
+        EditAction::Delete => {
+            TextEdit { span: deleted(text, Range::new(definition.guarded, span.end)), text: String::new() }
+        }
     };
     let changed = apply(text, &edit);
     check_rest(text, definition, operation, &changed)?;
@@ -389,7 +394,7 @@ fn start_with_comment(text: &[u8], start: u32) -> u32 {
     let start = start as usize;
     let own = line_start(start);
     if !text[own..start].iter().all(u8::is_ascii_whitespace) {
-        // Something stands before it on its line, such as a feature expression or another form.
+        // Another form stands before it on its line.
         return start as u32;
     }
     let mut at = own;
@@ -539,6 +544,25 @@ mod tests {
             "(a)\n\n(c)\n"
         );
         assert_eq!(edited("(a)\n\n(defun b ())\n", "b", EditAction::Delete, "").unwrap(), "(a)\n");
+    }
+
+    #[test]
+    fn feature_expressions_go_with_their_form() {
+        let text = "(a)\n#-sbcl (b)\n;; C.\n#+sbcl\n#-(or ccl) ; why\n(defun c () 1)\n(progn\n  #+sbcl\n  (defun d ()))\n#+sbcl (defun e ())\n";
+        let check = |wanted: &str, operation, old: &str, new: &str| {
+            let form = if operation == EditAction::Delete { "" } else { "(n)" };
+            assert_eq!(
+                edited(text, wanted, operation, form).unwrap(),
+                text.replacen(old, new, 1),
+                "{wanted}"
+            );
+        };
+        check("c", EditAction::Delete, "#+sbcl\n#-(or ccl) ; why\n(defun c () 1)\n", "");
+        check("c", EditAction::InsertBefore, ";; C.", "(n)\n\n;; C.");
+        check("c", EditAction::InsertAfter, "1)\n", "1)\n\n(n)\n");
+        check("c", EditAction::Replace, "(defun c () 1)", "(n)");
+        check("d", EditAction::Delete, "#+sbcl\n  (defun d ())", "");
+        check("e", EditAction::Delete, "#+sbcl (defun e ())\n", "");
     }
 
     #[test]

@@ -44,8 +44,8 @@ enum FrameKind {
     List { dotted: bool },
     /// A prefix that takes one datum.
     One,
-    /// `#+` (true) or `#-` (false), up to its feature expression.
-    Feature(bool),
+    /// `#+` (true) or `#-` (false), which starts at this byte, up to its feature expression.
+    Feature(bool, u32),
     /// A datum that is read and left out.
     Skip,
 }
@@ -58,6 +58,7 @@ impl<'a> LispReader<'a> {
             forms: Vec::new(),
             toplevel: Vec::new(),
             numbers: Vec::new(),
+            guards: Vec::new(),
             balanced: true,
         };
         LispReader {
@@ -184,7 +185,7 @@ impl<'a> LispReader<'a> {
         let frame = self.stack.pop()?;
         match frame.kind {
             FrameKind::List { .. } => self.lists -= 1,
-            FrameKind::Feature(_) => self.testing -= 1,
+            FrameKind::Feature(..) => self.testing -= 1,
             FrameKind::Skip => self.skipping -= 1,
             FrameKind::One => {}
         }
@@ -246,7 +247,7 @@ impl<'a> LispReader<'a> {
                     }
                     datum = Datum::Form(id);
                 }
-                FrameKind::Feature(sense) => {
+                FrameKind::Feature(sense, start) => {
                     let outcome = outcome(self.features, &self.text, self.bytes, datum);
                     let certain = outcome.is_some_and(|outcome| outcome.certain);
                     self.exact &= certain;
@@ -254,6 +255,8 @@ impl<'a> LispReader<'a> {
                     self.counted &= certain || !self.stack.is_empty();
                     if outcome.is_some_and(|outcome| outcome.holds != sense) {
                         self.skip();
+                    } else {
+                        self.text.guards.push(Range { start, end: self.at as u32 });
                     }
                     return;
                 }

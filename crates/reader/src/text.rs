@@ -133,6 +133,8 @@ pub struct LispText {
     pub(super) forms: Vec<Form>,
     pub(super) toplevel: Vec<TopLevelForm>,
     pub(super) numbers: Vec<FormId>,
+    /// `#+` and `#-`, each with its feature expression, whose datum is read.
+    pub(super) guards: Vec<Range>,
     pub(super) balanced: bool,
 }
 
@@ -238,6 +240,21 @@ impl LispText {
                 _ => None,
             }
         })
+    }
+
+    /// Where the feature expressions in front of the datum at `start` begin, of which it is read; `start` without any.
+    pub(super) fn guarded(&self, start: u32) -> u32 {
+        let before = self.guards.partition_point(|guard| guard.end <= start);
+        let mut at = start;
+        for guard in self.guards[..before].iter().rev() {
+            let from = self.tokens.partition_point(|token| token.span.start < guard.end);
+            let mut between = self.tokens[from..].iter().take_while(|token| token.span.start < at);
+            if !between.all(|token| token.kind == TokenKind::Comment) {
+                break;
+            }
+            at = guard.start;
+        }
+        at
     }
 
     /// The span of a datum.

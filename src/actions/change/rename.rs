@@ -85,7 +85,7 @@ pub struct RenameRequest {
     pub scope: Scope,
     /// Whether to edit words of comments that spell the name.
     pub comments: bool,
-    /// Whether to edit words of strings that name it with its package, or that code reads.
+    /// Whether to edit words of strings that name it with its package, or that code reads, and strings that are the name.
     pub strings: bool,
     /// Whether to edit words of manuals, scripts, configuration and other text that is no Lisp.
     pub text: bool,
@@ -545,27 +545,30 @@ impl<'a> Planner<'a> {
     }
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
-        let project = self.context.project;
         // Syntax that only the file's own readtable knows is a string or a bar to the structural reader.
-        let doubts = |places: &[edits::TextPlace], why, editor: &Editor<'_>| {
-            let mut doubts = edits::doubts(project, places, why);
-            doubts.retain(|doubt| !editor.edits_at(doubt));
-            doubts
-        };
-        let unknown = doubts(&text.possible, "the package is not known there", editor);
+        let unknown = editor.doubts(&text.possible, "the package is not known there");
         if !unknown.is_empty() {
             let message =
                 "It stands in text whose package is not known: another symbol may be meant.".to_owned();
             self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
         }
         self.plan.doubtful.extend(unknown);
-        let read = doubts(&text.strings, "a string that is read when the code runs", editor);
-        if self.request.strings {
-            editor.text(&text.strings);
-        } else if !read.is_empty() {
-            let message = "Strings that are read when the code runs name it.".to_owned();
-            self.caution(CautionKind::InString, message, place_names(&read));
-            self.plan.doubtful.extend(read);
+        let named = self.strings_of_name();
+        for (strings, reason, message) in [
+            (
+                &text.strings,
+                "a string that is read when the code runs",
+                "Strings that are read when the code runs name it.",
+            ),
+            (&named, "a string that is the name", "Strings are its name: code may compare names with them."),
+        ] {
+            let left = editor.doubts(strings, reason);
+            if self.request.strings {
+                editor.text(strings);
+            } else if !left.is_empty() {
+                self.caution(CautionKind::InString, message.to_owned(), place_names(&left));
+                self.plan.doubtful.extend(left);
+            }
         }
         editor.text(&text.prose);
     }

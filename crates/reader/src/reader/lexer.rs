@@ -179,9 +179,9 @@ impl LispReader<'_> {
     }
 
     fn feature(&mut self, sense: bool, length: usize) {
+        let (start, form) = (self.at as u32, self.enclosing());
         self.at += length;
-        let form = self.enclosing();
-        self.stack.push(OpenConstruct { kind: FrameKind::Feature(sense), form });
+        self.stack.push(OpenConstruct { kind: FrameKind::Feature(sense, start), form });
         self.testing += 1;
     }
 

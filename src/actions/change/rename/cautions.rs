@@ -5,7 +5,7 @@ use crate::answer::location::{Range, columns};
 use crate::answer::{LispKind, Location};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
-use steelbank_reader::{Dialect, Features, LispText, Marker};
+use steelbank_reader::{Dialect, Features, FormId, LispText, Marker, Token};
 
 use super::makers::NameAsDatum;
 use super::plan::CautionKind;
@@ -16,7 +16,7 @@ use crate::source::positions::{Clauses, Evidence, SearchTarget};
 use crate::source::tap::operators::ClauseWords;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Look, Now, Project, TextContext};
+use crate::workspace::{FileVersion, Look, Now, Project, TextContext, TextToken, TokenClass};
 
 impl Planner<'_> {
     pub(super) fn symbol_cautions(&mut self, files: &[TokensOfFile], text: &TextTokens) {
@@ -146,23 +146,25 @@ impl Planner<'_> {
         }
     }
 
-    /// Warns if the symbol is a slot, or the class of a component, whose keyword is written somewhere.
+    /// Warns if the symbol is a slot, the class of a component, or given to a macro that makes keywords, and its keyword is
+    /// written somewhere.
     pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.context.project;
         let name = self.uses.sought().name.clone();
-        // The operators that were looked at: whether they make classes.
+        // The operators that were looked at: whether they make classes or keywords.
         let mut classes: HashMap<&Name, bool> = HashMap::new();
         let slots = files.iter().any(|TokensOfFile { file, tokens, .. }| {
             tokens.iter().any(|token| {
                 let Some(operator) = file.form_operator(token.form) else { return false };
-                let makes_class = || makers::makes_class(project, self.now, operator);
+                let makes =
+                    || makers::makes_class(project, self.now, operator) || self.makes_keyword(operator);
                 match token.role {
                     SyntaxRole::Binding => false,
                     // A structure's constructor takes each slot as a keyword.
                     SyntaxRole::Slot if matches!(operator.name(), "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") => {
                         true
                     }
-                    _ => *classes.entry(operator).or_insert_with(makes_class),
+                    _ => *classes.entry(operator).or_insert_with(makes),
                 }
             })
         });
@@ -172,22 +174,30 @@ impl Planner<'_> {
         if !slots && !of_system {
             return;
         }
-        if self.is_keyword_in(&name, |path| slots || is_system(path)) {
+        let places = self.keyword_in(&name, |path| slots || is_system(path));
+        if !places.is_empty() {
             let message = format!(
-                "The keyword :{} is written, and may be made from it: an initarg, or a component's class in a system definition.",
+                "The keyword :{} is written, and may be made from it: an initarg, what a macro makes of a name that it is given, or a component's class in a system definition.",
                 name.to_lowercase()
             );
-            self.caution(CautionKind::Initarg, message, Vec::new());
+            self.caution(CautionKind::Initarg, message, places);
         }
     }
 
-    /// Whether code in one of `files` has the keyword called `name`.
-    pub(super) fn is_keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> bool {
-        let found = self.context.project.named_at(self.now, name, Look::All, true);
-        found.files.iter().filter(|file| files(&file.path)).any(|file| {
-            let mut classes = file.runs().map(|(_, class, _)| class);
-            classes.any(|class| class.marker == Marker::Keyword && class.context == TextContext::Code)
-        })
+    /// Lists the lines of `files` on which code has the keyword called `name`.
+    pub(super) fn keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> Vec<String> {
+        let project = self.context.project;
+        let found = project.named_at(self.now, name, Look::All, true);
+        let mut places: BTreeSet<Location> = BTreeSet::new();
+        for file in found.files.iter().filter(|file| files(&file.path)) {
+            let is_code =
+                |class: &TokenClass| class.marker == Marker::Keyword && class.context == TextContext::Code;
+            for (_, _, lines) in file.runs().filter(|(_, class, _)| is_code(class)) {
+                let place = |line| Location { line: Some(line), ..Location::new(project.shown(&file.path)) };
+                places.extend(lines.map(place));
+            }
+        }
+        places.iter().map(Location::to_string).collect()
     }
 
     /// Warns of functions that are given the symbol, and look up or make another one by its name.
@@ -210,6 +220,35 @@ impl Planner<'_> {
             let message = "These functions are given it, and look up or make symbols by the name of what they are given.";
             self.caution(CautionKind::UseMade, message.to_owned(), names);
         }
+    }
+
+    /// Finds the strings that are the name and nothing else, or that STRING-EQUAL takes for it.
+    pub(super) fn strings_of_name(&self) -> Vec<edits::TextPlace> {
+        let (project, name) = (self.context.project, &self.uses.sought().name);
+        let is_word = |class: &TokenClass| class.context == TextContext::Prose && class.prefix.is_none();
+        let mut places = Vec::new();
+        let found = project.named_at(self.now, name, Look::All, true).files;
+        for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
+            let Some(file) = project.read_named(file) else { continue };
+            let bytes = file.text.as_bytes();
+            let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+            let operator = |form: Option<FormId>| {
+                read.head(read.form(form?)?).map(|head| head.symbol(bytes).name.into_owned())
+            };
+            for token in file.tokens.named(name).iter().filter(|token| is_word(&token.class)) {
+                let span = Range::new(token.span.start.saturating_sub(1), token.span.end + 1);
+                let string = read.token_at(span.start).filter(|string| string.span == span);
+                let is_name = |string: &Token| {
+                    bytes.get(token.span.indices()) == Some(name.as_bytes())
+                        || operator(string.form).as_deref() == Some("STRING-EQUAL")
+                };
+                if string.is_some_and(is_name) {
+                    let token = TextToken { span, ..token.clone() };
+                    places.push(edits::TextPlace { file: file.clone(), token });
+                }
+            }
+        }
+        places
     }
 
     /// Warns of code that turns the quoted name into a string, or gets it while the file is read.

@@ -4,15 +4,21 @@
 use std::sync::Arc;
 
 use steelbank_reader::operators::names_symbol_at;
-use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, TokenKind, upcase};
+use steelbank_reader::{
+    Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Token, TokenKind, upcase,
+};
 
 use super::Planner;
 use super::plan::{CautionKind, ConflictKind};
 use crate::answer::Location;
-use crate::workspace::{Look, Project, ProjectText, UnseenText};
+use crate::answer::package_owner::PackageOwner;
+use crate::source::positions::SearchTarget;
+use crate::source::tap::roles::SyntaxRole;
+use crate::source::tap::sidecar::Name;
+use crate::workspace::{FileVersion, Look, Project, ProjectText, UnseenText};
 
 /// The operators that make a symbol of strings, beside those that the table of operators has.
-const MAKERS: [&str; 3] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL"];
+const MAKERS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL", "MAKE-KEYWORD"];
 
 /// Those of the table.
 const LOOK_UPS: [&str; 7] =
@@ -23,6 +29,10 @@ const LOOK_UPS: [&str; 7] =
 pub(super) struct ComputedName {
     place: Location,
     template: Vec<NamePart>,
+    /// Whether it runs when a macro is expanded: then a load shows what it makes.
+    in_macro: bool,
+    /// Whether it makes keywords.
+    keyword: bool,
 }
 
 /// A part of a computed name.
@@ -75,7 +85,8 @@ impl Planner<'_> {
         let name = self.uses.sought().name.clone();
         let all = self.all_computed_names();
         let place = |found: &ComputedName| found.place.to_string();
-        let (open, closed): (Vec<&ComputedName>, Vec<_>) = all.iter().partition(|found| found.is_open());
+        let (open, closed): (Vec<&ComputedName>, Vec<_>) =
+            all.iter().filter(|found| !found.in_macro).partition(|found| found.is_open());
         let like: Vec<String> =
             closed.iter().filter(|found| found.may_make(&name)).map(|found| place(found)).collect();
         self.plan.computed = open.iter().map(|found| place(found)).chain(like.iter().cloned()).collect();
@@ -85,6 +96,32 @@ impl Planner<'_> {
         if !is_told {
             self.plan.made_when_run = like;
         }
+    }
+
+    /// Whether the definition of `operator` makes a keyword of a name that it is given.
+    pub(super) fn makes_keyword(&self, operator: &Name) -> bool {
+        let (project, sought) = (self.context.project, self.uses.sought());
+        let Name::Symbol { package, name } = operator else { return false };
+        let all = self.all_computed_names();
+        let makers: Vec<&Location> = all
+            .iter()
+            .filter(|found| found.keyword && found.may_make(&sought.name))
+            .map(|found| &found.place)
+            .collect();
+        if makers.is_empty() || PackageOwner::of(package).is_locked() {
+            return false;
+        }
+        let operator = SearchTarget { package: package.clone(), name: name.clone() };
+        project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
+            let Ok(file) = self.positions(&path, write_date) else { return false };
+            let definitions = file.occurrences(&operator, &|_| false);
+            definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
+                let Some(form) = file.form_range(found.form, 0) else { return false };
+                let lines = file.position(form.start).line..=file.position(form.end).line;
+                let mut here = makers.iter().filter(|maker| maker.file == project.shown(&path));
+                here.any(|maker| maker.line.is_some_and(|line| lines.contains(&line)))
+            })
+        })
     }
 
     fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
@@ -113,11 +150,14 @@ fn computed_names(project: &Project, file: &UnseenText) -> Vec<ComputedName> {
     let templates = Templates { text: &read, bytes };
     let shown = project.shown(&file.path);
     let calls = (0..read.forms().len()).map(FormId::new).filter_map(|id| {
-        let template = templates.of_call(id).filter(|_| !templates.is_in_macro(id))?;
-        let span = read.form(id)?.span;
+        let (template, form) = (templates.of_call(id)?, read.form(id)?);
+        let keyword =
+            |token: &Token| matches!(token.designated(bytes).as_deref(), Some("KEYWORD" | "MAKE-KEYWORD"));
         Some(ComputedName {
-            place: Location::in_text(&shown, &file.lines, bytes, span).whole_line(),
+            place: Location::in_text(&shown, &file.lines, bytes, form.span).whole_line(),
             template,
+            in_macro: templates.is_in_macro(id),
+            keyword: read.tokens()[form.tokens()].iter().any(keyword),
         })
     });
     calls.collect()
@@ -137,7 +177,7 @@ impl Templates<'_> {
             .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
     }
 
-    /// Whether a form runs when a macro is expanded: then a load shows what it makes.
+    /// Whether a form runs when a macro is expanded.
     fn is_in_macro(&self, id: FormId) -> bool {
         const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
         let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);
@@ -193,7 +233,8 @@ impl Templates<'_> {
             "SYMBOLICATE" | "CONCAT-SYMBOL" | "STRCAT" | "CAT" => all(&arguments),
             "CONCATENATE" => all(rest),
             "FORMAT" | "FORMAT-SYMBOL" => self.of_format(rest),
-            "STRING" | "STRING-UPCASE" | "STRING-DOWNCASE" | "SYMBOL-NAME" | "PRINC-TO-STRING" => {
+            "STRING" | "STRING-UPCASE" | "STRING-DOWNCASE" | "SYMBOL-NAME" | "PRINC-TO-STRING"
+            | "MAKE-KEYWORD" => {
                 arguments.first().map_or_else(|| vec![NamePart::Open], |first| self.of_datum(*first))
             }
             _ => vec![NamePart::Open],
@@ -243,7 +284,12 @@ mod tests {
             let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
             let templates = Templates { text: &read, bytes: text.as_bytes() };
             let found = templates.of_call(read.toplevel()[0].form.unwrap());
-            let found = found.map(|template| ComputedName { place: Location::default(), template });
+            let found = found.map(|template| ComputedName {
+                place: Location::default(),
+                template,
+                in_macro: false,
+                keyword: false,
+            });
             let found = found.map(|found| !found.is_open() && found.may_make(name));
             assert_eq!(found, expected, "{text}");
         };
@@ -258,6 +304,7 @@ mod tests {
         check(r#"(uiop:symbol-call :fm (format nil "~A-P" x) 1)"#, "IT-P", Some(true));
         check(r#"(alexandria:format-symbol t "%~A" x)"#, "%IT", Some(false));
         check("(intern name)", "IT", Some(false));
+        check(r#"(make-keyword (format nil "~A-P" x))"#, "IT-P", Some(true));
         check(r#"(find-symbol "IT" :fm)"#, "IT", None);
         check("(list name)", "IT", None);
     }

@@ -27,6 +27,12 @@ impl TextPlace {
         Location::in_text(project.shown(&self.file.path), &self.file.lines, bytes, self.token.span)
     }
 
+    /// The place of the name itself, without its prefix.
+    fn name_location(&self, project: &Project) -> Location {
+        let name = Range::new(self.token.name_start, self.token.span.end);
+        Location::in_text(project.shown(&self.file.path), &self.file.lines, self.file.text.as_bytes(), name)
+    }
+
     fn doubt(&self, project: &Project, reason: &str) -> Doubt {
         let (bytes, lines) = (self.file.text.as_bytes(), &self.file.lines);
         let place = self.location(project);
@@ -34,11 +40,6 @@ impl TextPlace {
         let context = String::from_utf8_lossy(context).trim().to_owned();
         Doubt { place, context, reason: reason.to_owned() }
     }
-}
-
-/// Makes a doubt for `reason` of each of `places`.
-pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
-    places.iter().map(|place| place.doubt(project, reason)).collect()
 }
 
 /// A file as it is on disk, read once for all of its places.
@@ -97,11 +98,15 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Whether the place of `doubt` is edited.
-    pub(super) fn edits_at(&self, doubt: &Doubt) -> bool {
-        let at = doubt.place.clone().start();
-        let mut edits = self.files.values().flatten();
-        edits.any(|edit| edit.place.file == at.file && edit.place.clone().start() == at)
+    /// Makes a doubt for `reason` of each of `places` that is not edited.
+    pub(super) fn doubts(&self, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
+        let edited: BTreeSet<Location> =
+            self.files.values().flatten().map(|edit| edit.place.clone().start()).collect();
+        let is_left = |place: &&TextPlace| {
+            let (whole, name) = (place.location(self.project), place.name_location(self.project));
+            !edited.contains(&whole.start()) && !edited.contains(&name.start())
+        };
+        places.iter().filter(is_left).map(|place| place.doubt(self.project, reason)).collect()
     }
 
     /// Adds the edits of another name's editor.
@@ -142,6 +147,10 @@ impl<'a> Editor<'a> {
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
+                    // Of a symbol that names another one, only the name counts: that has no such prefix.
+                    let from = if token.written == Notation::Namesake { 0 } else { from };
+                    let before = encoding.decoded(&written[..from]).map_or(0, |before| before.len() as u32);
+                    let name = Range::new(token.range.start + before, token.range.end);
                     let old = encoding.decoded(&written[from..to]);
                     let (Some(encoded), Some(old)) = (encoding.can_encode(&new).then_some(new), old) else {
                         let why = "the new name cannot be written in the file's encoding";
@@ -150,7 +159,7 @@ impl<'a> Editor<'a> {
                     };
                     self.files.entry(path.to_path_buf()).or_default().insert(RenameEdit {
                         range: Range::of(start + from..start + to),
-                        place: Location::placed(self.project.shown(path), &file, token.range),
+                        place: Location::placed(self.project.shown(path), &file, name),
                         old,
                         new: encoded,
                     });
@@ -220,9 +229,7 @@ impl<'a> Editor<'a> {
             let Some(span) = opened.span(place.token.span.indices()) else { continue };
             let Some(written) = bytes.get(span.clone()) else { continue };
             let kind = match place.token.context {
-                TextContext::Package { .. } | TextContext::Lookup(_) if written.starts_with(b"\"") => {
-                    EditKind::Text
-                }
+                _ if written.starts_with(b"\"") => EditKind::Text,
                 TextContext::Prose | TextContext::Read | TextContext::Comment => EditKind::Word,
                 _ => EditKind::Symbol,
             };
@@ -237,7 +244,10 @@ impl<'a> Editor<'a> {
                     self.hashes.insert(path.clone(), opened.hash.clone());
                     self.files.entry(path.clone()).or_default().insert(RenameEdit {
                         range: Range::of(span.start + from..span.start + to),
-                        place: place.location(self.project),
+                        place: match from {
+                            0 => place.location(self.project),
+                            _ => place.name_location(self.project),
+                        },
                         old: lines::decode(&written[from..to]).into_owned(),
                         new,
                     });
@@ -334,9 +344,11 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// Writes `name` as it stands in place of `old`: in the case of `old`, or with bars.
+/// Writes `name` as it stands in place of `old`: in the case of `old`, or with bars. With these it is the same whatever the
+/// readtable's case is: they stay.
 fn spelled(name: &str, old: &[u8]) -> String {
     let plain = !name.is_empty()
+        && !old.iter().any(|byte| matches!(byte, b'|' | b'\\'))
         && name.chars().all(|char| upcase(char) == char)
         && !name.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
         && name.chars().any(char::is_alphabetic);
@@ -442,7 +454,7 @@ mod tests {
         check("OLD", EditKind::Symbol, None, "NEW-NAME");
         check("p::Old", EditKind::Symbol, None, "p::new-name");
         check("#:old", EditKind::Symbol, None, "#:new-name");
-        check("|OLD|", EditKind::Symbol, None, "NEW-NAME");
+        check("|OLD|", EditKind::Symbol, None, "|NEW-NAME|");
         check("\"OLD\"", EditKind::Text, None, "\"NEW-NAME\"");
         check("old", EditKind::Symbol, Some(KeyForm::Bare), "((:old new-name))");
         check("old", EditKind::Symbol, Some(KeyForm::InList), "(:old new-name)");

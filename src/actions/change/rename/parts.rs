@@ -322,7 +322,7 @@ impl<'a> Planner<'a> {
             }
         }
         // Whether code has the keyword at all, in a call or after `#S`.
-        let written = || self.is_keyword_in(&slot.1, |_| true);
+        let written = || !self.keyword_in(&slot.1, |_| true).is_empty();
         let literal = || {
             project
                 .texts_naming_at(self.now, &structure.name.1, Look::All, true)

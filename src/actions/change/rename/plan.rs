@@ -31,7 +31,7 @@ pub struct RenameEdit {
     /// not UTF-8.
     #[serde(skip)]
     pub range: Range,
-    /// The token: `file:line:column`.
+    /// Where that starts: `file:line:column`.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
@@ -145,7 +145,7 @@ pub enum CautionKind {
     Initarg,
     /// It changes with a slot, and of which object a slot of that name is meant somewhere is not known.
     Slot,
-    /// A string that is read when the code runs names it.
+    /// A string names it that is read when the code runs, or that symbols' names may be compared with.
     InString,
     /// It stands in text whose package is not known.
     UnknownPackage,

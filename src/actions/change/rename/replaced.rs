@@ -33,6 +33,11 @@ impl Renamed {
         Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
     }
 
+    /// The old name, without its package.
+    pub(super) fn old(&self) -> &str {
+        &self.old
+    }
+
     /// Whether a printed symbol is the renamed one, before or after.
     pub(super) fn is_own(&self, symbol: &str) -> bool {
         self.whole.iter().any(|(old, new)| old == symbol || new == symbol)

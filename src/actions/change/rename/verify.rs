@@ -292,12 +292,15 @@ pub(crate) fn compare(
         let path = said.map(|said| said.place.file.clone());
         add(DifferenceKind::Diagnostic, format!("{}: {line}", change.word()), path);
     }
-    let (references, made) = references(&names, plan.key_parameters == 0, before, after, index, shown);
+    // A list more moves the numbers of the forms behind it.
+    let mut edits = plan.lisp_files().flat_map(|file| &file.edits);
+    let numbers = !edits.any(|edit| edit.new.contains('('));
+    let (references, made) = references(&names, numbers, before, after, index, shown);
     for (path, reference) in references {
         add(DifferenceKind::Reference, reference, Some(path));
     }
     verified.made = made;
-    for symbol in symbols(&names, before, after, index) {
+    for symbol in symbols(&names, plan.scope, before, after, index) {
         add(DifferenceKind::Symbol, symbol, None);
     }
     for (first, second) in before.tests.iter().zip(&after.tests) {
@@ -461,7 +464,13 @@ fn references(
 }
 
 /// Lists the symbols and exports that differ.
-fn symbols(names: &Renamed, before: &LoadRecord, after: &LoadRecord, index: &Index) -> Vec<String> {
+fn symbols(
+    names: &Renamed,
+    scope: Scope,
+    before: &LoadRecord,
+    after: &LoadRecord,
+    index: &Index,
+) -> Vec<String> {
     let line = |(package, symbol, external): &(String, String, bool),
                 symbol_text: &dyn Fn(&str) -> String| {
         (package.clone(), symbol_text(symbol), *external)
@@ -480,6 +489,12 @@ fn symbols(names: &Renamed, before: &LoadRecord, after: &LoadRecord, index: &Ind
     let (mut gone, mut new) = (Vec::new(), Vec::new());
     for (change, line) in changes(expected.filter(other).collect(), found.filter(other).collect()) {
         if change == LineChange::Gone { gone.push(line) } else { new.push(line) }
+    }
+    if scope == Scope::Narrow {
+        // Local variables keep the name: where it was inherited, they have a symbol of their own now.
+        new.retain(|(package, symbol, external)| {
+            *external || parts(symbol) != (format!("{package}::").as_str(), names.old())
+        });
     }
     gone.retain(|(package, symbol, external)| {
         let Some(made) = names.made(symbol) else { return true };

@@ -102,6 +102,9 @@ fn verification(verified: &Verified) -> String {
                 "Verified, with all files compiled anew: {compared} are the same, apart from the new name."
             )
         }
+        true if verified.systems.is_empty() && !verified.failed.is_empty() => {
+            "Nothing was verified.".to_owned()
+        }
         true => format!("Verified: {compared} are the same, apart from the new name."),
         false => format!(
             "Not the same ({compared} were compared); {}:",
@@ -125,8 +128,12 @@ fn verification(verified: &Verified) -> String {
         let shown = some_of(&verified.computed, String::clone);
         let _ = write!(text, "\nNot verified, for it is made when code runs: a name that {shown} may make.");
     }
+    for failed in &verified.failed {
+        let _ = write!(text, "\nNot verified, for it does not load, before and after alike: {failed}");
+    }
     if !verified.not_loaded.is_empty() {
-        let _ = write!(text, "\nNot verified, for no system loads them: {}.", verified.not_loaded.join(", "));
+        let files = verified.not_loaded.join(", ");
+        let _ = write!(text, "\nNot verified, for no system that loads has them: {files}.");
     }
     text
 }
