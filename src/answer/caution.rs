@@ -45,6 +45,8 @@ pub enum Caution {
     Approximate(usize),
     /// So many uses are by definitions that their files do not have any more.
     Replaced(usize),
+    /// So many functions that use it were compiled without a file.
+    WithoutFile(usize),
     /// So many uses were compiled when their file was read with other features.
     OtherFeatures(usize),
     /// Loaded files below the project's folder that belong to none of its systems use the symbol.
@@ -135,6 +137,11 @@ impl Display for Caution {
                 f,
                 "{} by definitions that the image still holds, but that their files did not contain when they were last loaded.",
                 counted(*uses, "use is", "uses are")
+            ),
+            Self::WithoutFile(functions) => write!(
+                f,
+                "It is used by {} compiled at run time, as FiveAM compiles the bodies of tests: where is not known, and no rename changes that. who-calls and its kin have the names.",
+                counted(*functions, "function that was", "functions that were")
             ),
             Self::OtherFeatures(uses) => write!(
                 f,

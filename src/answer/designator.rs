@@ -6,7 +6,7 @@
 
 use std::str::Chars;
 
-use steelbank_reader::upcase;
+use steelbank_reader::{Dialect, read_name};
 
 /// The meaning of a name argument: a symbol, or a function name made from one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +147,8 @@ impl Designator {
             }
         }
         let wrong = || DesignatorError::Colons(text.to_owned());
+        let read = |part: String| read_name(part.as_bytes(), Dialect::CommonLisp).into_owned();
+        let mut parts: Vec<String> = parts.into_iter().map(read).collect();
         let name = parts.pop().unwrap_or_default();
         if name.is_empty() && !escaped {
             return Err(wrong());
@@ -161,22 +163,22 @@ impl Designator {
     }
 }
 
-/// Adds one character of a token, or the run that it escapes. Returns whether something was escaped; none if
+/// Adds one character of a token, or the run that it escapes, as written. Returns whether something was escaped; none if
 /// the end is missing.
 fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
+    part.push(char);
     match char {
         '\\' => part.push(rest.next()?),
         '|' => loop {
-            match rest.next()? {
+            let next = rest.next()?;
+            part.push(next);
+            match next {
                 '|' => break,
                 '\\' => part.push(rest.next()?),
-                other => part.push(other),
+                _ => (),
             }
         },
-        other => {
-            part.push(upcase(other));
-            return Some(false);
-        }
+        _ => return Some(false),
     }
     Some(true)
 }
@@ -242,7 +244,9 @@ mod tests {
         check("1+", None, "1+", FunctionName::Plain);
         check("straße", None, "STRAßE", FunctionName::Plain);
         check("äöü", None, "ÄÖÜ", FunctionName::Plain);
-        check("µ", None, "µ", FunctionName::Plain);
+        check("µ", None, "Μ", FunctionName::Plain);
+        check(r"|µ|\µ", None, "µµ", FunctionName::Plain);
+        check("ﬁx²", None, "FIX2", FunctionName::Plain);
         check("foo bar", None, "FOO BAR", FunctionName::Plain);
     }
 

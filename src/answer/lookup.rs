@@ -4,7 +4,7 @@ use crate::answer::designator::{Designator, DesignatorError, FunctionName};
 use crate::answer::nearest::of_users;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::upcase;
+use steelbank_reader::{normalized, upcase};
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 /// The package in which names are looked up when none is given.
@@ -145,7 +145,7 @@ pub fn find_package(index: &Index, name: &str) -> Option<Package> {
 }
 
 fn upcased(name: &str) -> String {
-    plain(name).chars().map(upcase).collect()
+    normalized(plain(name)).chars().map(upcase).collect()
 }
 
 /// Strips the colon of a keyword or the bars of a symbol from a package argument.

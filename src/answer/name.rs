@@ -11,7 +11,7 @@ use std::fmt::{self, Display, Formatter};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
-use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, upcase};
+use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
 /// A name in an answer. Its text and JSON are as a person writes it; it is compared and sorted by what it is.
@@ -95,10 +95,10 @@ impl JsonSchema for LispName {
     }
 }
 
-/// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case.
+/// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case, in the reader's normal form.
 pub(crate) fn escaped(name: &str) -> String {
     let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
-    match !name.is_empty() && name.chars().all(plain) {
+    match !name.is_empty() && name.chars().all(plain) && normalized(name) == name {
         true => name.to_owned(),
         false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
     }

@@ -237,7 +237,7 @@ impl<'a> Model<'a> {
         let (known, _) = definitions_in(self.context, &path).map_err(crate::handle::Error::from)?;
         let shown = self.context.project.shown(&path);
         let first = self.definitions.len() as u32;
-        for known in known {
+        for known in known.into_iter().filter(|known| !known.names_standard()) {
             let definition = known.definition;
             let facet = match definition.kind {
                 DefinitionKind::System | DefinitionKind::Package if definition.setf => continue,

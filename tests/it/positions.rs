@@ -13,7 +13,7 @@ use steelbank::answer::location::columns;
 use steelbank::loaded::LoadStatus;
 use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
 use steelbank_reader::lines::characters;
-use steelbank_reader::{Dialect, Features, LispText, upcase};
+use steelbank_reader::{Dialect, Features, LispText, normalized, read_name, upcase};
 
 use crate::asks::Asks;
 use crate::fixtures::library_registry;
@@ -241,4 +241,50 @@ fn letters_are_upcased_as_sbcl_does() {
     };
     let differences = (only(&theirs, &ours), only(&ours, &theirs));
     assert!(differences == (vec![], vec![]), "{differences:?}");
+}
+
+#[test]
+fn names_are_read_in_sbcls_normal_form() {
+    let output = |source: &str| {
+        let request = EvaluateRequest::new(source).values();
+        crate::image::bank().run(&request, &Control::new(Duration::from_secs(60))).unwrap().output
+    };
+    let theirs = output(
+        "(loop for code from 128 below char-code-limit for text = (string (code-char code))
+               for normal = (if (<= #xD800 code #xDFFF) text (sb-unicode:normalize-string text :nfkc))
+               unless (string= text normal) do (format t \"~D~{ ~D~}~%\" code (map 'list #'char-code normal)))",
+    );
+    let codes = |text: &str| text.chars().map(|char| format!(" {}", u32::from(char))).collect::<String>();
+    let ours: BTreeMap<u32, String> = (128..=0x10_ffff)
+        .filter_map(char::from_u32)
+        .map(|char| (u32::from(char), char.to_string()))
+        .filter(|(_, text)| normalized(text) != **text)
+        .map(|(code, text)| (code, codes(&normalized(&text))))
+        .collect();
+    let theirs: BTreeMap<u32, String> = theirs
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(code, normal)| (code.parse().unwrap(), format!(" {normal}")))
+        .collect();
+    assert!(theirs.len() > 4_900, "{}", theirs.len());
+    let only = |some: &BTreeMap<u32, String>, others: &BTreeMap<u32, String>| -> Vec<String> {
+        let some = some.iter().filter(|(code, normal)| others.get(code) != Some(normal));
+        some.map(|(code, normal)| format!("{code:x}:{normal}")).collect()
+    };
+    let differences = (only(&theirs, &ours), only(&ours, &theirs));
+    assert!(differences == (vec![], vec![]), "{differences:?}");
+    // Marks that come after letters, what is escaped, and what is put together around it.
+    let written: Vec<String> =
+        ["\u{b5}", "e\u{301}", "\u{fb01}x\u{b2}", "\u{ac00}\u{11a8}", "\u{1d4b3}y", "\u{ff21}"]
+            .into_iter()
+            .flat_map(|text| {
+                [text.to_owned(), format!("|{text}|"), format!("\\{text}"), format!("{text}|a|{text}")]
+            })
+            .flat_map(|text| [text.clone(), format!("q{text}"), format!("{text}\u{301}|z|\u{327}\u{301}")])
+            .collect();
+    let list: String = written.iter().map(|text| format!(" #:{text}")).collect();
+    let theirs = output(&format!("(format t \"~{{~A~%~}}\" '({list}))"));
+    let ours: Vec<String> =
+        written.iter().map(|text| read_name(text.as_bytes(), Dialect::CommonLisp).into_owned()).collect();
+    assert_eq!(ours, theirs.lines().collect::<Vec<_>>());
 }

@@ -147,6 +147,9 @@ const SHOP: &str = "(defpackage :scip-shop (:use :cl) (:export #:price))
   (setf (slot-value item 'price) 2)
   (setf (size item) (shelf-height (make-shelf)))
   (setq *open* (missing item)))
+(defstruct (box (:constructor nil) (:copier nil) (:predicate nil)))
+(defmacro define-op (name) `(setf (get ',name 'op) 1))
+(define-op if)
 ";
 
 #[test]
@@ -187,8 +190,13 @@ fn kinds_roles_and_relationships_are_told() {
         "9 book# ", "10 `(setf size)`(). definition", "10 book#pages. write", "11 twice(). definition",
         "12 price(). read write", "13 price(). write", "14 item#price. write", "15 `(setf size)`(). write",
         "15 shelf-height(). read", "15 make-shelf(). read", "16 `*open*`. write", "16 missing(). read",
+        "17 box# definition", "18 define-op! definition", "19 define-op! read",
     ];
     assert_eq!(told, expected);
+    // Not the copier that a structure does not have, nor what a form of the project's own is called.
+    let standard = document.occurrences.iter().filter(|found| found.symbol.contains(" COMMON-LISP/"));
+    let standard: Vec<_> = standard.filter(|found| has(found, SymbolRole::Definition)).collect();
+    assert!(standard.is_empty(), "{standard:?}");
     let related: Vec<String> = document
         .symbols
         .iter()

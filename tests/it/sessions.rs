@@ -34,6 +34,7 @@ sessions! {
     a_renamed_package_has_its_uses
     answers_follow_the_files
     constants_and_structures_take_their_new_definitions
+    every_use_is_told_once_and_where_it_stands
     failures_are_told_by_name_and_place
     files_that_a_program_compiles_by_itself_are_known
     nothing_is_said_to_be_unused_that_text_uses

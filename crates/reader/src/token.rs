@@ -3,6 +3,7 @@
 use super::{Dialect, FormId, Range};
 use crate::lines::decode;
 use std::borrow::Cow;
+use unicode_normalization::UnicodeNormalization;
 
 /// One token, or one comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +98,7 @@ fn slice(text: &[u8], start: u32, end: u32) -> &[u8] {
 }
 
 /// The name that `raw` reads as: escapes resolved and, in Common Lisp, unescaped letters upcased.
-pub(crate) fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
+pub fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
     let escapes = raw.iter().any(|&byte| {
         (byte == b'\\' && dialect.has_single_escape()) || (byte == b'|' && dialect.has_multiple_escape())
     });
@@ -107,17 +108,38 @@ pub(crate) fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
         return decoded;
     }
     let mut name = String::with_capacity(decoded.len());
+    // What stands between escaped characters is put in normal form by itself.
+    let mut run = String::new();
+    let end = |run: &mut String, name: &mut String| {
+        name.extend(normalized(run).chars().map(upcase));
+        run.clear();
+    };
     let mut quoted = false;
     let mut characters = decoded.chars();
     while let Some(character) = characters.next() {
         match character {
-            '\\' if dialect.has_single_escape() => name.extend(characters.next()),
+            '\\' if dialect.has_single_escape() => {
+                end(&mut run, &mut name);
+                name.extend(characters.next());
+            }
             '|' if dialect.has_multiple_escape() => quoted = !quoted,
-            _ if quoted || !dialect.folds_case() => name.push(character),
-            _ => name.push(upcase(character)),
+            _ if quoted || !dialect.folds_case() => {
+                end(&mut run, &mut name);
+                name.push(character);
+            }
+            _ => run.push(character),
         }
     }
+    end(&mut run, &mut name);
     Cow::Owned(name)
+}
+
+/// The normal form, NFKC, in which SBCL's reader reads what no escape protects.
+pub fn normalized(text: &str) -> Cow<'_, str> {
+    match text.is_ascii() {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(text.nfkc().collect()),
+    }
 }
 
 /// `CL:CHAR-UPCASE` as SBCL 2.5.2 does it: a letter that has exactly one counterpart in the other case, in the Unicode

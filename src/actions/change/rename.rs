@@ -404,6 +404,8 @@ impl<'a> Planner<'a> {
             }
         } else if warned(|caution| matches!(caution, Caution::UsesFromParts { .. })) {
             "Macros make some of its uses from parts of names.".to_owned()
+        } else if warned(|caution| matches!(caution, Caution::WithoutFile(_))) {
+            "Code that was compiled at run time uses it.".to_owned()
         } else if warned(|caution| {
             matches!(caution, Caution::NamesStructure | Caution::NamesStructureSlot(_))
         }) {

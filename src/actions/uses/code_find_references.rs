@@ -21,6 +21,7 @@ use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::unseen::{SoughtSymbol, TextDefined, TextUse, TextUses, text_counts, text_definitions, text_uses};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::CalledName;
+use crate::answer::designator::Designator;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
@@ -136,7 +137,7 @@ fn searched<R>(
         sbcl,
         uses: &uses,
         facts: Facts::recorded(&recorded.kinds),
-        seen: TextFacts { left_out, ..TextFacts::default() },
+        seen: TextFacts { left_out, without_file: recorded.without_file.len(), ..TextFacts::default() },
         origins: Origins::new(project, &now),
         lines: BTreeMap::new(),
     };
@@ -283,6 +284,8 @@ struct TextFacts {
     designators: usize,
     /// Uses recorded for earlier versions of files that were loaded again.
     replaced: usize,
+    /// Functions that use it and were compiled without a file.
+    without_file: usize,
     /// Uses in forms that a file has only when it is read with other features.
     other_readings: usize,
     /// Loaded files below the root that belong to no system of the project.
@@ -425,7 +428,7 @@ impl UseSearch<'_> {
                         let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
                         match PackageOwner::of(&expander.package).is_locked() {
                             true => here.then_some(ExpansionOrigin::Standard),
-                            false if here || expander.package.is_empty() => None,
+                            false if here || expander.package.is_empty() || parts.is_empty() => None,
                             false => Some(ExpansionOrigin::Synthesized(parts.clone())),
                         }
                     };
@@ -491,9 +494,12 @@ impl UseSearch<'_> {
     }
 
     fn finish(mut self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
-        // Drops unseen text on lines that already have an entry.
-        text.lines.retain(|TextUse { place, .. }| {
-            !self.lines.contains_key(&(place.file.clone(), place.line, None))
+        // Drops unseen text that already has an entry: in a changed file, all that is on its line.
+        text.lines.retain_mut(|TextUse { place, tokens, .. }| {
+            if let Some(line) = self.lines.get(&(place.file.clone(), place.line, None)) {
+                tokens.retain(|token| !line.stale && !line.found.iter().any(|found| found.place == *token));
+            }
+            !tokens.is_empty()
         });
         if request.written {
             self.lines.retain(|_, line| line.is_written());
@@ -606,7 +612,7 @@ pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bo
     let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
     let defined = recorded.form.and_then(|form| file.function_defined(form));
     match (caller, defined) {
-        (Some(caller), Some(defined)) => caller.rsplit("::").next() != Some(defined),
+        (Some(caller), Some(defined)) => Designator::parse(caller).is_ok_and(|caller| caller.name != defined),
         _ => false,
     }
 }
@@ -653,6 +659,8 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
             let clear = matches!(occurrence.standing, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
+        // A parameter of the name says nothing of what a macro of the program's own is given to define.
+        SyntaxRole::Named if !occurrence.bound => sure(UseType::Mention),
         _ if occurrence.local => None,
         SyntaxRole::Named => sure(UseType::Mention),
         SyntaxRole::Function => sure(UseType::Function),

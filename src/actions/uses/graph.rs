@@ -102,10 +102,7 @@ impl Target {
     /// What a definition in a text defines; none if it names nothing that code could use.
     pub(crate) fn defined(known: &DefinitionInFile) -> Option<Self> {
         let definition = &known.definition;
-        // A name for a form of the project's own, such as LIST, is not what the standard calls so.
-        let home = known.home.as_deref().filter(|home| {
-            definition.kind != DefinitionKind::Definition || !PackageOwner::of(home).is_locked()
-        })?;
+        let home = known.home.as_deref().filter(|_| !known.names_standard())?;
         let sense = match definition.kind {
             DefinitionKind::Setf => Sense::Setf,
             _ if definition.setf => Sense::Setf,
@@ -201,6 +198,10 @@ impl<'a> UserFinder<'a> {
             Rc::new(known.map(|(known, _)| known).unwrap_or_default())
         });
         Rc::clone(known)
+    }
+
+    pub(crate) fn counter(&self) -> &Counter<'a> {
+        &self.counter
     }
 
     /// Reads the file that answers show as `path`.

@@ -15,7 +15,7 @@ use steelbank_reader::{Datum, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::{DefinitionKind, lisp_definitions};
 use steelbank_xref::{Index, Kind};
 
-use super::code_find_references::{UseType, found};
+use super::code_find_references::{UseType, found, use_type};
 use super::graph::{Node, Subclasses, Target, UserFinder, form_of};
 use super::kept::last_answer;
 use super::outline::{DefinitionInFile, files_at, resolved};
@@ -328,8 +328,19 @@ impl ImpactRequest {
                 }
             }
         }
+        for target in &subjects.targets {
+            let found = users.counter().without_file(&target.name, &target.package).into_iter();
+            answer.users.extend(found.map(|(function, kind)| Affected {
+                steps: 1,
+                name: LispName::new(index, function),
+                place: None,
+                does: use_type(kind),
+                through: None,
+            }));
+        }
         answer.outside = outside.len();
         answer.users.sort();
+        answer.users.dedup();
         answer.tests.sort();
         Ok(())
     }

@@ -108,7 +108,9 @@ impl Question for InterfaceRequest {
             for known in known {
                 use DefinitionKind::{Field, Package, System};
                 let is_name = !matches!(known.definition.kind, Package | System | Field);
-                let Some(home) = known.home.clone().filter(|_| is_name) else { continue };
+                let Some(home) = known.home.clone().filter(|_| is_name && !known.names_standard()) else {
+                    continue;
+                };
                 let is_its = match &package {
                     None => own.contains(&known.path),
                     Some(package) => home == *package,

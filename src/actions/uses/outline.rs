@@ -26,6 +26,7 @@ use super::unseen::{SoughtSymbol, text_uses};
 use super::use_counts::{Counted, Counter, is_test_path};
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
+use crate::answer::package_owner::PackageOwner;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -160,6 +161,12 @@ pub(crate) struct DefinitionInFile {
 }
 
 impl DefinitionInFile {
+    /// Whether it is a form of the project's own with a name, such as LIST, that is not what the standard calls so.
+    pub(crate) fn names_standard(&self) -> bool {
+        self.definition.kind == DefinitionKind::Definition
+            && self.home.as_deref().is_some_and(|home| PackageOwner::of(home).is_locked())
+    }
+
     /// Returns the name for an answer.
     pub(crate) fn name(&self, index: &Index) -> LispName {
         match self.definition.kind {
@@ -276,6 +283,7 @@ impl Question for OutlineRequest {
                 continue;
             }
             let counts = known.loaded
+                && !known.names_standard()
                 && !matches!(
                     definition.kind,
                     DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
@@ -290,7 +298,12 @@ impl Question for OutlineRequest {
                     _ => ask(),
                 }
             });
-            let count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
+            let mut count = lines.as_ref().map(|lines| count(known, lines, &all[in_file]));
+            if let (Some(count), Some(home)) = (&mut count, &known.home)
+                && definition.kind != DefinitionKind::Method
+            {
+                count.others += counter.without_file(&definition.name, home).len();
+            }
             let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
             let mut outlined = Outlined {
                 name: known.name(&context.index),
@@ -298,7 +311,7 @@ impl Question for OutlineRequest {
                 place: known.place(),
                 end: definition.end,
                 text: telling.then(|| crate::answer::shortened(&definition.line)),
-                exported: known.exported,
+                exported: known.exported && !known.names_standard(),
                 uses: count,
                 reached_by: Vec::new(),
             };

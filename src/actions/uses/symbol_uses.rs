@@ -73,6 +73,8 @@ pub(crate) struct RecordedUses {
     pub(crate) files: BTreeMap<FileVersion, Vec<RecordedUse>>,
     /// The kinds of use anywhere, in other files too.
     pub(crate) kinds: BTreeSet<Kind>,
+    /// The functions without a file, each with what it does: compiled at run time, as FiveAM compiles the bodies of tests.
+    pub(crate) without_file: BTreeSet<(String, Kind)>,
 }
 
 impl<'a> SymbolUses<'a> {
@@ -155,7 +157,10 @@ impl<'a> SymbolUses<'a> {
             let accepts = |role| self.accepts(role) && (role == NameRole::Setf) == setf;
             for found in self.index.who(kind, self.symbol, accepts) {
                 recorded.kinds.insert(kind);
-                let Some(file) = &found.file else { continue };
+                let Some(file) = &found.file else {
+                    recorded.without_file.insert((found.function.into_owned(), kind));
+                    continue;
+                };
                 let path = Path::new(file.as_ref());
                 if wanted(path, found.file_written) {
                     let version = FileVersion { path: path.to_path_buf(), write_date: found.file_written };

@@ -1,17 +1,20 @@
 //! Counts the uses of a symbol, as the lines that code-find-references lists.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 
 use super::code_find_references::{CodeFindReferencesRequest, UseType, code_find_references, single_uses};
 use super::outline::DefinitionInFile;
+use super::symbol_uses::SymbolUses;
 use super::who::CalledName;
 use crate::answer::Location;
+use crate::answer::designator::FunctionName;
 use crate::handle::QueryContext;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
+use steelbank_xref::Kind;
 
 /// Counts uses. Reads each file once for the packages of its forms.
 pub(crate) struct Counter<'a> {
@@ -113,6 +116,14 @@ impl<'a> Counter<'a> {
             (found.place, found.use_type, caller, found.context)
         });
         lines.map(|found| self.counted(found, CalledName::Itself)).collect()
+    }
+
+    /// Lists the functions that use the symbol and were compiled without a file.
+    pub(crate) fn without_file(&self, name: &str, package: &str) -> BTreeSet<(String, Kind)> {
+        let index = &self.context.index;
+        let found = index.symbol_named(package, name);
+        let uses = found.map(|(symbol, _)| SymbolUses::new(index, symbol, FunctionName::Plain));
+        uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
     /// Lists the uses one by one, also of those on one line.

@@ -62,7 +62,7 @@ impl<'a> Origins<'a> {
     }
 
     /// Finds where `sought` stands in the definition of `expander`, or of what that names; None if `expander`
-    /// has no definition here.
+    /// has no definition here, or a file that may have one has changed.
     fn stands(
         &self,
         sought: &SearchTarget,
@@ -72,12 +72,14 @@ impl<'a> Origins<'a> {
         let first = SearchTarget { package: expander.package.clone(), name: expander.name.clone() };
         let mut seen = BTreeSet::from([(first.package.clone(), first.name.clone())]);
         let mut queue = VecDeque::from([first]);
-        let mut defined = false;
+        let (mut defined, mut changed) = (false, false);
         while let Some(next) = queue.pop_front() {
             for FileVersion { path, write_date } in self.project.naming(&next.name) {
                 let Ok(file) = self.project.positions_at(self.now, &path, write_date) else { continue };
                 let definitions = file.occurrences(&next, &|_| false);
-                let defines = |role| matches!(role, SyntaxRole::Definition | SyntaxRole::Structure);
+                let defines =
+                    |role| matches!(role, SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named);
+                changed |= !file.is_fresh();
                 for form in definitions.iter().filter(|found| defines(found.role)).map(|found| found.form) {
                     defined = true;
                     let inside = file.occurrences(sought, means).into_iter().find(|found| found.form == form);
@@ -100,6 +102,6 @@ impl<'a> Origins<'a> {
                 }
             }
         }
-        defined.then_some(None)
+        (defined && !changed).then_some(None)
     }
 }

@@ -9,8 +9,8 @@ use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, 
 use super::super::tap::walk::{PlaceAccess, SLOT, Space, SyntacticContext, SyntaxContext};
 use super::by_tap::Tapped;
 use super::{Notation, Occurrence, PositionedFile, Reading, SearchTarget, SymbolToken, XrefRecord};
-use steelbank_reader::Range;
 use steelbank_reader::lines::LineColumn;
+use steelbank_reader::{Range, normalized};
 
 /// Whether an operator binds functions or macros.
 pub(super) fn is_local_function(by: &str) -> bool {
@@ -237,6 +237,7 @@ impl PositionedFile {
             return true;
         }
         let plain = |text: &str| -> String {
+            let text = normalized(text);
             let letters = text.chars().filter(|char| !matches!(char, '|' | '\\'));
             letters.flat_map(char::to_uppercase).collect()
         };

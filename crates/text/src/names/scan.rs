@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use steelbank_reader::lines::decode;
 use steelbank_reader::operators::{ClauseWords, defines_package, names_symbol_at, takes_symbols};
-use steelbank_reader::{Datum, FormId, FormKind, LispText, Marker, NoCalls, Range, Token, TokenKind, upcase};
+use steelbank_reader::{
+    Datum, FormId, FormKind, LispText, Marker, NoCalls, Range, Token, TokenKind, normalized, upcase,
+};
 
 use super::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 use crate::store::segment::{KeyHashing, KeyMap};
@@ -495,7 +497,7 @@ impl<'a> Scan<'a> {
         let name_at = colon.map_or(0, |at| at + colons);
         let mut name = std::mem::take(&mut self.word);
         name.clear();
-        name.extend(decode(&word[name_at..]).chars().map(upcase));
+        name.extend(normalized(&decode(&word[name_at..])).chars().map(upcase));
         if !name.bytes().all(|byte| !byte.is_ascii_alphabetic() && byte < 0x80) {
             let marker = match (colon, colons) {
                 (None, _) => Marker::None,

@@ -2,7 +2,9 @@
 
 use crate::scan::occurrence::{LONGEST, ScannedName, TextRole, first_character, is_word_character};
 use std::sync::LazyLock;
-use steelbank_reader::{Dialect, Features, FormKind, LispText, Marker, NoCalls, Token, TokenKind, upcase};
+use steelbank_reader::{
+    Dialect, Features, FormKind, LispText, Marker, NoCalls, Token, TokenKind, normalized, upcase,
+};
 
 static FEATURES: LazyLock<Features> = LazyLock::new(Features::sbcl);
 
@@ -130,7 +132,7 @@ fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn
             };
             let offset = (at + lead) as u32;
             if dialect.folds_case() {
-                send(&word.chars().map(upcase).collect::<String>(), offset, role, emit);
+                send(&normalized(word).chars().map(upcase).collect::<String>(), offset, role, emit);
             } else {
                 send(word, offset, role, emit);
             }

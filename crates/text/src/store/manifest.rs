@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Changes whenever the index would come out different: its format, the languages, the grammars.
-const FORMAT: u64 = 6;
+const FORMAT: u64 = 7;
 
 /// Why a file is not indexed.
 #[derive(

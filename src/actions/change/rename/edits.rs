@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::lines::{self, Undecodable};
-use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
+use steelbank_reader::{Dialect, Features, LispText, Range, normalized, upcase};
 
 use super::parts;
 use super::plan::{Doubt, FileEdits, RenameEdit};
@@ -350,6 +350,7 @@ fn spelled(name: &str, old: &[u8]) -> String {
     let plain = !name.is_empty()
         && !old.iter().any(|byte| matches!(byte, b'|' | b'\\'))
         && name.chars().all(|char| upcase(char) == char)
+        && normalized(name) == name
         && !name.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
         && name.chars().any(char::is_alphabetic);
     if !plain {

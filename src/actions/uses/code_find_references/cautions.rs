@@ -44,6 +44,9 @@ impl UseSearch<'_> {
         if seen.replaced > 0 {
             cautions.push(Caution::Replaced(seen.replaced));
         }
+        if seen.without_file > 0 && self.of_project() {
+            cautions.push(Caution::WithoutFile(seen.without_file));
+        }
         if seen.other_readings > 0 {
             cautions.push(Caution::OtherFeatures(seen.other_readings));
         }

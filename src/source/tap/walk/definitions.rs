@@ -126,7 +126,10 @@ impl FormWalk<'_> {
                     _ => walk.form(part, mode),
                 }),
             }),
-            ("CONSTRUCTOR" | "COPIER" | "PREDICATE", 2) if walk.symbol(child).is_some() => {
+            // (:copier nil): there is none.
+            ("CONSTRUCTOR" | "COPIER" | "PREDICATE", 2)
+                if walk.symbol(child).is_some() && walk.standard(child) != "NIL" =>
+            {
                 walk.definition(child, Defined::Function, mode);
             }
             ("PRINT-FUNCTION" | "PRINT-OBJECT", _) => walk.function_name(child, SyntaxRole::Function, mode),
