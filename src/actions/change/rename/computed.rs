@@ -117,9 +117,11 @@ impl Planner<'_> {
             let definitions = file.occurrences(&operator, &|_| false);
             definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
                 let Some(form) = file.form_range(found.form, 0) else { return false };
-                let lines = file.position(form.start).line..=file.position(form.end).line;
+                let (Some(start), Some(end)) = (file.position(form.start), file.position(form.end)) else {
+                    return false;
+                };
                 let mut here = makers.iter().filter(|maker| maker.file == project.shown(&path));
-                here.any(|maker| maker.line.is_some_and(|line| lines.contains(&line)))
+                here.any(|maker| maker.line.is_some_and(|line| (start.line..=end.line).contains(&line)))
             })
         })
     }
