@@ -18,7 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
-use super::unseen::{SoughtSymbol, TextDefined, TextUse, TextUses, text_counts, text_definitions, text_uses};
+use super::unseen::{
+    SoughtSymbol, TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses,
+};
 use super::via::{ExpansionOrigin, Origins};
 use super::who::CalledName;
 use crate::answer::designator::Designator;
@@ -494,10 +496,12 @@ impl UseSearch<'_> {
     }
 
     fn finish(mut self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
-        // Drops unseen text that already has an entry: in a changed file, all that is on its line.
-        text.lines.retain_mut(|TextUse { place, tokens, .. }| {
+        // Drops unseen text on lines that already have an entry, but for what is left out beside that.
+        text.lines.retain_mut(|TextUse { place, tokens, state, .. }| {
             if let Some(line) = self.lines.get(&(place.file.clone(), place.line, None)) {
-                tokens.retain(|token| !line.stale && !line.found.iter().any(|found| found.place == *token));
+                let known =
+                    |token: &Location| line.found.iter().any(|found| found.place.column == token.column);
+                tokens.retain(|token| *state == TextState::LeftOut && !known(token));
             }
             !tokens.is_empty()
         });

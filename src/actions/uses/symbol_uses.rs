@@ -158,7 +158,10 @@ impl<'a> SymbolUses<'a> {
             for found in self.index.who(kind, self.symbol, accepts) {
                 recorded.kinds.insert(kind);
                 let Some(file) = &found.file else {
-                    recorded.without_file.insert((found.function.into_owned(), kind));
+                    // CLOS makes the methods of accessors.
+                    if kind != Kind::Specializes {
+                        recorded.without_file.insert((found.function.into_owned(), kind));
+                    }
                     continue;
                 };
                 let path = Path::new(file.as_ref());
