@@ -44,6 +44,7 @@ pub(crate) fn shortened(text: &str) -> String {
 pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1.into() { one } else { several })
 }
+
 /// Lists the first of `files`, and counts the others.
 pub(crate) fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
     const SHOWN: usize = 8;

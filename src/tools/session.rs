@@ -265,10 +265,12 @@ impl Session {
         let is_in_none = |name: &str| {
             let Lookup { asked, found, .. } = Lookup::resolved(&index, name, package).ok()?;
             let home = index.package_name(index.symbol_package(found.ok()?.0)?);
-            let is_in_none = project.naming(&asked.name).is_empty();
-            // That one lists many files, mostly.
-            let is_loaded = || !project.naming(&home).is_empty();
-            Some(is_in_none && PackageOwner::of(&home) == PackageOwner::User && is_loaded())
+            // The package's name lists many files, mostly.
+            Some(
+                PackageOwner::of(&home) == PackageOwner::User
+                    && project.naming(&asked.name).is_empty()
+                    && !project.naming(&home).is_empty(),
+            )
         };
         let one = ["name", "symbol", "from", "to"].iter().filter_map(|key| arguments.get(*key));
         let several = arguments.get("names").and_then(Value::as_array).into_iter().flatten();

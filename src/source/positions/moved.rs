@@ -35,32 +35,33 @@ impl MovedForms {
             let starts = form.char_indices().map(|(at, _)| top.span.start + at as u32);
             starts.chain([top.span.end]).collect::<Vec<u32>>()
         };
-        let mut left: Vec<(&TopLevelForm, Vec<u32>)> =
-            read.toplevel().iter().map(|top| (top, inside(top))).collect();
+        // By how many there are: of a long file, each form is compared with those of its length alone.
+        let mut left: HashMap<usize, Vec<(&TopLevelForm, Vec<u32>)>> = HashMap::new();
+        for top in read.toplevel() {
+            let now = inside(top);
+            left.entry(now.len()).or_default().push((top, now));
+        }
         let is_same = |form: &TapForm, before: Range, top: &TopLevelForm, now: &[u32]| {
             let mut tokens = read.tokens()[top.tokens()].iter().peekable();
-            now.len() as u32 == before.end - before.start + 1
-                && form.events.iter().all(|event| match symbol(sidecar, event.kind) {
-                    None => true,
-                    Some(name) => {
-                        let end = event
-                            .end
-                            .checked_sub(before.start)
-                            .and_then(|end| now.get(end as usize).copied());
-                        while tokens.next_if(|token| Some(token.span.end) < end).is_some() {}
-                        tokens
-                            .peek()
-                            .is_some_and(|token| Some(token.span.end) == end && token.is_named(bytes, name))
-                    }
-                })
+            form.events.iter().all(|event| {
+                let Some(name) = symbol(sidecar, event.kind) else { return true };
+                let end = event.end.checked_sub(before.start).and_then(|end| now.get(end as usize).copied());
+                while tokens.next_if(|token| Some(token.span.end) < end).is_some() {}
+                tokens.peek().is_some_and(|token| Some(token.span.end) == end && token.is_named(bytes, name))
+            })
         };
         let (mut found, mut others) = (Vec::new(), Vec::new());
         for form in &sidecar.forms {
             let Some(before) = form.events.last().map(|whole| Range::new(whole.start, whole.end)) else {
                 continue;
             };
-            match left.iter().position(|(top, now)| is_same(form, before, top, now)) {
-                Some(at) => found.push(MovedForm { before, now: FormNow::Same(left.remove(at).1) }),
+            let as_long = left.get_mut(&((before.end - before.start) as usize + 1));
+            let same = as_long.and_then(|as_long| {
+                let at = as_long.iter().position(|(top, now)| is_same(form, before, top, now))?;
+                Some(as_long.remove(at).1)
+            });
+            match same {
+                Some(now) => found.push(MovedForm { before, now: FormNow::Same(now) }),
                 None => others.push((form, before)),
             }
         }
@@ -71,7 +72,7 @@ impl MovedForms {
                 alike.entry((operator.to_owned(), name.to_owned())).or_default().0.push((form, before));
             }
         }
-        for (top, _) in left {
+        for (top, _) in left.into_values().flatten() {
             let mut named =
                 top.form.into_iter().flat_map(|form| read.elements(form)).map(|datum| match datum {
                     Datum::Token(token) => Some(read.tokens().get(token)?.symbol(bytes).name.into_owned()),

@@ -21,7 +21,8 @@ impl Action for ReloadRequest {
 
     /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded,
     /// and files that were loaded by themselves. Lists the definitions that their file does not have any
-    /// more, or whose file no system has, and removes them if the request says so. This runs the project's code. A failed load is an answer.
+    /// more, or whose file no system has, and removes them if the request says so. This runs the project's code. A failed load is
+    /// an answer.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();

@@ -231,12 +231,22 @@ impl Planner<'_> {
         for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
             let Some(file) = project.read_named(file) else { continue };
             let bytes = file.text.as_bytes();
+            // Most are words of longer strings: a file without another is not read any further.
+            let with_quotes = |token: &TextToken| {
+                let span = Range::new(token.span.start.checked_sub(1)?, token.span.end + 1);
+                let quoted = bytes.get(span.indices())?;
+                (quoted.starts_with(b"\"") && quoted.ends_with(b"\"")).then_some(span)
+            };
+            let words = file.tokens.named(name).iter().filter(|token| is_word(&token.class));
+            let quoted: Vec<_> = words.filter_map(|token| Some((with_quotes(token)?, token))).collect();
+            if quoted.is_empty() {
+                continue;
+            }
             let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
             let operator = |form: Option<FormId>| {
                 read.head(read.form(form?)?).map(|head| head.symbol(bytes).name.into_owned())
             };
-            for token in file.tokens.named(name).iter().filter(|token| is_word(&token.class)) {
-                let span = Range::new(token.span.start.saturating_sub(1), token.span.end + 1);
+            for (span, token) in quoted {
                 let string = read.token_at(span.start).filter(|string| string.span == span);
                 let is_name = |string: &Token| {
                     bytes.get(token.span.indices()) == Some(name.as_bytes())

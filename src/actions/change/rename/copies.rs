@@ -104,7 +104,7 @@ impl Action for RenameVerifyRequest<'_> {
         let until = control.until(deadline);
         let (before, after) =
             at_once(|| bank.before(&asked, &until), || bank.gather(&texts, &wanted, &until));
-        let (before, after) = (before?, after?);
+        let (before, mut after) = (before?, after?);
         let shown = |path: &Path| bank.project().shown(path);
         let written = written(self.plan, &files);
         let index = bank.index();
@@ -113,15 +113,14 @@ impl Action for RenameVerifyRequest<'_> {
             // Compile anew: a fasl keeps definitions of files that ASDF does not know it depends on.
             wanted.anew = true;
             let asked = TracesRequest { places: None, ..wanted.clone() };
-            let (before, after) =
+            let (before, again) =
                 at_once(|| bank.gather(&[], &asked, &until), || bank.gather(&texts, &wanted, &until));
-            let anew = compare(self.plan, &written, &before?, &after?, &index, &shown);
+            after = again?;
+            let anew = compare(self.plan, &written, &before?, &after, &index, &shown);
             verified = Verified { anew: anew.same, ..anew };
         }
-        let loads = |system: &String| {
-            !verified.failed.iter().any(|failed| failed.starts_with(&format!("{system}: ")))
-        };
-        verified.systems = wanted.systems.into_iter().filter(loads).collect();
+        wanted.systems.retain(|system| after.failed.iter().all(|failed| failed.name != *system));
+        verified.systems = wanted.systems;
         let took = begun.elapsed();
         verified.duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         bank.inner.memo.put(LastVerification { took, tests: self.tests });
