@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -244,10 +245,11 @@ impl Session {
         })
     }
 
-    /// Returns the sentence that answers about the image have while files of the project are not loaded as they stand.
-    pub(crate) fn older_image(&self, wording: Wording) -> Option<String> {
+    /// Returns the sentence that answers about the image have while files of the project are not loaded as they stand, as of
+    /// `then` or later.
+    pub(crate) fn older_image(&self, then: Instant, wording: Wording) -> Option<String> {
         let project = self.started()?.project();
-        let changed = project.changed_files();
+        let changed = project.changed_files(then);
         let shown = |path: &PathBuf| {
             format!("{}{}", project.shown(path), if path.is_file() { "" } else { " (gone)" })
         };

@@ -1,6 +1,7 @@
 //! A tool: a name, schemas, and a function from checked arguments to an answer. It knows no protocol.
 
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -290,11 +291,12 @@ impl Tool {
         let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
         let moved = is_moving();
         let only_in_image = self.of_image.then(|| session.only_in_image(&arguments)).flatten();
+        let begun = Instant::now();
         let outcome = (self.body)(session, arguments, self.input(), call);
         let moving = moved || is_moving();
         let gone = session.gone_project();
         let older = match &gone {
-            None if self.of_image => session.older_image(call.wording()),
+            None if self.of_image => session.older_image(begun, call.wording()),
             _ => None,
         };
         match outcome {

@@ -26,7 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -396,13 +396,13 @@ impl Project {
         Some(self.image.read().contents.get(path)?.are(text))
     }
 
-    /// Lists the loaded files that have been deleted or have other contents now, sorted. None for a command, which has loaded them
-    /// a moment ago.
-    pub(crate) fn changed_files(&self) -> Vec<PathBuf> {
+    /// Lists the loaded files that have been deleted or have other contents, as of `then` or later, sorted. None for a
+    /// command, which has loaded them a moment ago.
+    pub(crate) fn changed_files(&self, then: Instant) -> Vec<PathBuf> {
         if !self.watching.load(Ordering::Acquire) || self.loaded.read().is_empty() {
             return Vec::new();
         }
-        let mut files = self.look().standings.behind();
+        let mut files = self.looked_since(then).standings.behind();
         files.retain(|path| self.has_changed(path));
         files
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
@@ -99,6 +100,18 @@ impl Standings {
 }
 
 impl Project {
+    /// Locks the texts, up to date with what had changed by `then`: a look that a question took since serves.
+    pub(super) fn looked_since(&self, then: Instant) -> MutexGuard<'_, Texts> {
+        let texts = self.texts.lock();
+        match texts.looked.is_some_and(|looked| looked >= then) {
+            true => texts,
+            false => {
+                drop(texts);
+                self.look()
+            }
+        }
+    }
+
     /// Brings the texts up to date with what has changed, and locks them.
     pub(super) fn look(&self) -> MutexGuard<'_, Texts> {
         // Know first which files were compared with what is loaded of them already.
@@ -107,6 +120,7 @@ impl Project {
         let loaded = self.loaded.read();
         let mut guard = self.texts.lock();
         let texts = &mut *guard;
+        texts.looked = Some(Instant::now());
         self.look_at_tree(texts);
         let is_another_index = self.look_at_index(texts);
         let news = std::mem::take(&mut texts.live.news);

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::RwLock;
 use schemars::JsonSchema;
@@ -147,6 +148,8 @@ pub(super) struct Texts {
     pub(super) documents: Arc<RwLock<Documents>>,
     pub(super) root: Option<PathBuf>,
     pub(super) live: WatchedTree,
+    /// When the last look began.
+    pub(super) looked: Option<Instant>,
     pub(super) standings: Standings,
     pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
     /// Files of systems that were asked to be loaded, also outside of the project.

@@ -202,15 +202,21 @@ impl<'a> ShownReferrer<'a> {
                     entry.approximate.push(text);
                 }
             }
+            // Of a form that its file does not have any more, the file is all that is known.
+            let line = Some(line).filter(|line| !line.is_empty());
             match lines.iter_mut().find(|(of, said, _)| of == file && *said == how) {
-                Some((.., places)) if !places.contains(&line) => places.push(line),
-                Some(_) => (),
-                None => lines.push((file.clone(), how, vec![line])),
+                Some((.., places)) => places.extend(line.filter(|line| !places.contains(line))),
+                None => lines.push((file.clone(), how, line.into_iter().collect())),
             }
         }
         for (file, how, places) in lines {
-            let Some((first, others)) = places.split_first() else { continue };
-            entry.lines.extend(["\n  ", &file, ":", first, ": ", entry.name.as_str(), &how]);
+            let mut places = places.iter();
+            entry.lines.extend(["\n  ", &file]);
+            if let Some(first) = places.next() {
+                entry.lines.extend([":", first]);
+            }
+            entry.lines.extend([": ", entry.name.as_str(), &how]);
+            let others: Vec<&str> = places.map(String::as_str).collect();
             if !others.is_empty() {
                 entry.lines.extend([", also at ", &others.join(", ")]);
             }
