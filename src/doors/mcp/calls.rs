@@ -178,6 +178,12 @@ impl Calls {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }
 
+    /// Waits until the lines in progress are carried out and the answers that are there written, or until `end`, while
+    /// `meanwhile` is true.
+    pub(super) fn wait_until_written(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
+        self.wait_while(end, meanwhile, |call| call.answered);
+    }
+
     fn wait_while(
         &self,
         end: Option<Instant>,

@@ -29,7 +29,7 @@ impl Client {
                 self.calls.end_line();
             }
             if taken != Taken::Nothing {
-                self.reader.begin_line();
+                self.reader.begin_line(mine);
             }
             match taken {
                 Taken::Message => {
@@ -108,9 +108,13 @@ impl ReaderRole {
         self.state.lock().reader == mine
     }
 
-    /// Marks the reader as busy.
-    fn begin_line(&self) {
+    /// Marks reader number `mine` as busy. Not if another thread reads by now: were that one's wait for the client taken
+    /// over, what it reads then would be left to nobody.
+    fn begin_line(&self, mine: u64) {
         let mut state = self.state.lock();
+        if state.reader != mine {
+            return;
+        }
         state.busy = Some(Instant::now());
         state.begun += 1;
         if std::mem::take(&mut state.asleep) {
@@ -168,6 +172,16 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    #[test]
+    fn what_a_reader_was_late_to_begin_gives_nobody_the_wait_of_the_next() {
+        let role = ReaderRole::new(Duration::ZERO);
+        role.begin_line(0);
+        let next = role.take_over().unwrap();
+        assert!(role.begin_wait(next));
+        role.begin_line(0);
+        assert!(role.state.lock().busy.is_none(), "a third reader would wait beside the second");
+    }
+
     /// Reads lines that take about as long as the stand-by waits, so that each end of a line
     /// races for the role.
     #[test]
@@ -188,7 +202,7 @@ mod tests {
                 most.fetch_max(waiting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 std::thread::yield_now();
                 waiting.fetch_sub(1, Ordering::SeqCst);
-                role.begin_line();
+                role.begin_line(mine);
                 let (count, began) = (lines.fetch_add(1, Ordering::SeqCst), Instant::now());
                 while began.elapsed() < patience * (count % 4) {
                     std::hint::spin_loop();
@@ -207,7 +221,8 @@ mod tests {
             // Begin a line, so that the threads that stand by wake and see the end.
             while !successors.iter().all(|thread| thread.is_finished()) {
                 if over() {
-                    role.begin_line();
+                    let reader = role.state.lock().reader;
+                    role.begin_line(reader);
                 }
                 std::thread::sleep(patience);
             }

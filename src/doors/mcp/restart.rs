@@ -18,19 +18,24 @@ impl ServedClient for Client {
     }
 
     fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, GoOn<'_>)> {
-        let (repeated, lost): (Vec<_>, Vec<_>) =
-            self.calls.take_unanswered().into_iter().partition(|call| call.line.is_some());
+        let end = || others.then(|| Instant::now() + UNREAD_RESTART_TIME);
+        let (mut repeated, mut lost) = (Vec::new(), Vec::new());
+        // Take the calls twice: a line that is being carried out may become one.
+        for _ in 0..2 {
+            for call in self.calls.take_unanswered() {
+                call.cancellation.cancel();
+                if call.line.is_some() { repeated.push(call) } else { lost.push(call) }
+            }
+            self.calls.wait_until_written(end(), || !self.output.is_gone());
+        }
         let mut handover = ClientHandover::default();
         for call in &repeated {
             handover.unread.extend_from_slice(call.line.as_deref().unwrap_or_default());
             handover.unread.push(b'\n');
         }
         handover.unread.extend_from_slice(unread);
-        repeated.iter().chain(&lost).for_each(|call| call.cancellation.cancel());
         let errors = lost.iter().flat_map(UnansweredCall::error);
         self.output.add(&errors.collect::<Vec<u8>>());
-        let end = || others.then(|| Instant::now() + UNREAD_RESTART_TIME);
-        self.calls.wait_until_none(end(), || !self.output.is_gone());
         if !self.output.drain(end()) || self.output.is_gone() {
             return None;
         }
@@ -64,5 +69,32 @@ impl Client {
             self.go_without_lisp();
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doors::mcp::message::Id;
+    use crate::engine::control::Cancellation;
+    use crate::tools::Session;
+
+    #[test]
+    fn a_question_that_comes_of_a_line_in_progress_is_asked_again() {
+        let ((input, _request), (_response, output)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let session = Session::starting(|| Err(crate::Error::NeverBegan));
+        let (client, _end) = Client::new(input.into(), output.into(), session, None, None).unwrap();
+        client.calls.begin_line();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                let line = Some(b"{\"id\":7}".to_vec());
+                let serial = client.calls.note(Id::string("late"), Cancellation::default(), line, true);
+                client.calls.defer(serial, b"Lisp has died");
+                client.calls.end_line();
+            });
+            let (handover, _) = client.hand_over(b"next\n", true).unwrap();
+            assert_eq!(handover.unread, b"{\"id\":7}\nnext\n");
+        });
     }
 }
