@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steelbank_xref::Kind;
 
 use super::code_find_references::UseType;
 use super::graph::{Node, Target, UserFinder, callees, function_in};
@@ -94,6 +95,9 @@ pub struct CallGraphAnswer {
     /// How many callers outside of the project were left out.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub outside: usize,
+    /// How many functions without a name that were compiled at run time call what was asked for: they are not in the graph.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub without_file: usize,
     /// How often the name that was asked for stands in text that the image does not have: callers that are not known yet.
     #[serde(skip_serializing_if = "Unseen::is_empty")]
     pub unseen: Unseen,
@@ -155,6 +159,11 @@ impl CallGraphRequest {
             }
         }
         graph.outside = outside.len();
+        let mut without_file = users.without_file(&graph.nodes[0].0);
+        without_file.retain(|(function, kind)| {
+            matches!(kind, Kind::Calls | Kind::Macroexpands) && !graph.places.contains_key(function)
+        });
+        graph.without_file = without_file.len();
         Ok(())
     }
 
@@ -217,6 +226,7 @@ impl Question for CallGraphRequest {
                     cycles: Vec::new(),
                     truncated: false,
                     outside: 0,
+                    without_file: 0,
                 });
             }
         };
@@ -228,6 +238,7 @@ impl Question for CallGraphRequest {
             limit: self.limit,
             truncated: false,
             outside: 0,
+            without_file: 0,
         };
         graph.node(&Node::of(&root), 0);
         match self.direction {
@@ -251,6 +262,7 @@ struct Graph {
     limit: usize,
     truncated: bool,
     outside: usize,
+    without_file: usize,
 }
 
 impl Graph {
@@ -315,6 +327,7 @@ impl Graph {
             cycles,
             truncated: self.truncated,
             outside: self.outside,
+            without_file: self.without_file,
             unseen: Unseen::default(),
         })
     }

@@ -484,6 +484,12 @@ impl<'a> UserFinder<'a> {
         found.map(|found| Node::of(&found.function)).collect()
     }
 
+    /// Lists the functions that use what the node names and were compiled without a file, each with what it does.
+    pub(crate) fn without_file(&self, node: &Node) -> BTreeSet<(String, Kind)> {
+        let found = node.target.as_ref().map(|it| self.counter.without_file(&it.name, &it.package));
+        found.unwrap_or_default()
+    }
+
     /// Whether a use of `name` is a call, a macro's expansion, or a call in the template of a macro or setf
     /// definition.
     pub(crate) fn is_call(used: &UsedBy, name: &str) -> bool {

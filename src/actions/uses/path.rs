@@ -54,6 +54,9 @@ pub struct PathAnswer {
     /// Whether the search was given up at so many.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// If none was found: how many functions that were compiled at run time use one of those that were looked at.
+    #[serde(skip_serializing_if = "crate::answer::is_zero")]
+    pub without_file: usize,
     /// The package in which a name was looked up, if nobody named it.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
@@ -187,6 +190,10 @@ impl Search<'_> {
             }
         }
         answer.looked_at = done.len();
+        if answer.steps.is_empty() {
+            let found = done.iter().flat_map(|at| self.users.without_file(&reached[*at].node));
+            answer.without_file = found.map(|(function, _)| function).collect::<BTreeSet<_>>().len();
+        }
         Ok(())
     }
 

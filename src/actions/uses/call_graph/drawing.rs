@@ -300,6 +300,7 @@ mod tests {
             cycles: vec![0],
             truncated: count >= 400,
             outside: 0,
+            without_file: 0,
             unseen: Default::default(),
         }
     }

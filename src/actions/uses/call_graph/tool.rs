@@ -9,6 +9,7 @@ use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::actions::uses::unseen::Unseen;
+use crate::answer::caution::Caution;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
 use crate::source::tap::sidecar::fnv_1a;
@@ -143,6 +144,9 @@ fn tree(graph: &CallGraphAnswer, direction: Direction) -> String {
     if graph.outside > 0 {
         let callers = counted(graph.outside, "caller", "callers");
         text.push_str(&format!("\n\nAnd {callers} outside of the project."));
+    }
+    if graph.without_file > 0 {
+        text.push_str(&format!("\n\nNote: {}", Caution::WithoutFile(graph.without_file)));
     }
     if !graph.unseen.is_empty() {
         text.push_str(&format!("\n\nNote: {}", graph.unseen.sentence()));

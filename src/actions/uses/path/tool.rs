@@ -34,10 +34,15 @@ fn path(session: &Session, request: PathRequest, call: &Call) -> Result<ToolAnsw
 fn text(answer: &PathAnswer) -> String {
     let PathAnswer { from, to, steps, .. } = answer;
     if steps.is_empty() {
-        let definitions = counted(answer.looked_at, "definition", "definitions");
-        let end =
-            if answer.truncated { "the search ended there" } else { "there are no others that lead to it" };
-        return format!("No path found from {from} to {to}: {definitions} were looked at, and {end}.");
+        let definitions = counted(answer.looked_at, "definition was", "definitions were");
+        let functions = counted(answer.without_file, "function", "functions");
+        let compiled = format!("{functions} compiled at run time may lead there, too: where is not known");
+        let end = match answer.without_file {
+            _ if answer.truncated => "the search ended there",
+            0 => "there are no others that lead to it",
+            _ => &compiled,
+        };
+        return format!("No path found from {from} to {to}: {definitions} looked at, and {end}.");
     }
     let guesses = match steps.iter().filter(|step| step.guess).count() {
         0 => String::new(),
