@@ -10,7 +10,7 @@
 //!
 //! * file systems that others write to (NFS, SMB, FUSE, 9p, …) or that are not known here;
 //! * links, and files that have several names: a write through another name is reported to that name's folder;
-//! * folders beyond the user's limit of watches, and files beyond an eighth of it.
+//! * folders beyond the user's limit of watches, and files beyond a quarter of it.
 //!
 //! A folder is known by its path. Nothing is reported of a path that leads elsewhere because a folder *above* all
 //! watched ones was moved or replaced: a caller that watches a tree compares the device and inode of its root each
@@ -71,7 +71,7 @@ enum WatchedThing {
 
 /// One part in so many of the watches that a user may have is for files: editors need some, and other programs like
 /// this one.
-const FILES_SHARE: usize = 8;
+const FILES_SHARE: usize = 4;
 
 /// The changes since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
