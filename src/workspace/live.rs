@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use steelbank_tree::may_be_lisp;
@@ -35,7 +34,7 @@ pub(super) struct WorkspaceChanges {
 #[derive(Debug, Default)]
 pub(super) struct WatchedTree {
     begun: bool,
-    pub(super) walk: Arc<ProjectWalk>,
+    pub(super) walk: ProjectWalk,
     /// The watch; without one, every file is looked at each time.
     watch: Option<Watch>,
     /// The reason for which the tree is not watched.
@@ -97,7 +96,8 @@ impl WatchedTree {
         let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
         let own = self.walk.owns(folder);
         if !exists {
-            return own;
+            // What a link leads to may come elsewhere.
+            return own && !path.is_symlink();
         }
         if !own && !watch.is_watched(folder) {
             let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
@@ -137,14 +137,14 @@ impl WatchedTree {
                 break;
             }
             self.unsure = walk.is_new;
-            self.walk = Arc::new(walk);
+            self.walk = walk;
             if !self.unsure {
                 return;
             }
         }
         if self.watch.is_none() {
             self.news.everything = true;
-            self.walk = Arc::new(ProjectWalk::new(root));
+            self.walk = ProjectWalk::new(root);
         }
     }
 
@@ -177,10 +177,7 @@ impl WatchedTree {
         let (Some(root), ChangeKind::Entry) = (root, change.what) else { return false };
         let is_file = change.path.symlink_metadata().is_ok_and(|found| found.is_file());
         match steelbank_tree::admits(root, &change.path) {
-            Some(admitted) => {
-                self.news.walked = true;
-                Arc::make_mut(&mut self.walk).set(&change.path, is_file && admitted)
-            }
+            Some(admitted) => self.walk.set(&change.path, is_file && admitted),
             None => false,
         }
     }

@@ -23,7 +23,7 @@ pub(super) struct FileState {
     /// The relation of the image to the file; none if there is no such file.
     pub(super) standing: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
-    /// Whether the watch reports every change of it.
+    /// Whether the watch, or the index, reports every change of it.
     told: bool,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Standings {
     pub(super) unreadable: BTreeSet<Arc<Path>>,
     /// The loaded files that may not be loaded as they stand.
     behind: BTreeSet<Arc<Path>>,
-    /// The files to look at for each question, because the watch does not report their changes.
+    /// The files to look at for each question, because their changes are not reported.
     looked_at: BTreeSet<Arc<Path>>,
     packages: Option<Arc<[PackageText]>>,
 }
 
 impl Standings {
-    /// Returns the stamp of the file at `path`, if the watch reports all changes of it. Such a file is no
+    /// Returns the stamp of the file at `path`, if all changes of it are reported. Such a file is no
     /// link.
     pub(super) fn stamp_if_watched(&self, path: &Path) -> Option<FileStamp> {
         let entry = self.entries.get(path).filter(|entry| entry.told)?;
@@ -62,7 +62,9 @@ impl Standings {
         let entries = &self.entries;
         let unseen = || {
             let unseen = |entry: &&FileState| !matches!(entry.standing, None | Some(TextState::LeftOut));
-            let known = entries.values().filter(unseen).filter_map(|entry| entry.known.as_ref());
+            // Only these have some: the index knows those of the others.
+            let loose = self.loose.iter().filter_map(|path| entries.get(path));
+            let known = loose.filter(unseen).filter_map(|entry| entry.known.as_ref());
             known.flat_map(|known| known.packages.iter().cloned()).collect()
         };
         Arc::clone(self.packages.get_or_insert_with(unseen))
@@ -122,21 +124,28 @@ impl Project {
         let texts = &mut *guard;
         texts.looked = Some(Instant::now());
         self.look_at_tree(texts);
-        let is_another_index = self.look_at_index(texts);
-        let news = std::mem::take(&mut texts.live.news);
+        let other_text = self.look_at_index(texts);
+        let mut news = std::mem::take(&mut texts.live.news);
+        news.changed.extend(other_text);
         for path in &news.changed {
             texts.distrust(path);
             self.positions.lock().forget(path);
         }
         let stale = std::mem::take(&mut *self.stale.lock());
-        let is_new = |path: &PathBuf| !texts.standings.entries.contains_key(path.as_path());
         let mut todo: BTreeSet<Arc<Path>> = texts.standings.looked_at.clone();
         if news.everything {
             todo.extend(texts.standings.entries.keys().cloned());
         }
-        if news.walked || stale.components || stale.files.iter().chain(&texts.asked).any(is_new) {
-            todo.extend(self.choose(texts, &loaded));
+        let entries = &texts.standings.entries;
+        let is_new = |path: &&PathBuf| !entries.contains_key(path.as_path());
+        let asked = texts.asked.iter().filter(is_new);
+        let mut doubtful: Vec<PathBuf> =
+            news.changed.iter().chain(&stale.files).chain(asked).cloned().collect();
+        if news.walked || stale.components {
+            doubtful.extend(entries.keys().map(|path| path.to_path_buf()));
+            doubtful.extend(texts.live.walk.files.iter().chain(loaded.keys()).filter(is_new).cloned());
         }
+        todo.extend(self.choose(texts, &loaded, doubtful));
         let standings = &texts.standings;
         todo.extend(
             news.changed
@@ -148,45 +157,36 @@ impl Project {
         for folder in &news.folders {
             todo.extend(standings.entries.keys().filter(|path| path.starts_with(folder)).map(Arc::clone));
         }
-        if is_another_index {
-            let is_as_known = |path: &Path, entry: &FileState| {
-                entry.known.as_ref().is_none_or(|known| known.indexed == texts.is_indexed(path))
-            };
-            let entries = standings.entries.iter();
-            todo.extend(
-                entries.filter(|(path, entry)| !is_as_known(path, entry)).map(|(path, _)| Arc::clone(path)),
-            );
-        }
         for path in todo {
             self.examine(texts, &path, loaded.get(&*path).copied());
         }
         guard
     }
 
-    /// Updates the set of files that can be searched. Returns the new ones.
-    fn choose(&self, texts: &mut Texts, loaded: &BTreeMap<PathBuf, u64>) -> Vec<Arc<Path>> {
-        let walk = Arc::clone(&texts.live.walk);
-        let mut wanted: BTreeMap<&Path, bool> = BTreeMap::new();
-        wanted.extend(texts.asked.iter().map(|path| (path.as_path(), false)));
-        let own = self.own_in(&walk);
-        wanted.extend(loaded.keys().filter(|path| own.contains(path)).map(|path| (path.as_path(), true)));
-        wanted.extend(walk.files.iter().map(|path| (path.as_path(), true)));
-        let standings = &mut texts.standings;
-        let gone: Vec<Arc<Path>> =
-            standings.entries.keys().filter(|path| !wanted.contains_key(&***path)).cloned().collect();
-        for path in gone {
-            standings.entries.remove(&path);
-            standings.unindex(&path);
-        }
+    /// Updates which of `paths` are files that can be searched. Returns the new ones.
+    fn choose(
+        &self,
+        texts: &mut Texts,
+        loaded: &BTreeMap<PathBuf, u64>,
+        paths: Vec<PathBuf>,
+    ) -> Vec<Arc<Path>> {
+        let Texts { live, standings, asked, .. } = texts;
+        let own = self.own_in(&live.walk);
         let mut new = Vec::new();
-        for (path, own) in wanted {
-            match standings.entries.get_mut(path) {
-                Some(entry) => entry.own = own,
-                None => {
+        for path in paths {
+            let is_own = live.walk.has(&path) || (loaded.contains_key(&path) && own.contains(&path));
+            match standings.entries.get_mut(path.as_path()) {
+                Some(entry) if is_own || asked.contains(&path) => entry.own = is_own,
+                Some(_) => {
+                    let gone = standings.entries.remove_entry(path.as_path());
+                    gone.into_iter().for_each(|(path, _)| standings.unindex(&path));
+                }
+                None if is_own || asked.contains(&path) => {
                     let path: Arc<Path> = Arc::from(path);
                     new.push(Arc::clone(&path));
-                    standings.entries.insert(path, FileState { own, ..FileState::default() });
+                    standings.entries.insert(path, FileState { own: is_own, ..FileState::default() });
                 }
+                None => {}
             }
         }
         new
@@ -197,8 +197,8 @@ impl Project {
     fn examine(&self, texts: &mut Texts, path: &Arc<Path>, loaded: Option<u64>) {
         let Some(before) = texts.standings.entries.remove(path) else { return };
         let overlaid = texts.documents.read().get(path).is_some();
-        // Begin to watch the file before reading it.
-        let mut told = !overlaid && texts.live.tells_of(path, true);
+        // Begin to watch the file before reading it, unless the index does.
+        let mut told = !overlaid && (texts.indexed(path).is_some() || texts.live.tells_of(path, true));
         let known = texts.known(path);
         if known.is_none() {
             told = !overlaid && texts.live.tells_of(path, false);
@@ -339,6 +339,55 @@ mod tests {
         // Expect missing files that were asked for among those that are looked at.
         let looked_at: Vec<_> = texts.standings.looked_at.iter().map(|path| path.to_path_buf()).collect();
         assert_eq!(looked_at, ["x.lisp", "y.lisp"].map(|path| home.join("outside").join(path)));
+    }
+
+    #[test]
+    fn a_file_that_comes_or_goes_is_looked_at_alone() {
+        let (_folder, home) = home();
+        let project = project(&home);
+        project.watch();
+        known(&project);
+        known(&project);
+        let walked = Arc::clone(&project.look().live.walk.folders);
+        let found = |name| project.texts_naming_at(&project.now(), name, Look::Unseen, true).files.len();
+        let (file, new) = (home.join("root/a/new.lisp"), home.join("new"));
+        for _ in 0..3 {
+            std::fs::write(&file, "(first)").unwrap();
+            assert_eq!((found("FIRST"), found("SECOND")), (1, 0));
+            std::fs::write(&new, "(second)").unwrap();
+            std::fs::rename(&new, &file).unwrap();
+            assert_eq!((found("FIRST"), found("SECOND")), (0, 1));
+            std::fs::remove_file(&file).unwrap();
+            assert_eq!((found("FIRST"), found("SECOND")), (0, 0));
+        }
+        assert!(Arc::ptr_eq(&project.look().live.walk.folders, &walked));
+    }
+
+    #[test]
+    fn what_the_index_has_is_not_looked_at_beside_it() {
+        let (_folder, home) = home();
+        let (file, another) = (home.join("root/a/c/y.lisp"), home.join("another-name"));
+        std::fs::hard_link(&file, &another).unwrap();
+        let project = project(&home);
+        project.watch();
+        known(&project);
+        assert!(!project.look().standings.looked_at.contains(&*file));
+        std::fs::write(&another, "(renewed)").unwrap();
+        let found = project.texts_naming_at(&project.now(), "RENEWED", Look::Unseen, true).files;
+        assert_eq!(found.iter().map(|file| &file.path).collect::<Vec<_>>(), [&file]);
+    }
+
+    #[test]
+    fn what_a_link_leads_to_may_come_later() {
+        let (_folder, home) = home();
+        let (link, file) = (home.join("root/b/w.lisp"), home.join("outside/later.lisp"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let project = project(&home);
+        project.watch();
+        known(&project);
+        known(&project);
+        std::fs::write(&file, "(sought)").unwrap();
+        assert!(unseen_files(&project).contains(&(link, TextState::Changed)));
     }
 
     #[test]

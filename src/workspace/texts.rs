@@ -4,7 +4,7 @@
 //! folder. The names in the tree's files come from the index of its text. Others (documents, files outside of the tree, all
 //! of them where there can be no index) are read; the text is kept of those that were asked about last.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,8 @@ use crate::workspace::standings::Standings;
 use crate::workspace::tree::ProjectWalk;
 use crate::workspace::{FileStamp, Project};
 use steelbank_text::{
-    FileTokens, IndexControl, LispNames, NamedIn, PackageText, TextContext, TokenClass, WordMatch,
+    FileTokens, IndexControl, IndexedText, LispNames, NamedIn, PackageText, TextContext, TokenClass,
+    WordMatch,
 };
 use steelbank_tree::is_lisp;
 
@@ -168,8 +169,8 @@ pub(super) struct CachedNames {
     pub(super) stamp: FileStamp,
     /// Whether every later change shows in the stamp.
     pub(super) reliable: bool,
-    /// Whether the index has its names: then they are not here.
-    pub(super) indexed: bool,
+    /// The text whose names the index has: then they are not here.
+    pub(super) indexed: Option<IndexedText>,
     /// Whether its names are to be looked for in its text.
     pub(super) is_loose: bool,
     pub(super) packages: Arc<[PackageText]>,
@@ -205,7 +206,7 @@ impl Texts {
             self.distrust(path);
             return None;
         };
-        let indexed = self.is_indexed(path);
+        let indexed = self.indexed(path);
         if let Some(known) = self.files.get(path)
             && known.reliable
             && known.stamp == stamp
@@ -219,11 +220,11 @@ impl Texts {
         Some(known)
     }
 
-    /// Whether the index has the names in the file at `path`.
-    pub(super) fn is_indexed(&self, path: &Path) -> bool {
-        let relative = self.root.as_ref().and_then(|root| path.strip_prefix(root).ok());
-        self.documents.read().get(path).is_none()
-            && relative.is_some_and(|path| self.names.as_ref().is_some_and(|names| names.covers(path)))
+    /// Returns the text of the file at `path` whose names the index has; then it also tells when there is another.
+    pub(super) fn indexed(&self, path: &Path) -> Option<IndexedText> {
+        let relative = path.strip_prefix(self.root.as_ref()?).ok()?;
+        let text = self.names.as_ref()?.text_of(relative)?;
+        self.documents.read().get(path).is_none().then_some(text)
     }
 
     /// Drops what is cached of the file at `path`, whatever its stamp says.
@@ -233,7 +234,7 @@ impl Texts {
         self.forget(path);
     }
 
-    fn read_known(&mut self, path: &Path, stamp: FileStamp, indexed: bool) -> CachedNames {
+    fn read_known(&mut self, path: &Path, stamp: FileStamp, indexed: Option<IndexedText>) -> CachedNames {
         let reliable = stamp.is_reliable();
         let nothing = CachedNames {
             stamp,
@@ -243,7 +244,7 @@ impl Texts {
             packages: Arc::default(),
             readable: true,
         };
-        if indexed {
+        if indexed.is_some() {
             return nothing;
         }
         if stamp.size > LARGEST {
@@ -354,8 +355,9 @@ impl Project {
         self.own_in(&texts.live.walk)
     }
 
-    pub(super) fn own_in(&self, walk: &Arc<ProjectWalk>) -> Own {
-        Own { walk: Arc::clone(walk), components: Arc::clone(&self.image.read().components) }
+    pub(super) fn own_in(&self, walk: &ProjectWalk) -> Own {
+        let components = Arc::clone(&self.image.read().components);
+        Own { folders: Arc::clone(&walk.folders), changes: walk.changes, components }
     }
 
     /// Looks at what has changed.
@@ -365,7 +367,11 @@ impl Project {
 
     /// Lists the project's own files that may be Lisp, sorted.
     pub(crate) fn own_files(&self) -> Vec<PathBuf> {
-        self.own().walk.files.clone()
+        let mut texts = self.texts.lock();
+        self.look_at_tree(&mut texts);
+        let mut files: Vec<PathBuf> = texts.live.walk.files.iter().cloned().collect();
+        files.sort_unstable();
+        files
     }
 
     /// Remembers files of systems that were asked to be loaded, to search the ones that were not loaded.
@@ -373,16 +379,26 @@ impl Project {
         self.texts.lock().asked.extend(files);
     }
 
-    /// Takes the index of the tree's text, brought up to date. True if it is another one than at the last look.
-    pub(super) fn look_at_index(&self, texts: &mut Texts) -> bool {
-        let Some(root) = self.root() else { return false };
+    /// Takes the index of the tree's text, brought up to date. Returns the files of which it has another text than at the
+    /// last look.
+    pub(super) fn look_at_index(&self, texts: &mut Texts) -> Vec<PathBuf> {
+        let Some(root) = self.root() else { return Vec::new() };
         texts.root = Some(root.to_owned());
-        let before = texts.names.as_ref().map(LispNames::generation);
-        texts.names = match self.text_index(root) {
-            Ok(index) => index.lisp_names(&IndexControl::none()).ok(),
-            Err(_) => None,
+        let now = self.text_index(root).and_then(|index| index.lisp_names(&IndexControl::none())).ok();
+        let before = std::mem::replace(&mut texts.names, now);
+        let is_other = |path: &Path| {
+            let entry = texts.standings.entries.get(path);
+            let known = entry.and_then(|entry| entry.known.as_ref());
+            known.is_some_and(|known| known.indexed != texts.indexed(path))
         };
-        texts.names.as_ref().map(LispNames::generation) != before
+        let both = texts.names.as_ref().zip(before.as_ref());
+        match both.and_then(|(now, before)| now.taken_beside(before)) {
+            Some(taken) => taken.map(|path| root.join(path)).filter(|path| is_other(path)).collect(),
+            None => {
+                let all = texts.standings.entries.keys();
+                all.filter(|path| is_other(path)).map(|path| path.to_path_buf()).collect()
+            }
+        }
     }
 
     /// Finds where `name` stands in the project's text or, unless `own_only`, also in that of systems that were asked
@@ -428,7 +444,7 @@ impl Project {
                 let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
                 let (path, classes, stamp) = (Arc::clone(path), Arc::clone(classes), known.stamp);
                 let named = NamedText { path, standing, classes, tokens, stamp };
-                if known.indexed
+                if known.indexed.is_some()
                     && (entry.own || !own_only)
                     && named.runs().any(|(_, class, _)| shows(standing, class))
                 {
@@ -502,7 +518,8 @@ impl Project {
                     continue;
                 }
                 let entry = texts.standings.entries.get(root.join(path).as_path());
-                let standing = entry.filter(|entry| entry.known.as_ref().is_some_and(|known| known.indexed));
+                let standing =
+                    entry.filter(|entry| entry.known.as_ref().is_some_and(|known| known.indexed.is_some()));
                 if !matches!(standing.and_then(|entry| entry.standing), None | Some(TextState::LeftOut)) {
                     all.push(package);
                 }
@@ -528,7 +545,8 @@ impl PartialEq for ProjectText {
             (names, other) => names.is_none() && other.is_none(),
         };
         is_same_index
-            && Arc::ptr_eq(&self.own.walk, &other.own.walk)
+            && Arc::ptr_eq(&self.own.folders, &other.own.folders)
+            && self.own.changes == other.own.changes
             && Arc::ptr_eq(&self.own.components, &other.own.components)
             && self.loose == other.loose
     }
@@ -550,7 +568,9 @@ impl Deref for Now {
 /// whatever else below the root belongs to a system that one of them defines.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
-    walk: Arc<ProjectWalk>,
+    folders: Arc<HashSet<PathBuf>>,
+    /// How often files came or went in them.
+    changes: u64,
     /// The components of the systems below the root, each with the files that define such a system.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
@@ -558,7 +578,7 @@ pub(crate) struct Own {
 impl Own {
     /// Whether the file at `path` is in the set.
     pub(crate) fn contains(&self, path: &Path) -> bool {
-        let is_walked = |path: &Path| path.parent().is_some_and(|folder| self.walk.owns(folder));
+        let is_walked = |path: &Path| path.parent().is_some_and(|folder| self.folders.contains(folder));
         is_walked(path)
             || self
                 .components

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use steelbank_tree::{Found, IGNORE_FILES, WalkState, may_be_lisp};
@@ -16,12 +17,14 @@ pub(super) const OF_NOTE: [&str; 3] = [IGNORE_FILES[0], IGNORE_FILES[1], GIT];
 const MOST_FILES: usize = 200_000;
 
 /// The result of a walk through the project.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ProjectWalk {
     /// The folders that are the project's own, the root among them.
-    folders: HashSet<PathBuf>,
-    /// The files in them that may be Lisp, sorted.
-    pub(super) files: Vec<PathBuf>,
+    pub(super) folders: Arc<HashSet<PathBuf>>,
+    /// The files in them that may be Lisp.
+    pub(super) files: HashSet<PathBuf>,
+    /// How many of these came or went since the walk.
+    pub(super) changes: u64,
     /// Whether there were more files than are searched.
     pub(super) cut: bool,
     /// Other folders with files that decide about the project's own.
@@ -59,7 +62,6 @@ impl ProjectWalk {
             walk.look_at(file);
         }
         steelbank_tree::walk(root, &mut |found| walk.take(found, &mut watch));
-        walk.files.sort_unstable();
         walk.reliable = walk.looked_at.iter().all(|(_, stamp)| {
             stamp.is_none_or(|stamp| stamp.modified.is_some_and(|modified| modified + COARSE < begun))
         });
@@ -86,7 +88,7 @@ impl ProjectWalk {
                     self.cut = true;
                     return WalkState::Quit;
                 }
-                self.files.push(path.to_owned());
+                self.files.insert(path.to_owned());
             }
             Found::Deciding(path) => {
                 self.has_repositories = true;
@@ -132,7 +134,7 @@ impl ProjectWalk {
                 self.look_at(excluding);
             }
         }
-        self.folders.insert(folder);
+        Arc::make_mut(&mut self.folders).insert(folder);
     }
 
     /// Watches a folder that is not the project's own. False if some changes in it are not reported.
@@ -171,18 +173,17 @@ impl ProjectWalk {
 
     /// Has the walk find a file at `path`, or none. False if there would be more files than are searched.
     pub(super) fn set(&mut self, path: &Path, is_found: bool) -> bool {
-        match self.files.binary_search_by(|file| file.as_path().cmp(path)) {
-            Ok(at) if !is_found => drop(self.files.remove(at)),
-            Err(at) if is_found && self.files.len() < MOST_FILES => self.files.insert(at, path.to_owned()),
-            Err(_) if is_found => return false,
-            _ => {}
+        if is_found && !self.has(path) && self.files.len() >= MOST_FILES {
+            return false;
         }
+        let is_other = if is_found { self.files.insert(path.to_owned()) } else { self.files.remove(path) };
+        self.changes += u64::from(is_other);
         true
     }
 
     /// Whether the walk found the file at `path`.
     pub(super) fn has(&self, path: &Path) -> bool {
-        self.files.binary_search_by(|file| file.as_path().cmp(path)).is_ok()
+        self.files.contains(path)
     }
 
     /// Whether files in `folder` decide about the project's own, though the folder is not.
@@ -210,6 +211,7 @@ impl ProjectWalk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::fs;
 
     #[test]
@@ -227,9 +229,9 @@ mod tests {
         fs::write(root.join(".gitignore"), "vendor/\n").unwrap();
         fs::write(root.join("third/.gitignore"), "/party\n").unwrap();
         let walk = ProjectWalk::new(&root);
-        let names: Vec<_> =
+        let names: BTreeSet<_> =
             walk.files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, ["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]);
+        assert_eq!(names, BTreeSet::from(["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]));
         assert!(walk.owns(&root) && walk.owns(&root.join("src")) && !walk.owns(&root.join("vendor")));
         assert!(!walk.is_current(), "what changed a moment ago may change again unseen");
     }
@@ -248,7 +250,11 @@ mod tests {
         }
         assert_eq!(ProjectWalk::new(&root).files.len(), 2, "outside of a repository nothing above counts");
         fs::create_dir_all(home.join("project/.git")).unwrap();
-        assert_eq!(ProjectWalk::new(&root).files, [root.join("a.lisp")], "the repository's own counts");
+        assert_eq!(
+            ProjectWalk::new(&root).files,
+            HashSet::from([root.join("a.lisp")]),
+            "the repository's own counts"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::store::manifest::FileEntry;
 use crate::tree::Tree;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
@@ -27,7 +27,7 @@ pub(crate) struct TextCache {
 
 #[derive(Debug, Default)]
 struct CacheState {
-    texts: HashMap<PathBuf, CachedText>,
+    texts: HashMap<Arc<Path>, CachedText>,
     bytes: usize,
     clock: u64,
 }
@@ -51,7 +51,7 @@ impl TextCache {
             state.clock += 1;
             let clock = state.clock;
             if let Some(kept) =
-                state.texts.get_mut(&file.path).filter(|kept| kept.signature == file.signature)
+                state.texts.get_mut(&*file.path).filter(|kept| kept.signature == file.signature)
             {
                 kept.used = clock;
                 return Some(Arc::clone(&kept.text));
@@ -76,7 +76,7 @@ impl TextCache {
         let used = state.clock;
         let kept = CachedText { signature: file.signature, used, text: Arc::clone(text) };
         state.bytes += size(text);
-        if let Some(old) = state.texts.insert(file.path.clone(), kept) {
+        if let Some(old) = state.texts.insert(Arc::clone(&file.path), kept) {
             state.bytes -= size(&old.text);
         }
         if state.bytes > KEPT {

@@ -214,7 +214,7 @@ impl TextIndex {
                     built.indexed += 1;
                     built.text_bytes += file.size;
                 }
-                FilePlace::Skipped(reason) => built.skipped.push((file.path.clone(), reason)),
+                FilePlace::Skipped(reason) => built.skipped.push((file.path.to_path_buf(), reason)),
             }
         }
         built.index_bytes = self.size();
@@ -298,7 +298,7 @@ impl TextIndex {
         }
         let changed = Changed::default();
         let update = Update::new(&self.tree, &self.folder, &changed, control);
-        let snapshot = Arc::new(update.take(known, files)?);
+        let snapshot = update.take(known, files)?;
         *self.current.lock() = Some(Arc::clone(&snapshot));
         watch.settle_few(generation);
         Some(snapshot)

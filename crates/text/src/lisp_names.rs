@@ -14,6 +14,10 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct LispNames(Arc<TextSnapshot>);
 
+/// The text that the index has of a file: its signature and its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexedText(u64, u64);
+
 /// The places of a name in one file.
 #[derive(Debug)]
 pub struct NamedIn<'a> {
@@ -47,20 +51,18 @@ impl LispNames {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns a number that is another one whenever the index has been written anew.
-    pub fn generation(&self) -> u64 {
-        self.0.manifest().generation
+    /// The files, relative to the root, of which this may not have the text that `other` has. `None` if these may be all.
+    pub fn taken_beside<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = &'a Path>> {
+        let is_other = !self.is(other);
+        let taken = self.0.taken.iter().chain(&other.0.taken).filter(move |_| is_other);
+        (self.0.opened == other.0.opened).then(|| taken.map(|path| &**path))
     }
 
-    /// Whether the index has the names in the file at `path`, relative to the root.
-    pub fn covers(&self, path: &Path) -> bool {
-        let files = &self.0.manifest().files;
-        let found =
-            files.binary_search_by(|file| crate::tree::bytes(&file.path).cmp(crate::tree::bytes(path)));
-        found
-            .ok()
-            .and_then(|at| files.get(at))
-            .is_some_and(|file| matches!(file.place, FilePlace::Segment(..)))
+    /// Returns what tells the text of the file at `path`, relative to the root, from an earlier one; `None` if the index
+    /// does not have its names.
+    pub fn text_of(&self, path: &Path) -> Option<IndexedText> {
+        let file = self.0.manifest().file(path)?;
+        matches!(file.place, FilePlace::Segment(..)).then_some(IndexedText(file.signature, file.hash))
     }
 
     /// Finds the places of `name`, by file. `None` if the index is damaged.

@@ -195,7 +195,7 @@ impl Searcher<'_> {
         }
         if total > self.search.bound {
             matches.sort_by_key(|each| std::cmp::Reverse(each.count));
-            let path = |each: &Matches| (self.file(each.file).path.clone(), each.count);
+            let path = |each: &Matches| (self.file(each.file).path.to_path_buf(), each.count);
             answer.densest = matches.iter().take(10).map(path).collect();
         } else {
             answer.references = self.page(matches)?;
@@ -361,7 +361,7 @@ impl Searcher<'_> {
             for (offset, role) in hits {
                 let LineColumn { line, column } = text.lines.position(&text.bytes, offset);
                 found.push(TextMatch {
-                    path: entry.path.clone(),
+                    path: entry.path.to_path_buf(),
                     line,
                     column,
                     role: role.filter(|_| !plain),
@@ -412,7 +412,7 @@ impl Searcher<'_> {
         let name = at(definition.name.start);
         let symbol = decode(text.bytes.get(definition.name.indices()).unwrap_or_default()).into_owned();
         Ok(Some(DefinitionMatch {
-            path: self.file(file).path.clone(),
+            path: self.file(file).path.to_path_buf(),
             kind: definition.kind,
             symbol,
             name,

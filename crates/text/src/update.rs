@@ -14,6 +14,7 @@ use crate::tree::{self, Tree};
 use crate::watch::Changed;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_tree::{is_lisp, may_be_lisp};
 
@@ -56,8 +57,10 @@ impl<'a> Update<'a> {
         manifest.watched = walk.watched;
         manifest.failures = walk.failures;
         manifest.generation += 1;
-        let mut known: HashMap<PathBuf, FileEntry> =
-            std::mem::take(&mut manifest.files).into_iter().map(|file| (file.path.clone(), file)).collect();
+        let mut known: HashMap<PathBuf, FileEntry> = std::mem::take(&mut manifest.files)
+            .into_iter()
+            .map(|file| (file.path.to_path_buf(), file))
+            .collect();
         let mut files = Vec::with_capacity(walk.files.len());
         let mut todo = Vec::new();
         for path in walk.files {
@@ -86,18 +89,16 @@ impl<'a> Update<'a> {
 
     /// Brings `known` up to date with the files at `paths`, of which a walk finds those that the tree admits. `None` if
     /// the caller gives up, or nothing can be written.
-    pub(crate) fn take(&self, known: &TextSnapshot, paths: Vec<PathBuf>) -> Option<TextSnapshot> {
-        let mut manifest = known.manifest().clone();
-        let (mut builder, number) = (SegmentBuilder::default(), manifest.segments.len() as u32);
+    pub(crate) fn take(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
+        let old = known.manifest();
+        let (mut builder, number) = (SegmentBuilder::default(), old.segments.len() as u32);
         let (mut bytes, mut analysed) = (0, false);
+        let mut taken: Vec<(Arc<Path>, Option<FileEntry>)> = Vec::new();
         for path in paths {
-            let by_path = |file: &FileEntry| tree::bytes(&file.path).cmp(tree::bytes(&path));
-            let at = manifest.files.binary_search_by(by_path);
-            let is_file = self.tree.stamp(&path).is_some();
-            let before =
-                at.is_ok_and(|_| is_file).then(|| at.ok().and_then(|at| manifest.files.get(at)).cloned());
-            let is_found = is_file && (at.is_ok() || self.tree.admits(&path, &manifest) == Some(true));
-            let read = is_found.then(|| self.read(path, before.flatten(), &manifest.languages)).flatten();
+            let before = old.file(&path);
+            let is_found = self.tree.stamp(&path).is_some()
+                && (before.is_some() || self.tree.admits(&path, old) == Some(true));
+            let read = is_found.then(|| self.read(path.clone(), before.cloned(), &old.languages)).flatten();
             self.control.check().ok()?;
             let entry = read.map(|mut fresh| {
                 if let Some(analysis) = fresh.analysis {
@@ -106,7 +107,16 @@ impl<'a> Update<'a> {
                 }
                 fresh.entry
             });
-            match (at, entry) {
+            if entry.as_ref() != before {
+                taken.push((path.into(), entry));
+            }
+        }
+        if taken.is_empty() {
+            return Some(Arc::clone(known));
+        }
+        let mut manifest = old.clone();
+        for (path, entry) in &mut taken {
+            match (manifest.place(path), entry.take()) {
                 (Ok(at), Some(entry)) => manifest.files[at] = entry,
                 (Ok(at), None) => drop(manifest.files.remove(at)),
                 (Err(at), Some(entry)) => manifest.files.insert(at, entry),
@@ -126,7 +136,7 @@ impl<'a> Update<'a> {
         };
         let used = segments_used(&manifest);
         renumber(&mut manifest, &used);
-        known.changed(manifest, segment, &used).ok()
+        known.changed(manifest, segment, &used, taken.into_iter().map(|(path, _)| path)).ok().map(Arc::new)
     }
 
     fn failed(&self, source: std::io::Error) -> TextError {
@@ -200,7 +210,7 @@ impl<'a> Update<'a> {
         }
         let skipped = |path: PathBuf, size, signature, reason| Fresh {
             entry: FileEntry {
-                path,
+                path: path.into(),
                 size,
                 signature,
                 hash: 0,
@@ -240,7 +250,7 @@ impl<'a> Update<'a> {
         let names = !is_other && may_be_lisp(&path) && is_lisp(&path, &read.text);
         let analysis = Analysis::of(&read.text, language, names, self.control.cancelled);
         let place = FilePlace::Segment(0, 0);
-        let entry = FileEntry { path, size, signature, hash, recent, language, place };
+        let entry = FileEntry { path: path.into(), size, signature, hash, recent, language, place };
         Some(Fresh { entry, analysis: Some(analysis) })
     }
 

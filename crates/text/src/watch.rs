@@ -174,11 +174,11 @@ impl TreeWatch {
         for file in &manifest.files {
             let full = self.root.join(&file.path);
             let told = self.watch.is_file_watched(&full)
-                && !self.changed.files.contains(&file.path)
-                && !self.looked_at.contains_key(&file.path);
+                && !self.changed.files.contains(&*file.path)
+                && !self.looked_at.contains_key(&*file.path);
             if !told && !self.watch.file(&full) {
                 settled &= !file.recent;
-                looked_at.insert(file.path.clone(), Some(file.signature));
+                looked_at.insert(file.path.to_path_buf(), Some(file.signature));
             }
         }
         self.looked_at = looked_at;

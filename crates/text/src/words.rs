@@ -67,7 +67,7 @@ impl LispNames {
                 }
                 found.extend(words_of(&text.bytes, needle.as_bytes(), name.len()).map(|(range, prefix)| {
                     let at = text.lines.position(&text.bytes, range.start);
-                    WordMatch { path: entry.path.clone(), at, range, prefix }
+                    WordMatch { path: entry.path.to_path_buf(), at, range, prefix }
                 }));
             }
         }

@@ -80,3 +80,28 @@ fn what_was_written_just_before_a_question_is_in_its_answer() {
         }
     }
 }
+
+#[test]
+fn a_file_that_comes_or_goes_is_taken_without_the_others() {
+    let home = tempfile::tempdir().unwrap();
+    let root = begin(home.path()).unwrap();
+    let index = open(&root, &home.path().join("cache"));
+    assert!(index.watch());
+    places(&index).unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    let count = || places(&index).unwrap().len();
+    let before = count();
+    let manifest = || fs::read(index.folder().join("manifest")).unwrap();
+    let written = manifest();
+    let (file, new) = (root.join("a/new.lisp"), home.path().join("new"));
+    for _ in 0..5 {
+        fs::write(&file, "(sought x)\n").unwrap();
+        assert_eq!(count(), before + 1);
+        fs::write(&new, "(sought x)\n(sought y)\n").unwrap();
+        fs::rename(&new, &file).unwrap();
+        assert_eq!(count(), before + 2);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(count(), before);
+    }
+    assert!(manifest() == written, "the index on disk was written anew");
+}

@@ -10,7 +10,7 @@
 //!
 //! * file systems that others write to (NFS, SMB, FUSE, 9p, …) or that are not known here;
 //! * links, and files that have several names: a write through another name is reported to that name's folder;
-//! * folders beyond the user's limit of watches, and files beyond an eighth of it.
+//! * folders beyond the user's limit of watches, and files beyond a quarter of it.
 //!
 //! A folder is known by its path. Nothing is reported of a path that leads elsewhere because a folder *above* all
 //! watched ones was moved or replaced: a caller that watches a tree compares the device and inode of its root each
@@ -56,13 +56,22 @@ pub struct Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     number: i32,
-    /// Whether changes of its entries are reported.
-    inside: bool,
+    what: WatchedThing,
+}
+
+/// What a watch is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WatchedThing {
+    /// A folder, changes of whose entries are reported.
+    Entries,
+    /// A folder above others.
+    Above,
+    File,
 }
 
 /// One part in so many of the watches that a user may have is for files: editors need some, and other programs like
 /// this one.
-const FILES_SHARE: usize = 8;
+const FILES_SHARE: usize = 4;
 
 /// The changes since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,7 +153,7 @@ impl Watch {
             return Watched::No;
         }
         match self.queue.add_folder(path) {
-            Ok(number) => self.note(path, Number { number, inside: true }),
+            Ok(number) => self.note(path, Number { number, what: WatchedThing::Entries }),
             Err(error) => {
                 self.refusal = Some(WatchRefusal::of(&error));
                 Watched::No
@@ -163,7 +172,7 @@ impl Watch {
         path.ancestors().skip(1).all(|folder| {
             self.numbers.contains_key(folder)
                 || self.queue.add_above(folder).is_ok_and(|number| {
-                    self.note(folder, Number { number, inside: false });
+                    self.note(folder, Number { number, what: WatchedThing::Above });
                     true
                 })
         })
@@ -177,7 +186,7 @@ impl Watch {
             return false;
         }
         let Ok(number) = self.queue.add_file(path) else { return false };
-        self.note(path, Number { number, inside: false });
+        self.note(path, Number { number, what: WatchedThing::File });
         path.symlink_metadata().is_ok_and(|found| {
             found.is_file() && found.nlink() == 1 && self.reports_everything(path, found.dev())
         })
@@ -185,12 +194,12 @@ impl Watch {
 
     /// Whether the folder at `path` is watched.
     pub fn is_watched(&self, path: &Path) -> bool {
-        self.numbers.get(path).is_some_and(|known| known.inside)
+        self.numbers.get(path).is_some_and(|known| known.what == WatchedThing::Entries)
     }
 
     /// Whether the file at `path` was watched when [`Watch::file`] was last asked.
     pub fn is_file_watched(&self, path: &Path) -> bool {
-        self.numbers.get(path).is_some_and(|known| !known.inside)
+        self.numbers.get(path).is_some_and(|known| known.what == WatchedThing::File)
     }
 
     /// Watches `path`, and what is below it, no longer.
@@ -235,13 +244,14 @@ impl Watch {
         if event.overflow || event.unmounted {
             return false;
         }
-        let what = match (event.name, event.moved_itself || event.ended, event.entry) {
-            (None, true, _) => ChangeKind::Folder,
-            (_, _, true) if event.folder => ChangeKind::Folder,
-            (_, _, true) => ChangeKind::Entry,
-            _ => ChangeKind::Contents,
-        };
         for path in paths.clone() {
+            let what = match (event.name, event.moved_itself || event.ended, event.entry) {
+                (None, true, _) if self.is_file_watched(&path) => ChangeKind::Entry,
+                (None, true, _) => ChangeKind::Folder,
+                (_, _, true) if event.folder => ChangeKind::Folder,
+                (_, _, true) => ChangeKind::Entry,
+                _ => ChangeKind::Contents,
+            };
             let changed = event.name.map_or_else(|| path.clone(), |name: &OsStr| path.join(name));
             let is_noise = event.name.is_some_and(|name| {
                 !self.is_watched(&path)

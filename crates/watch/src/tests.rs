@@ -117,8 +117,11 @@ fn each_kind_of_change_is_reported() {
     assert_eq!(world.reported(), [("a".to_owned(), ChangeKind::Entry), ("b".to_owned(), ChangeKind::Entry)]);
     fs::set_permissions(world.path("b"), fs::Permissions::from_mode(0o600)).unwrap();
     assert!(world.reported().contains(&("b".to_owned(), ChangeKind::Contents)));
+    assert!(world.watch.file(&world.path("b")));
     fs::remove_file(world.path("b")).unwrap();
-    assert!(world.reported().contains(&("b".to_owned(), ChangeKind::Entry)));
+    let gone = world.reported();
+    assert!(gone.contains(&("b".to_owned(), ChangeKind::Entry)));
+    assert!(gone.iter().all(|(_, what)| *what != ChangeKind::Folder), "{gone:?}");
     fs::create_dir(world.path("sub")).unwrap();
     assert_eq!(world.reported(), [("sub".to_owned(), ChangeKind::Folder)]);
     assert_eq!(world.watch.folder(&world.path("sub")), Watched::New);

@@ -8,6 +8,7 @@ use crate::tree;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Changes whenever the index would come out different: its format, the languages, the grammars.
 const FORMAT: u64 = 7;
@@ -54,7 +55,7 @@ pub(crate) enum FilePlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileEntry {
     /// Relative to the root.
-    pub(crate) path: PathBuf,
+    pub(crate) path: Arc<Path>,
     pub(crate) size: u64,
     pub(crate) signature: u64,
     /// The hash of the text.
@@ -84,6 +85,15 @@ pub(crate) struct IndexManifest {
 }
 
 impl IndexManifest {
+    /// Finds the place of a file, or the one where it would be.
+    pub(crate) fn place(&self, path: &Path) -> Result<usize, usize> {
+        self.files.binary_search_by(|file| tree::bytes(&file.path).cmp(tree::bytes(path)))
+    }
+
+    pub(crate) fn file(&self, path: &Path) -> Option<&FileEntry> {
+        self.place(path).ok().and_then(|at| self.files.get(at))
+    }
+
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut out = Vec::new();
         put_number(&mut out, FORMAT);
@@ -175,7 +185,7 @@ impl IndexManifest {
                 }
                 reason => FilePlace::Skipped(*Skipped::ALL.get(usize::from(reason) - 1)?),
             };
-            let path = tree::path(&path);
+            let path = tree::path(&path).into();
             manifest.files.push(FileEntry {
                 path,
                 size,
@@ -201,7 +211,7 @@ mod tests {
     fn manifest() -> IndexManifest {
         let rust = Language::named("rust").unwrap();
         let file = |path: &str, place| FileEntry {
-            path: path.into(),
+            path: Path::new(path).into(),
             size: 12,
             signature: 3,
             hash: 4,

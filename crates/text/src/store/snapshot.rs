@@ -9,9 +9,10 @@ use crate::store::pages::PageError;
 use crate::store::segment::TextSegment;
 use crate::tree::Tree;
 use crate::watch::Changed;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of a segment's file that the manifest no longer names.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -23,6 +24,10 @@ pub(crate) struct TextSnapshot {
     /// For each segment, which file of the manifest each of its files is.
     files: Vec<Vec<u32>>,
     present: HashSet<Language>,
+    /// Tells what was opened from disk at one moment from all else that was.
+    pub(crate) opened: u64,
+    /// The files that were brought up to date since then.
+    pub(crate) taken: BTreeSet<Arc<Path>>,
 }
 
 /// The differences between a snapshot and the tree.
@@ -50,21 +55,31 @@ impl TextSnapshot {
     pub(crate) fn open(manifest: IndexManifest, folder: &Path) -> Result<TextSnapshot, PageError> {
         let open = |&(name, _): &(u64, u64)| Ok(Arc::new(TextSegment::open(&segment_path(folder, name))?));
         let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
-        TextSnapshot::of(manifest, segments)
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let opened = OPENED.fetch_add(1, Ordering::Relaxed);
+        TextSnapshot::of(manifest, segments, opened, BTreeSet::new())
     }
 
-    /// Makes the snapshot of a changed `manifest`, whose segments are those of this one and `segment` that are `used`.
+    /// Makes the snapshot of a `manifest` that has changed in the files `taken`, whose segments are those of this one and
+    /// `segment` that are `used`.
     pub(crate) fn changed(
         &self,
         manifest: IndexManifest,
         segment: Option<TextSegment>,
         used: &[bool],
+        taken: impl Iterator<Item = Arc<Path>>,
     ) -> Result<TextSnapshot, PageError> {
         let all = self.segments.iter().cloned().chain(segment.map(Arc::new)).zip(used);
-        TextSnapshot::of(manifest, all.filter(|(_, used)| **used).map(|(segment, _)| segment).collect())
+        let segments = all.filter(|(_, used)| **used).map(|(segment, _)| segment).collect();
+        TextSnapshot::of(manifest, segments, self.opened, self.taken.iter().cloned().chain(taken).collect())
     }
 
-    fn of(manifest: IndexManifest, segments: Vec<Arc<TextSegment>>) -> Result<TextSnapshot, PageError> {
+    fn of(
+        manifest: IndexManifest,
+        segments: Vec<Arc<TextSegment>>,
+        opened: u64,
+        taken: BTreeSet<Arc<Path>>,
+    ) -> Result<TextSnapshot, PageError> {
         let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
         for (index, file) in manifest.files.iter().enumerate() {
             if let FilePlace::Segment(segment, local) = file.place {
@@ -74,7 +89,7 @@ impl TextSnapshot {
         }
         let indexed = manifest.files.iter().filter(|file| matches!(file.place, FilePlace::Segment(..)));
         let present = indexed.map(|file| file.language).collect();
-        Ok(TextSnapshot { manifest, segments, files, present })
+        Ok(TextSnapshot { manifest, segments, files, present, opened, taken })
     }
 
     pub(crate) fn manifest(&self) -> &IndexManifest {
@@ -103,13 +118,7 @@ impl TextSnapshot {
         control.check()?;
         if changed.walk || changed.entries || !tree.is_unchanged(&self.manifest.watched) {
             let walk = tree.walk(control)?;
-            let known = |path: &PathBuf| {
-                let files = &self.manifest.files;
-                files
-                    .binary_search_by(|file| crate::tree::bytes(&file.path).cmp(crate::tree::bytes(path)))
-                    .is_ok()
-            };
-            changes.added = walk.files.iter().filter(|path| !known(path)).count();
+            changes.added = walk.files.iter().filter(|path| self.manifest.place(path).is_err()).count();
             let gone = |file: &crate::store::manifest::FileEntry| {
                 walk.files
                     .binary_search_by(|path| crate::tree::bytes(path).cmp(crate::tree::bytes(&file.path)))
@@ -135,7 +144,7 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
         let file = &manifest.files[index];
         match tree.stamp(&file.path) {
             Some(stamp) if stamp.size == file.size && stamp.signature == file.signature => {
-                (file.recent || known.files.contains(&file.path)) && is_rewritten(file, tree)
+                (file.recent || known.files.contains(&*file.path)) && is_rewritten(file, tree)
             }
             _ => true,
         }
