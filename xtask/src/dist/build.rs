@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use super::tries::within;
 use super::{FOLDER, Made, openly, output};
@@ -25,7 +26,10 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
     // Those of this machine that would be in the program else, as places of panics.
     let [packages, rust] = machine()?;
     let maps = [format!("{packages}=/cargo"), format!("{rust}=/rust")];
-    let rustc = maps.each_ref().map(|map| format!("--remap-path-prefix={map}")).join("\x1f");
+    let maps_of_rustc = maps.each_ref().map(|map| format!("--remap-path-prefix={map}")).join("\x1f");
+    // The linker's number of a build is made of all of it, SBCL's core too.
+    let rustc = format!("{maps_of_rustc}\x1f-Clink-arg=-Wl,--build-id=none");
+    date_lisp(checkout)?;
     let environment = [
         ("CC", "/srv/old/cc"),
         ("STEELBANK_CACHE", "/srv/old/cache"),
@@ -46,6 +50,22 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
         }
     }
     Ok(program)
+}
+
+/// Gives the Lisp half's files the date of the commit: the index in the program has the dates of two of them.
+fn date_lisp(checkout: &Path) -> Result<(), String> {
+    let git = |arguments: &[&str]| -> Result<String, String> {
+        let told = output(Command::new("git").args(arguments).current_dir(checkout))?;
+        Ok(String::from_utf8_lossy(&told).trim().to_owned())
+    };
+    let seconds = git(&["log", "-1", "--format=%ct"])?;
+    let seconds = seconds.parse().map_err(|error| format!("git tells no date: {seconds}: {error}"))?;
+    let date = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    for file in git(&["ls-files", "lisp"])?.lines().map(|file| checkout.join(file)) {
+        let dated = std::fs::File::open(&file).and_then(|opened| opened.set_modified(date));
+        dated.map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Where this machine has the packages' sources, and Rust.
