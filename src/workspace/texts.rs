@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::RwLock;
+use parking_lot::{MutexGuard, RwLock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::{LineIndex, decode};
@@ -345,14 +345,19 @@ impl Project {
         self.own().contains(path)
     }
 
-    /// Returns the set of the project's own files as it is now.
-    pub(crate) fn own(&self) -> Own {
+    /// Locks the texts, with the changes in the tree until now.
+    fn looked_at_tree(&self) -> MutexGuard<'_, Texts> {
         let mut texts = self.texts.lock();
         self.look_at_tree(&mut texts);
         for path in &texts.live.news.changed {
             self.positions.lock().forget(path);
         }
-        self.own_in(&texts.live.walk)
+        texts
+    }
+
+    /// Returns the set of the project's own files as it is now.
+    pub(crate) fn own(&self) -> Own {
+        self.own_in(&self.looked_at_tree().live.walk)
     }
 
     pub(super) fn own_in(&self, walk: &ProjectWalk) -> Own {
@@ -367,9 +372,7 @@ impl Project {
 
     /// Lists the project's own files that may be Lisp, sorted.
     pub(crate) fn own_files(&self) -> Vec<PathBuf> {
-        let mut texts = self.texts.lock();
-        self.look_at_tree(&mut texts);
-        let mut files: Vec<PathBuf> = texts.live.walk.files.iter().cloned().collect();
+        let mut files: Vec<PathBuf> = self.looked_at_tree().live.walk.files.iter().cloned().collect();
         files.sort_unstable();
         files
     }
