@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::tries::within;
-use super::{FOLDER, Made, openly, output};
+use super::{FOLDER, Made, epoch, openly, output};
 use crate::{root, target};
 
 /// Mounts the checkout, and the folder of what is built, where the build finds both on each machine: the paths of sources and
@@ -54,14 +54,9 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
 
 /// Gives the Lisp half's files the date of the commit: the index in the program has the dates of two of them.
 fn date_lisp(checkout: &Path) -> Result<(), String> {
-    let git = |arguments: &[&str]| -> Result<String, String> {
-        let told = output(Command::new("git").args(arguments).current_dir(checkout))?;
-        Ok(String::from_utf8_lossy(&told).trim().to_owned())
-    };
-    let seconds = git(&["log", "-1", "--format=%ct"])?;
-    let seconds = seconds.parse().map_err(|error| format!("git tells no date: {seconds}: {error}"))?;
-    let date = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    for file in git(&["ls-files", "lisp"])?.lines().map(|file| checkout.join(file)) {
+    let date = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch()?);
+    let files = output(Command::new("git").args(["ls-files", "lisp"]).current_dir(checkout))?;
+    for file in String::from_utf8_lossy(&files).lines().map(|file| checkout.join(file)) {
         let dated = std::fs::File::open(&file).and_then(|opened| opened.set_modified(date));
         dated.map_err(|error| format!("{}: {error}", file.display()))?;
     }
