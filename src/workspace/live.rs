@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use steelbank_tree::may_be_lisp;
-use steelbank_watch::{Change, ChangeKind, Changes, Watch, WatchRefusal, Watched};
+use steelbank_watch::{Change, ChangeKind, Changes, SharedQueue, Watch, WatchRefusal, Watched};
 
 use crate::workspace::tree::{OF_NOTE, ProjectWalk};
 
@@ -50,13 +50,13 @@ pub(super) struct WatchedTree {
 }
 
 impl WatchedTree {
-    /// Reads all events until now, and records what changed.
-    pub(super) fn look(&mut self, root: Option<&Path>) {
+    /// Reads all events until now, and records what changed. A new watch is one of `queue`.
+    pub(super) fn look(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
         let identity = root.and_then(|root| root.metadata().ok()).map(|found| (found.dev(), found.ino()));
         if !self.begun || identity != self.root {
             self.begun = true;
             self.root = identity;
-            return self.begin(root);
+            return self.begin(root, queue);
         }
         let Some(watch) = &mut self.watch else {
             self.news.everything = true;
@@ -68,7 +68,7 @@ impl WatchedTree {
         let mut again = self.unsure;
         match watch.changes() {
             Changes::Nothing => {}
-            Changes::Everything => return self.begin(root),
+            Changes::Everything => return self.begin(root, queue),
             Changes::Some(changes) => {
                 for change in changes {
                     again |= self.take(root, change);
@@ -113,8 +113,8 @@ impl WatchedTree {
         (self.watching, self.begun) = (true, false);
     }
 
-    fn begin(&mut self, root: Option<&Path>) {
-        (self.watch, self.refusal) = match self.watching.then(Watch::new) {
+    fn begin(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
+        (self.watch, self.refusal) = match self.watching.then(|| queue().watch()) {
             None => (None, None),
             Some(Ok(watch)) => (Some(watch.noting(&OF_NOTE)), None),
             // Record no refusal without a project: there is no tree to watch.

@@ -336,7 +336,9 @@ impl Project {
 
     /// Applies the changes in the tree since the last look.
     pub(super) fn look_at_tree(&self, texts: &mut Texts) {
-        texts.live.look(self.root());
+        // What the index of the text watches, too, is watched once.
+        let index = || self.text_index(self.root()?).ok();
+        texts.live.look(self.root(), &|| index().map(|index| index.queue()).unwrap_or_default());
         *self.unwatched.lock() = texts.live.refusal;
     }
 

@@ -15,7 +15,7 @@ use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use steelbank_watch::WatchRefusal;
+use steelbank_watch::{SharedQueue, WatchRefusal};
 
 /// How often a question that waits for another's build checks for its cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
@@ -75,6 +75,7 @@ pub struct TextIndex {
     freshness: Freshness,
     current: Mutex<Option<Arc<TextSnapshot>>>,
     writing: Mutex<()>,
+    queue: SharedQueue,
     watch: Mutex<Option<TreeWatch>>,
     /// Why the tree is not watched. Kept apart from the watch, so that reading it waits for no update.
     unwatched: Mutex<Option<WatchRefusal>>,
@@ -97,6 +98,7 @@ impl TextIndex {
             freshness,
             current: Mutex::new(None),
             writing: Mutex::new(()),
+            queue: SharedQueue::default(),
             watch: Mutex::new(None),
             unwatched: Mutex::new(None),
             cache: TextCache::default(),
@@ -128,8 +130,13 @@ impl TextIndex {
         watch.is_some() || self.watch_anew(&mut watch)
     }
 
+    /// Returns the queue of its watch, for others that watch the tree.
+    pub fn queue(&self) -> SharedQueue {
+        self.queue.clone()
+    }
+
     fn watch_anew(&self, watch: &mut Option<TreeWatch>) -> bool {
-        let outcome = TreeWatch::new(self.tree.path());
+        let outcome = TreeWatch::new(self.tree.path(), self.queue.clone());
         *self.unwatched.lock() = outcome.as_ref().err().copied();
         *watch = outcome.ok();
         watch.is_some()

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use steelbank_tree::IGNORE_FILES;
-use steelbank_watch::{ChangeKind, Changes, Waiter, WatchRefusal, Watched};
+use steelbank_watch::{ChangeKind, Changes, SharedQueue, Waiter, WatchRefusal, Watched};
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
@@ -16,6 +16,7 @@ const UNREPORTED_INTERVAL: Duration = Duration::from_secs(1);
 /// A watch on the files that the index covers. Ignored folders are not watched.
 #[derive(Debug)]
 pub(crate) struct TreeWatch {
+    queue: SharedQueue,
     watch: steelbank_watch::Watch,
     root: PathBuf,
     /// Goes up with every change.
@@ -46,9 +47,10 @@ pub(crate) struct Changed {
 impl TreeWatch {
     /// # Errors
     /// This system cannot watch.
-    pub(crate) fn new(root: &Path) -> Result<TreeWatch, WatchRefusal> {
+    pub(crate) fn new(root: &Path, queue: SharedQueue) -> Result<TreeWatch, WatchRefusal> {
         Ok(TreeWatch {
-            watch: steelbank_watch::Watch::new().map_err(|error| WatchRefusal::of(&error))?,
+            watch: queue.watch().map_err(|error| WatchRefusal::of(&error))?,
+            queue,
             root: root.to_owned(),
             seen: 0,
             settled: None,
@@ -72,7 +74,7 @@ impl TreeWatch {
             Changes::Everything => {
                 self.mark();
                 // If no new watch can be made, the old one reports `Everything` each time.
-                if let Ok(watch) = steelbank_watch::Watch::new() {
+                if let Ok(watch) = self.queue.watch() {
                     self.watch = watch;
                 }
             }
@@ -220,7 +222,7 @@ mod tests {
                 watched: vec![("".into(), 0)],
                 ..IndexManifest::default()
             };
-            let mut watch = TreeWatch::new(root).unwrap();
+            let mut watch = TreeWatch::new(root, SharedQueue::default()).unwrap();
             let (generation, _) = watch.generation(&tree);
             watch.settle(generation, &manifest, &tree);
             assert_eq!(watch.refusal(), expected);
@@ -242,7 +244,7 @@ mod tests {
             watch.settle(generation, &manifest, &tree);
             !watch.is_dirty(&tree)
         };
-        let mut watch = TreeWatch::new(&root).unwrap();
+        let mut watch = TreeWatch::new(&root, SharedQueue::default()).unwrap();
         // What is watched from now on may have changed before.
         assert!(!settled(&mut watch, &["", "seen"]));
         assert!(settled(&mut watch, &["", "seen"]));

@@ -12,6 +12,8 @@
 //! * links, and files that have several names: a write through another name is reported to that name's folder;
 //! * folders beyond the user's limit of watches, and files beyond a quarter of it.
 //!
+//! Watches of one [`SharedQueue`] have what they have in common watched once.
+//!
 //! A folder is known by its path. Nothing is reported of a path that leads elsewhere because a folder *above* all
 //! watched ones was moved or replaced: a caller that watches a tree compares the device and inode of its root each
 //! time. A mount anywhere counts as a change of everything. A write by `mmap` is reported when the mapping and its
@@ -23,23 +25,25 @@
 pub mod operations;
 mod queue;
 mod refusal;
+mod shared;
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use queue::tell_of_descriptors;
 use queue::{EventQueue, KernelEvent};
 pub use refusal::WatchRefusal;
+pub use shared::SharedQueue;
 
-/// A watch on folders and files. It holds two descriptors, which are closed by execution.
+/// A watch on folders and files. Its queue holds two descriptors, which are closed by execution.
 #[derive(Debug)]
 pub struct Watch {
-    queue: Arc<EventQueue>,
+    queue: SharedQueue,
+    /// Its number among the watches of the queue.
+    number: u64,
     /// The watches by path.
     numbers: HashMap<PathBuf, Number>,
     /// What is watched, by number: several paths if a folder is mounted in several places.
@@ -116,13 +120,18 @@ pub enum Watched {
 }
 
 impl Watch {
-    /// A watch on nothing yet.
+    /// A watch on nothing yet, with a queue of its own.
     ///
     /// # Errors
-    /// The system has no inotify or no descriptors left, or does not tell of mounts: [`WatchRefusal::of`] tells which.
+    /// As of [`SharedQueue::watch`].
     pub fn new() -> io::Result<Watch> {
-        Ok(Watch {
-            queue: Arc::new(EventQueue::new()?),
+        SharedQueue::default().watch()
+    }
+
+    fn of(queue: SharedQueue, number: u64) -> Watch {
+        Watch {
+            queue,
+            number,
             numbers: HashMap::new(),
             watched: HashMap::new(),
             reporting: HashMap::new(),
@@ -130,7 +139,7 @@ impl Watch {
             names: &[],
             lost: false,
             refusal: None,
-        })
+        }
     }
 
     /// Has the watch report entries of these names that come or go in folders [above](Watch::above) others.
@@ -152,7 +161,7 @@ impl Watch {
             self.refusal = Some(WatchRefusal::FileSystem);
             return Watched::No;
         }
-        match self.queue.add_folder(path) {
+        match self.add(|queue| queue.add_folder(path)) {
             Ok(number) => self.note(path, Number { number, what: WatchedThing::Entries }),
             Err(error) => {
                 self.refusal = Some(WatchRefusal::of(&error));
@@ -171,7 +180,7 @@ impl Watch {
     pub fn above(&mut self, path: &Path) -> bool {
         path.ancestors().skip(1).all(|folder| {
             self.numbers.contains_key(folder)
-                || self.queue.add_above(folder).is_ok_and(|number| {
+                || self.add(|queue| queue.add_above(folder)).is_ok_and(|number| {
                     self.note(folder, Number { number, what: WatchedThing::Above });
                     true
                 })
@@ -185,7 +194,7 @@ impl Watch {
         if !room || !path.parent().is_some_and(|folder| self.is_watched(folder)) {
             return false;
         }
-        let Ok(number) = self.queue.add_file(path) else { return false };
+        let Ok(number) = self.add(|queue| queue.add_file(path)) else { return false };
         self.note(path, Number { number, what: WatchedThing::File });
         path.symlink_metadata().is_ok_and(|found| {
             found.is_file() && found.nlink() == 1 && self.reports_everything(path, found.dev())
@@ -216,15 +225,9 @@ impl Watch {
             return Changes::Everything;
         }
         let mut changes = Vec::new();
-        let queue = Arc::clone(&self.queue);
-        let complete = queue.read(|event| self.take(&event, &mut changes));
-        if !complete {
+        let events = self.queue.read(self.number);
+        if !events.is_some_and(|events| events.iter().all(|event| self.take(event, &mut changes))) {
             self.lost = true;
-            if !queue.is_ours() {
-                // The number may belong to another descriptor by now, so it is not closed.
-                queue.tell_of_descriptors(false);
-                std::mem::forget(queue);
-            }
             return Changes::Everything;
         }
         if changes.is_empty() { Changes::Nothing } else { Changes::Some(changes) }
@@ -232,30 +235,32 @@ impl Watch {
 
     /// Makes a handle with which a thread can wait for changes while others ask.
     pub fn waiter(&self) -> Waiter {
-        Waiter(Arc::clone(&self.queue))
+        Waiter(self.queue.clone(), self.number)
+    }
+
+    fn add(&self, add: impl FnOnce(&EventQueue) -> io::Result<i32>) -> io::Result<i32> {
+        self.queue.add(self.number, add)
     }
 
     /// Adds the changes that an event reports. False if it reports that events were lost.
-    fn take(&mut self, event: &KernelEvent<'_>, changes: &mut Vec<Change>) -> bool {
-        let Some(paths) = self.watched.get(&event.number) else {
-            // An overflow and a watch that was ended have numbers that are not known.
-            return !event.overflow;
-        };
-        if event.overflow || event.unmounted {
+    fn take(&mut self, event: &KernelEvent, changes: &mut Vec<Change>) -> bool {
+        // What was watched no longer when the event was read has a number that is not known.
+        let Some(paths) = self.watched.get(&event.number) else { return true };
+        if event.unmounted {
             return false;
         }
         for path in paths.clone() {
-            let what = match (event.name, event.moved_itself || event.ended, event.entry) {
+            let what = match (&event.name, event.moved_itself || event.ended, event.entry) {
                 (None, true, _) if self.is_file_watched(&path) => ChangeKind::Entry,
                 (None, true, _) => ChangeKind::Folder,
                 (_, _, true) if event.folder => ChangeKind::Folder,
                 (_, _, true) => ChangeKind::Entry,
                 _ => ChangeKind::Contents,
             };
-            let changed = event.name.map_or_else(|| path.clone(), |name: &OsStr| path.join(name));
-            let is_noise = event.name.is_some_and(|name| {
+            let changed = event.name.as_ref().map_or_else(|| path.clone(), |name| path.join(name));
+            let is_noise = event.name.as_ref().is_some_and(|name| {
                 !self.is_watched(&path)
-                    && !self.names.iter().any(|each| name == *each)
+                    && !self.names.iter().any(|each| *name == **each)
                     && !self.numbers.contains_key(&changed)
             });
             if is_noise {
@@ -295,7 +300,7 @@ impl Watch {
             paths.retain(|each| each != path);
             if paths.is_empty() {
                 self.watched.remove(&number);
-                self.queue.remove(number);
+                self.queue.release(self.number, number);
             }
         }
     }
@@ -305,14 +310,20 @@ impl Watch {
     }
 }
 
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.queue.leave(self.number, self.watched.keys().copied());
+    }
+}
+
 /// A handle to wait for changes.
 #[derive(Debug, Clone)]
-pub struct Waiter(Arc<EventQueue>);
+pub struct Waiter(SharedQueue, u64);
 
 impl Waiter {
     /// Waits until there are changes to read, or until the time is up. Says whether there are.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.0.wait(Some(timeout))
+        self.0.wait(self.1, timeout)
     }
 }
 

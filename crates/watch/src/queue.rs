@@ -1,10 +1,10 @@
 //! The kernel's queue of events: the only place that knows inotify.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -27,9 +27,10 @@ pub(crate) struct EventQueue {
 }
 
 /// An event as far as it matters here.
-pub(crate) struct KernelEvent<'a> {
+#[derive(Debug, Clone)]
+pub(crate) struct KernelEvent {
     pub(crate) number: i32,
-    pub(crate) name: Option<&'a OsStr>,
+    pub(crate) name: Option<OsString>,
     pub(crate) folder: bool,
     /// Something came or went.
     pub(crate) entry: bool,
@@ -86,6 +87,11 @@ impl EventQueue {
         identity(&self.events) == Ok(self.identity)
     }
 
+    #[cfg(test)]
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.events.as_raw_fd()
+    }
+
     /// Pretends that something else has taken the descriptor's number.
     #[cfg(test)]
     pub(crate) fn mistake_for_another(&mut self) {
@@ -101,27 +107,29 @@ impl EventQueue {
             | WatchFlags::MOVE
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW;
-        Ok(inotify::add_watch(&self.events, path, flags)?)
+            | WatchFlags::ONLYDIR;
+        self.add(path, flags)
     }
 
-    /// Watches a folder's own moves, and what comes and goes in it, beside what is watched of it already.
+    /// Watches a folder's own moves, and what comes and goes in it.
     pub(crate) fn add_above(&self, path: &Path) -> io::Result<i32> {
         let flags = WatchFlags::MOVE_SELF
             | WatchFlags::DELETE_SELF
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW
-            | WatchFlags::MASK_ADD;
-        Ok(inotify::add_watch(&self.events, path, flags)?)
+            | WatchFlags::ONLYDIR;
+        self.add(path, flags)
     }
 
     /// Watches a file's attributes alone, the number of its names among them: its folder's watch reports the rest.
     pub(crate) fn add_file(&self, path: &Path) -> io::Result<i32> {
-        let flags = WatchFlags::ATTRIB | WatchFlags::DONT_FOLLOW;
+        self.add(path, WatchFlags::ATTRIB)
+    }
+
+    /// Watches `path` itself, beside what is watched of it already.
+    fn add(&self, path: &Path, flags: WatchFlags) -> io::Result<i32> {
+        let flags = flags | WatchFlags::DONT_FOLLOW | WatchFlags::MASK_ADD;
         Ok(inotify::add_watch(&self.events, path, flags)?)
     }
 
@@ -131,7 +139,7 @@ impl EventQueue {
     }
 
     /// Passes all events to `take`, until that returns that events were lost. False if so.
-    pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent<'_>) -> bool) -> bool {
+    pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent) -> bool) -> bool {
         if !self.is_ours() {
             return false;
         }
@@ -153,7 +161,7 @@ impl EventQueue {
             let any = |some: ReadFlags| flags.intersects(some);
             let taken = take(KernelEvent {
                 number: event.wd(),
-                name: event.file_name().map(|name| OsStr::from_bytes(name.to_bytes())),
+                name: event.file_name().map(|name| OsString::from_vec(name.to_bytes().to_vec())),
                 folder: any(ReadFlags::ISDIR),
                 entry: any(ReadFlags::CREATE
                     | ReadFlags::DELETE

@@ -245,8 +245,7 @@ fn a_descriptor_that_others_closed_is_everything() {
     let mut other = Watch::new().unwrap();
     std::mem::swap(&mut watch.numbers, &mut other.numbers);
     // Replace the descriptor's identity.
-    let queue = Arc::get_mut(&mut watch.queue).unwrap();
-    queue.mistake_for_another();
+    watch.queue.mistake_for_another();
     assert_eq!(watch.changes(), Changes::Everything);
 }
 
@@ -307,4 +306,88 @@ fn a_folder_above_that_moves_is_told_of() {
     assert!(world.reported().contains(&("far".to_owned(), ChangeKind::Folder)));
     world.watch.forget(&far);
     assert!(!world.watch.is_watched(&deep));
+}
+
+/// Lists what the kernel watches for the queue, by inode.
+fn watched_by_kernel(watch: &Watch) -> Vec<String> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", watch.queue.descriptor())).unwrap();
+    let inodes = info.lines().filter(|line| line.starts_with("inotify"));
+    inodes.map(|line| line.split(' ').nth(2).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn watches_of_one_queue_have_each_their_own_changes_of_what_is_watched_once() {
+    let mut world = World::new();
+    let (own, common) = (world.path("own"), world.path("common"));
+    for folder in [&own, &common] {
+        fs::create_dir(folder).unwrap();
+    }
+    world.reported();
+    let mut other = world.watch.queue.watch().unwrap();
+    assert_eq!([world.watch.folder(&own), world.watch.folder(&common)], [Watched::New; 2]);
+    assert!(other.above(&common.join("x")));
+    assert_eq!([other.folder(&common), other.folder(&common)], [Watched::New, Watched::Already]);
+    let inodes = watched_by_kernel(&world.watch);
+    assert_eq!(inodes.len(), 2 + world.root.ancestors().count(), "{inodes:?}");
+    let changed = |path: &Path| fs::write(path.join("file"), "x").unwrap();
+    let told = |watch: &mut Watch, folder: &Path| match watch.changes() {
+        Changes::Some(changes) => changes.iter().any(|change| change.path == folder.join("file")),
+        Changes::Nothing => false,
+        Changes::Everything => panic!(),
+    };
+    for _ in 0..2 {
+        changed(&common);
+        assert_eq!([told(&mut other, &common), told(&mut world.watch, &common)], [true; 2]);
+        assert_eq!([other.changes(), world.watch.changes()], [Changes::Nothing, Changes::Nothing]);
+        changed(&own);
+        assert_eq!([told(&mut other, &own), told(&mut world.watch, &own)], [false, true]);
+    }
+    // What one forgets the other still has.
+    world.watch.forget(&common);
+    changed(&common);
+    assert_eq!([told(&mut world.watch, &common), told(&mut other, &common)], [false, true]);
+    assert_eq!(world.watch.folder(&common), Watched::New);
+    drop(other);
+    changed(&common);
+    assert!(told(&mut world.watch, &common));
+    let left = watched_by_kernel(&world.watch);
+    assert_eq!(left.len(), 3, "{left:?}");
+}
+
+#[test]
+fn a_watch_that_does_not_ask_loses_its_own_changes_alone() {
+    let mut world = World::new();
+    let mut idle = world.watch.queue.watch().unwrap();
+    idle.folder(&world.root);
+    let file = world.path("file");
+    for round in 0..8_000 {
+        fs::write(&file, format!("{round}")).unwrap();
+        assert!(matches!(world.watch.changes(), Changes::Some(_)), "round {round}");
+    }
+    assert_eq!([idle.changes(), idle.changes()], [Changes::Everything, Changes::Everything]);
+    assert_eq!(world.watch.changes(), Changes::Nothing);
+    // After a loss of events, the next watch has a new queue, and the old ones say so.
+    let most: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    (0..most).for_each(|round| fs::write(&file, format!("{round}")).unwrap());
+    assert_eq!(world.watch.changes(), Changes::Everything);
+    let mut new = world.watch.queue.watch().unwrap();
+    assert_eq!(new.folder(&world.root), Watched::New);
+    drop(idle);
+    fs::write(&file, "").unwrap();
+    assert!(matches!(new.changes(), Changes::Some(_)));
+    assert_eq!(world.watch.changes(), Changes::Everything);
+}
+
+#[test]
+fn waiting_ends_where_another_watch_has_read_the_change() {
+    let mut world = World::new();
+    let mut other = world.watch.queue.watch().unwrap();
+    other.folder(&world.root);
+    let waiter = other.waiter();
+    let thread = std::thread::spawn(move || waiter.wait(Duration::from_secs(60)));
+    fs::write(world.path("a"), "x").unwrap();
+    world.reported();
+    assert!(thread.join().unwrap());
+    assert!(matches!(other.changes(), Changes::Some(_)));
 }
