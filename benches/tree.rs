@@ -5,7 +5,7 @@
 //! The tree is made of the fixtures' Lisp libraries, copied until it has that many megabytes (3 without the argument), and
 //! of one system, which is loaded. Its indexing is compared with reading it; the first question, without an index, with that. A first process indexes it; a second one has the index on disk. Measured is processor
 //! time, of all threads, and resident memory. From 27 megabytes on, figures of the second process beyond their bars are
-//! failures.
+//! failures: up to 100 megabytes the questions about MAPCAR and 64 MiB more, above that those about each name and 300 MiB in all.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -31,7 +31,7 @@ mod fixtures;
 
 /// The environment variable that names the tree, for the processes that ask.
 const CHILD: &str = "STEELBANK_BENCH_TREE";
-/// Whether bars count, for these processes.
+/// The megabytes of a tree for which bars count, for these processes; 0 of another.
 const JUDGED: &str = "STEELBANK_BENCH_TREE_JUDGED";
 /// The processor time of indexing the tree, in milliseconds, for them.
 const INDEXING: &str = "STEELBANK_BENCH_TREE_INDEXING";
@@ -50,7 +50,7 @@ fn main() {
     for (run, judged) in [("without an index", false), ("with the index on disk", megabytes >= 27)] {
         println!("{run}:");
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.env(CHILD, &root).env(JUDGED, judged.to_string());
+        child.env(CHILD, &root).env(JUDGED, if judged { megabytes } else { 0 }.to_string());
         if run == "without an index" {
             child.env(INDEXING, indexing.to_string());
         }
@@ -62,9 +62,13 @@ fn main() {
 /// Prints a figure. With a bar that it exceeds, where figures are judged, the process fails at the end.
 fn show(what: &str, value: f64, unit: &str, bar: f64, failed: &mut Vec<String>) {
     println!("  {what:<56} {value:>9.2} {unit}");
-    if value > bar && std::env::var(JUDGED).is_ok_and(|judged| judged == "true") {
+    if value > bar && judged() > 0 {
         failed.push(format!("{what}: {value:.2} {unit}, more than {bar}"));
     }
+}
+
+fn judged() -> u64 {
+    std::env::var(JUDGED).unwrap().parse().unwrap()
 }
 
 /// Makes the tree. Returns how many Lisp files and bytes it has.
@@ -143,6 +147,7 @@ fn ask(root: &Path) {
     let first = cost(|| drop(who("mapcar")));
     let (places, found) = (unseen("mapcar"), find("mapcar").total_references);
     assert!(places > 0 && found >= places as u64, "{places} of {found}");
+    let is_large = judged() > 100;
     let mut failed = Vec::new();
     show("first question: who-calls mapcar", first, "ms", 300.0, &mut failed);
     if let Ok(indexing) = std::env::var(INDEXING) {
@@ -157,9 +162,12 @@ fn ask(root: &Path) {
         let (ours, theirs) =
             (median(pairs.iter().map(|pair| pair.0)), median(pairs.iter().map(|pair| pair.1)));
         show(&format!("who-calls {name} ({} places)", unseen(name)), ours, "ms", f64::MAX, &mut failed);
-        show("  : find_references", ours / theirs, "x", 2.0, &mut failed);
+        // In a small tree, what who-calls lists of CAR is SBCL's own code, all of it, where find_references has a page.
+        let bar = if is_large || name == "mapcar" { 2.0 } else { f64::MAX };
+        show("  : find_references", ours / theirs, "x", bar, &mut failed);
     }
-    show("resident, grown by all questions", resident() - before, "MiB", 64.0, &mut failed);
+    let bar = if is_large { f64::MAX } else { 64.0 };
+    show("resident, grown by all questions", resident() - before, "MiB", bar, &mut failed);
     show("resident", resident(), "MiB", 300.0, &mut failed);
     show(
         "find_references of a rare name, again",

@@ -8,6 +8,7 @@ mod live;
 pub(crate) mod names;
 mod positions;
 pub(crate) mod replacement;
+mod shown_path;
 mod stamp;
 mod standings;
 pub(crate) mod systems;
@@ -16,6 +17,7 @@ mod tree;
 pub(crate) mod write;
 
 pub(crate) use buffers::BufferText;
+pub use shown_path::ShownPath;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
 pub(crate) use texts::{Look, NamedText, Now, Own, ProjectText, UnseenText, in_seen_file};
@@ -431,6 +433,12 @@ impl Project {
             // Try `to_str` first: it is faster, and most paths are UTF-8.
             false => shown.to_str().map_or_else(|| shown.to_string_lossy().into_owned(), str::to_owned),
         }
+    }
+
+    /// Returns `path` as [`Project::shown`] shows it.
+    pub(crate) fn shown_path(&self, path: &Arc<Path>) -> ShownPath {
+        let shown = self.root().and_then(|root| below(root, path)).unwrap_or(path);
+        ShownPath::end_of(Arc::clone(path), shown.as_os_str().len())
     }
 
     /// Resolves `given` against the project's root.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use indexmap::IndexMap;
 use parking_lot::MutexGuard;
 
 use crate::source::positions::SidecarState;
 use crate::workspace::texts::{CachedNames, TextState, Texts};
 use crate::workspace::{FileStamp, Project};
-use steelbank_text::PackageText;
+use steelbank_text::{IndexedFile, PackageText};
 
 /// A file that can be searched.
 #[derive(Debug, Default)]
@@ -34,11 +35,23 @@ impl FileState {
     }
 }
 
+/// Where a file is among the entries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) enum EntryPlace {
+    #[default]
+    Unknown,
+    None,
+    At(u32),
+}
+
 /// The standings of all files that can be searched.
 #[derive(Debug, Default)]
 pub(super) struct Standings {
     /// The standings by path.
-    pub(super) entries: HashMap<Arc<Path>, FileState>,
+    pub(super) entries: IndexMap<Arc<Path>, FileState>,
+    /// Where the files of the index are among the entries, by segment and by number there, as far as was asked; forgotten
+    /// where entries come or go.
+    pub(super) places: HashMap<u64, Vec<EntryPlace>>,
     /// The files whose names are to be looked for in their text.
     pub(super) loose: BTreeSet<Arc<Path>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
@@ -55,6 +68,27 @@ impl Standings {
     pub(super) fn stamp_if_watched(&self, path: &Path) -> Option<FileStamp> {
         let entry = self.entries.get(path).filter(|entry| entry.told)?;
         Some(entry.known.as_ref()?.stamp)
+    }
+
+    /// Returns the entry of a file of the index, whose path is `path`.
+    pub(super) fn indexed(
+        &mut self,
+        file: IndexedFile,
+        path: impl FnOnce() -> PathBuf,
+    ) -> Option<(&Arc<Path>, &FileState)> {
+        let places = self.places.entry(file.segment).or_default();
+        let number = file.number as usize;
+        if number >= places.len() {
+            places.resize(number + 1, EntryPlace::default());
+        }
+        if let EntryPlace::Unknown = places[number] {
+            let found = self.entries.get_index_of(path().as_path());
+            places[number] = found.map_or(EntryPlace::None, |at| EntryPlace::At(at as u32));
+        }
+        match places[number] {
+            EntryPlace::At(at) => self.entries.get_index(at as usize),
+            EntryPlace::Unknown | EntryPlace::None => None,
+        }
     }
 
     /// Returns the packages defined in files whose text the image does not have as it stands.
@@ -168,23 +202,27 @@ impl Project {
         &self,
         texts: &mut Texts,
         loaded: &BTreeMap<PathBuf, u64>,
-        paths: Vec<PathBuf>,
+        mut paths: Vec<PathBuf>,
     ) -> Vec<Arc<Path>> {
         let Texts { live, standings, asked, .. } = texts;
         let own = self.own_in(&live.walk);
         let mut new = Vec::new();
+        // Questions about names take the entries in this order.
+        paths.sort_unstable_by(|left, right| left.as_os_str().cmp(right.as_os_str()));
         for path in paths {
             let is_own = live.walk.has(&path) || (loaded.contains_key(&path) && own.contains(&path));
             match standings.entries.get_mut(path.as_path()) {
                 Some(entry) if is_own || asked.contains(&path) => entry.own = is_own,
                 Some(_) => {
-                    let gone = standings.entries.remove_entry(path.as_path());
+                    let gone = standings.entries.swap_remove_entry(path.as_path());
                     gone.into_iter().for_each(|(path, _)| standings.unindex(&path));
+                    standings.places.clear();
                 }
                 None if is_own || asked.contains(&path) => {
                     let path: Arc<Path> = Arc::from(path);
                     new.push(Arc::clone(&path));
                     standings.entries.insert(path, FileState { own: is_own, ..FileState::default() });
+                    standings.places.clear();
                 }
                 None => {}
             }
@@ -195,7 +233,7 @@ impl Project {
     /// Works out the relation of the image to the file at `path`; `loaded` is the version that the image
     /// holds, if any.
     fn examine(&self, texts: &mut Texts, path: &Arc<Path>, loaded: Option<u64>) {
-        let Some(before) = texts.standings.entries.remove(path) else { return };
+        let Some(before) = texts.standings.entries.get_mut(path).map(std::mem::take) else { return };
         let overlaid = texts.documents.read().get(path).is_some();
         // Begin to watch the file before reading it, unless the index does.
         let mut told = !overlaid && (texts.indexed(path).is_some() || texts.live.tells_of(path, true));

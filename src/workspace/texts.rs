@@ -5,7 +5,7 @@
 //! of them where there can be no index) are read; the text is kept of those that were asked about last.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -54,9 +54,9 @@ pub(crate) struct NamedText {
     pub(crate) standing: TextState,
     /// What decides which symbol a token is, by its number.
     pub(crate) classes: Arc<[Arc<TokenClass>]>,
-    /// By place: the number of a class, and the line.
-    tokens: Vec<(u32, u32)>,
-    pub(crate) stamp: FileStamp,
+    /// By place: the number of a class, and the line, from 1; and which of them are in the file. Files share them.
+    tokens: (Arc<Vec<(u32, u32)>>, Range<usize>),
+    stamp: FileStamp,
 }
 
 impl NamedText {
@@ -64,7 +64,8 @@ impl NamedText {
     pub(crate) fn runs(
         &self,
     ) -> impl Iterator<Item = (u32, &TokenClass, impl ExactSizeIterator<Item = u32>)> {
-        let runs = self.tokens.chunk_by(|(one, _), (other, _)| one == other);
+        let (tokens, range) = &self.tokens;
+        let runs = tokens[range.clone()].chunk_by(|(one, _), (other, _)| one == other);
         runs.filter_map(|run| {
             let number = run.first()?.0;
             let class = self.classes.get(number as usize)?;
@@ -391,14 +392,20 @@ impl Project {
         texts.root = Some(root.to_owned());
         let now = self.text_index(root).and_then(|index| index.lisp_names(&IndexControl::none())).ok();
         let before = std::mem::replace(&mut texts.names, now);
+        let both = texts.names.as_ref().zip(before.as_ref());
+        let taken: Option<Vec<PathBuf>> = both
+            .and_then(|(now, before)| now.taken_beside(before))
+            .map(|taken| taken.map(|path| root.join(path)).collect());
+        if taken.is_none() {
+            texts.standings.places.clear();
+        }
         let is_other = |path: &Path| {
             let entry = texts.standings.entries.get(path);
             let known = entry.and_then(|entry| entry.known.as_ref());
             known.is_some_and(|known| known.indexed != texts.indexed(path))
         };
-        let both = texts.names.as_ref().zip(before.as_ref());
-        match both.and_then(|(now, before)| now.taken_beside(before)) {
-            Some(taken) => taken.map(|path| root.join(path)).filter(|path| is_other(path)).collect(),
+        match taken {
+            Some(taken) => taken.into_iter().filter(|path| is_other(path)).collect(),
             None => {
                 let all = texts.standings.entries.keys();
                 all.filter(|path| is_other(path)).map(|path| path.to_path_buf()).collect()
@@ -433,41 +440,48 @@ impl Project {
             look == Look::All || standing != TextState::LeftOut || in_seen_file(class).is_some()
         };
         let mut files = Vec::new();
-        if let (Some(names), Some(root)) = (&texts.names, &texts.root) {
+        let Texts { names: index, root, standings, .. } = texts;
+        if let (Some(names), Some(root)) = (index.as_ref(), root.as_ref()) {
             let Some(named) = names.named(name) else {
                 // The next question has a new index.
                 self.text.get().into_iter().for_each(|index| index.discard());
-                texts.names = None;
+                *index = None;
                 unreadable.extend(self.root().map(Path::to_owned));
                 return NamedTexts { files, unreadable, cut: texts.live.walk.cut };
             };
-            let mut path = PathBuf::new();
-            for NamedIn { path: relative, classes, tokens } in named {
-                path.clone_from(root);
-                path.push(relative);
-                let Some((path, entry)) = standings.entries.get_key_value(path.as_path()) else { continue };
+            let tokens = Arc::new(named.tokens);
+            for NamedIn { path, file, classes, tokens: range, .. } in named.files {
+                let Some((path, entry)) = standings.indexed(file, || root.join(path)) else { continue };
                 let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
-                let (path, classes, stamp) = (Arc::clone(path), Arc::clone(classes), known.stamp);
-                let named = NamedText { path, standing, classes, tokens, stamp };
+                let is_shown = |(class, _): &(u32, u32)| {
+                    classes.get(*class as usize).is_some_and(|class| shows(standing, class))
+                };
                 if known.indexed.is_some()
                     && (entry.own || !own_only)
-                    && named.runs().any(|(_, class, _)| shows(standing, class))
+                    && tokens[range.clone()].iter().any(is_shown)
                 {
-                    files.push(named);
+                    let (path, classes, stamp) = (Arc::clone(path), Arc::clone(classes), known.stamp);
+                    let tokens = (Arc::clone(&tokens), range);
+                    files.push(NamedText { path, standing, classes, tokens, stamp });
                 }
             }
         }
+        let indexed = files.len();
         for (path, standing, stamp) in loose {
             let Some(read) = texts.read(&path, stamp) else { continue };
-            let tokens = read.tokens.named(name).iter();
-            if tokens.clone().any(|token| shows(standing, token)) {
-                let classes = tokens.clone().map(|token| Arc::clone(&token.class)).collect();
-                let tokens = (0..).zip(tokens).map(|(at, token)| (at, read.lines.line(token.span.start)));
-                files.push(NamedText { path, standing, classes, tokens: tokens.collect(), stamp });
+            let found = read.tokens.named(name).iter();
+            if found.clone().any(|token| shows(standing, token)) {
+                let classes = found.clone().map(|token| Arc::clone(&token.class)).collect();
+                let lines = found.map(|token| read.lines.line(token.span.start));
+                let tokens: Vec<(u32, u32)> = (0..).zip(lines).collect();
+                let range = 0..tokens.len();
+                files.push(NamedText { path, standing, classes, tokens: (Arc::new(tokens), range), stamp });
             }
         }
-        // Stable, as those of the index are nearly in order.
-        files.sort_by(|left, right| left.path.cmp(&right.path));
+        // Those of the index are in order.
+        if files.len() > indexed {
+            files.sort_by(|left, right| left.path.as_os_str().cmp(right.path.as_os_str()));
+        }
         NamedTexts { files, unreadable, cut: texts.live.walk.cut }
     }
 

@@ -282,17 +282,18 @@ fn compare_names(world: &World, texts: &BTreeMap<PathBuf, String>) {
     assert!(names.len() > 1000 && packages.len() > 3, "{} {}", names.len(), packages.len());
     let index = world.index.lisp_names(&IndexControl::none()).unwrap();
     for (name, expected) in names {
-        let found = index.named(&name).unwrap().into_iter().map(|found| {
+        let named = index.named(&name).unwrap();
+        let found = named.files.iter().map(|found| {
             let class = |class: u32| TokenClass::clone(&found.classes[class as usize]);
-            let tokens = found.tokens.iter().map(|(number, line)| (class(*number), *line));
-            (found.path.to_owned(), tokens.collect())
+            let tokens = named.tokens[found.tokens.clone()].iter();
+            (found.path.to_owned(), tokens.map(|(number, line)| (class(*number), *line)).collect())
         });
         assert_eq!(found.collect::<Named>(), expected, "{name}");
     }
     for (name, count) in packages {
         assert_eq!(index.packages(&name).unwrap().len(), count, "{name}");
     }
-    assert!(index.named("NO-SUCH-NAME").unwrap().is_empty());
+    assert!(index.named("NO-SUCH-NAME").unwrap().files.is_empty());
 }
 
 #[test]

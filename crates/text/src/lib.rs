@@ -39,7 +39,7 @@ pub use globs::{BadGlob, Globs};
 pub use index::{Built, Freshness, TextIndex, TreeStatus};
 pub use kind::DefinitionKind;
 pub use language::{Language, Rule};
-pub use lisp_names::{IndexedText, LispNames, NamedIn};
+pub use lisp_names::{IndexedFile, IndexedText, LispNames, Named, NamedIn};
 pub use names::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 pub use outline::{LispDefinition, lisp_definitions};
 pub use pattern::Pattern;

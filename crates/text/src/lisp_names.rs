@@ -7,6 +7,7 @@ use crate::names::{PackageText, TokenClass};
 use crate::store::manifest::{FileEntry, FilePlace};
 use crate::store::pages::PageError;
 use crate::store::snapshot::{GONE, TextSnapshot};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,15 +19,37 @@ pub struct LispNames(Arc<TextSnapshot>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedText(u64, u64);
 
+/// A file of the index, in all states of it in which its text is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexedFile {
+    /// The segment that has its names, of all that this process has opened.
+    pub segment: u64,
+    /// The file's number in it, from 0.
+    pub number: u32,
+}
+
+/// The places of a name, file by file.
+#[derive(Debug, Default)]
+pub struct Named<'a> {
+    /// The files, by path.
+    pub files: Vec<NamedIn<'a>>,
+    /// The tokens of all of them: the number of a class, and the line, from 1.
+    pub tokens: Vec<(u32, u32)>,
+}
+
 /// The places of a name in one file.
 #[derive(Debug)]
 pub struct NamedIn<'a> {
     /// The file, relative to the root.
     pub path: &'a Path,
+    /// What stands for the file.
+    pub file: IndexedFile,
     /// What decides which symbol a token is, by its number.
     pub classes: &'a Arc<[Arc<TokenClass>]>,
-    /// By place: the number of a class, and the line, from 1.
-    pub tokens: Vec<(u32, u32)>,
+    /// Which of the tokens are in it, by place.
+    pub tokens: Range<usize>,
+    /// Its place among all files, which are in the order of their paths.
+    place: usize,
 }
 
 impl TextIndex {
@@ -65,28 +88,28 @@ impl LispNames {
         matches!(file.place, FilePlace::Segment(..)).then_some(IndexedText(file.signature, file.hash))
     }
 
-    /// Finds the places of `name`, by file. `None` if the index is damaged.
-    pub fn named(&self, name: &str) -> Option<Vec<NamedIn<'_>>> {
+    /// Finds the places of `name`. `None` if the index is damaged.
+    pub fn named(&self, name: &str) -> Option<Named<'_>> {
         self.find_named(name).ok()
     }
 
-    fn find_named(&self, name: &str) -> Result<Vec<NamedIn<'_>>, PageError> {
-        let mut all: Vec<(usize, NamedIn<'_>)> = Vec::new();
+    fn find_named(&self, name: &str) -> Result<Named<'_>, PageError> {
+        let (mut found, mut tokens) = (Vec::new(), Vec::new());
         let files = &self.0.manifest().files;
         for (segment, places) in self.0.segments() {
-            for (file, tokens) in segment.named(name)? {
-                let Some(place) = self.place(places, file) else { continue };
+            let classes = segment.classes()?;
+            for (number, range) in segment.named(name, &mut tokens)? {
+                let Some(place) = self.place(places, number) else { continue };
                 let Some(FileEntry { path, .. }) = files.get(place) else { continue };
-                let classes = segment.classes()?;
-                if tokens.iter().any(|(class, _)| *class as usize >= classes.len()) {
+                if tokens[range.clone()].iter().any(|(class, _)| *class as usize >= classes.len()) {
                     return Err(PageError::Damaged);
                 }
-                all.push((place, NamedIn { path, classes, tokens }));
+                let file = IndexedFile { segment: segment.opened(), number };
+                found.push(NamedIn { path, file, classes, tokens: range, place });
             }
         }
-        // The files are in the order of their paths.
-        all.sort_unstable_by_key(|(place, _)| *place);
-        Ok(all.into_iter().map(|(_, named)| named).collect())
+        found.sort_unstable_by_key(|named| named.place);
+        Ok(Named { files: found, tokens })
     }
 
     /// Finds the definitions of the package that is called `name`, each with its file. `None` if the index is damaged.

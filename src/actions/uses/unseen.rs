@@ -19,10 +19,10 @@ use crate::answer::name::canonical;
 use crate::answer::{Caution, LispName, Location, counted, some_of};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
-pub use crate::workspace::TextState;
 use crate::workspace::{
     Look, NamedText, Now, PackageText, Project, TextContext, TokenClass, UnseenText, in_seen_file,
 };
+pub use crate::workspace::{ShownPath, TextState};
 
 /// One line in which the name stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -55,11 +55,11 @@ pub struct Unseen {
 }
 
 /// How often a name stands in one file's text.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnseenFile {
-    /// The file, relative to the project's root if it is below it.
-    pub path: String,
+    /// The file.
+    pub path: ShownPath,
     /// How often.
     pub count: usize,
     /// How often of that a feature expression leaves it out of a file that is loaded.
@@ -74,16 +74,18 @@ impl Unseen {
     /// Adds up what is known of each file.
     fn new(found: impl IntoIterator<Item = UnseenFile>) -> Unseen {
         let mut files: Vec<UnseenFile> = found.into_iter().collect();
-        files.sort_by(|left, right| left.path.cmp(&right.path));
-        files.dedup_by(|more, file| {
-            let is_same = more.path == file.path;
-            if is_same {
-                file.count += more.count;
-                file.left_out += more.left_out;
-                file.named += more.named;
-            }
-            is_same
-        });
+        let is_before = |one: &UnseenFile, other: &UnseenFile| one.path < other.path;
+        // Most are in order already, each once.
+        if !files.is_sorted_by(is_before) {
+            files.sort_by(|left, right| left.path.cmp(&right.path));
+            files.dedup_by(|more, file| {
+                let is_same = more.path == file.path;
+                if is_same {
+                    file.add(more);
+                }
+                is_same
+            });
+        }
         Unseen { count: files.iter().map(|file| file.count).sum(), files }
     }
 
@@ -162,9 +164,25 @@ impl TextUses {
 }
 
 impl UnseenFile {
-    fn new(path: String, state: TextState, count: usize) -> Self {
-        let if_is = |other| if state == other { count } else { 0 };
-        Self { path, count, left_out: if_is(TextState::LeftOut), named: if_is(TextState::Named) }
+    fn new(path: ShownPath) -> Self {
+        Self { path, count: 0, left_out: 0, named: 0 }
+    }
+
+    /// Adds places of text in this state.
+    fn count(&mut self, state: TextState, count: usize) {
+        self.count += count;
+        match state {
+            TextState::LeftOut => self.left_out += count,
+            TextState::Named => self.named += count,
+            TextState::NotLoaded | TextState::Changed | TextState::Unrecorded => {}
+        }
+    }
+
+    /// Adds what else is known of the file.
+    fn add(&mut self, more: &Self) {
+        self.count += more.count;
+        self.left_out += more.left_out;
+        self.named += more.named;
     }
 }
 
@@ -231,10 +249,14 @@ pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &
     let resolver = TokenResolver::new(index, project, now, target);
     let mut counts = TextCounts { cautions, ..TextCounts::default() };
     for file in &files {
+        let (mut uses, mut definitions) = (None, None);
         resolver.count_by_state(file, |state, defines, count| {
-            let found = UnseenFile::new(project.shown(&file.path), state, count);
-            if defines { counts.definitions.push(found) } else { counts.uses.push(found) }
+            let found = if defines { &mut definitions } else { &mut uses };
+            let found = found.get_or_insert_with(|| UnseenFile::new(project.shown_path(&file.path)));
+            found.count(state, count);
         });
+        counts.uses.extend(uses);
+        counts.definitions.extend(definitions);
     }
     counts
 }
@@ -324,7 +346,7 @@ pub(crate) fn unseen_uses<'a>(
 }
 
 fn is_system(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "asd")
+    path.as_os_str().as_encoded_bytes().ends_with(b".asd")
 }
 
 /// Returns how the image relates to a token in a file of this standing; none if it has it as a symbol.
@@ -332,7 +354,7 @@ fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
     if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
 }
 
-/// What was found of the classes of tokens of one list, by number; none of one that was not asked about yet.
+/// What was found of the classes of one list, by number; none of one that was not asked about yet.
 type KnownMeanings = Vec<Option<Option<Likelihood>>>;
 
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
@@ -344,9 +366,36 @@ pub(crate) struct TokenResolver<'a> {
     target: &'a SoughtSymbol,
     /// The definitions of packages in unseen text that were looked for, by name.
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
-    /// The meanings of the tokens that were counted, by the number of their class: for each list of classes, and whether the file
-    /// defines systems.
-    meanings: RefCell<HashMap<(*const Arc<TokenClass>, bool), KnownMeanings>>,
+    /// Whether the bare name is the symbol, by the current package.
+    bare: RefCell<HashMap<String, Option<Likelihood>>>,
+    meanings: RefCell<Meanings>,
+}
+
+/// The meanings of the tokens that were counted: for each list of classes, and whether the file defines systems.
+#[derive(Debug, Default)]
+struct Meanings {
+    /// Those of the list that was asked for last, as most files follow others of their list.
+    last: KnownMeanings,
+    list: Option<ClassList>,
+    others: HashMap<ClassList, KnownMeanings>,
+}
+
+/// A list of classes, which lives as long as the files that name it: its address stands for it. And whether the file defines systems.
+type ClassList = (*const Arc<TokenClass>, bool);
+
+impl Meanings {
+    /// Returns the meanings of a list with so many classes.
+    fn of(&mut self, list: ClassList, classes: usize) -> &mut KnownMeanings {
+        if self.list != Some(list) {
+            let next = self.others.remove(&list).unwrap_or_default();
+            let before = std::mem::replace(&mut self.last, next);
+            if let Some(list) = self.list.replace(list) {
+                self.others.insert(list, before);
+            }
+            self.last.resize(classes, None);
+        }
+        &mut self.last
+    }
 }
 
 impl<'a> TokenResolver<'a> {
@@ -356,8 +405,8 @@ impl<'a> TokenResolver<'a> {
         now: &'a Now,
         target: &'a SoughtSymbol,
     ) -> Self {
-        let (packages, meanings) = (RefCell::default(), RefCell::default());
-        Self { index, project, now, target, packages, meanings }
+        let (packages, bare, meanings) = (RefCell::default(), RefCell::default(), RefCell::default());
+        Self { index, project, now, target, packages, bare, meanings }
     }
 
     /// Counts the uses and the definitions of the symbol in a file, without reading it.
@@ -374,9 +423,7 @@ impl<'a> TokenResolver<'a> {
         // A handful at most.
         let mut counts: Vec<(TextState, bool, usize)> = Vec::new();
         let mut meanings = self.meanings.borrow_mut();
-        // The classes live as long as the file that names them: an address stands for their list.
-        let meanings = meanings.entry((file.classes.as_ptr(), is_system)).or_default();
-        meanings.resize(file.classes.len(), None);
+        let meanings = meanings.of((file.classes.as_ptr(), is_system), file.classes.len());
         for (number, class, lines) in file.runs() {
             let Some(state) = state_of(file.standing, class) else { continue };
             let Some(known) = meanings.get_mut(number as usize) else { continue };
@@ -475,10 +522,13 @@ impl<'a> TokenResolver<'a> {
 
     /// Whether the bare name is the symbol where package `current` is current, as far as that is known.
     fn here(&self, current: Option<&str>) -> Option<Likelihood> {
-        match current {
-            Some(current) => self.in_package(current, None),
-            None => Some(Likelihood::Possible),
+        let Some(current) = current else { return Some(Likelihood::Possible) };
+        if let Some(known) = self.bare.borrow().get(current) {
+            return *known;
         }
+        let found = self.in_package(current, None);
+        self.bare.borrow_mut().insert(current.to_owned(), found);
+        found
     }
 
     /// Whether the name is the symbol in the package that is called `package` where `current` is current.

@@ -141,16 +141,15 @@ pub(crate) fn encode_tokens(tokens: impl IntoIterator<Item = (u32, u32)>) -> Vec
     out
 }
 
-/// Decodes what [`encode_tokens`] encoded.
-pub(crate) fn tokens(record: &[u8]) -> Option<Vec<(u32, u32)>> {
-    let mut decoder = Decoder::new(record);
-    let (mut all, mut line) = (Vec::new(), 0_u32);
+/// Decodes what [`encode_tokens`] encoded to the end of `all`. Returns which of these it is.
+pub(crate) fn tokens(record: &[u8], all: &mut Vec<(u32, u32)>) -> Option<std::ops::Range<usize>> {
+    let (mut decoder, mut line, start) = (Decoder::new(record), 0_u32, all.len());
     while !decoder.is_empty() {
         let class = decoder.small()?;
         line = line.checked_add(decoder.small()?)?;
         all.push((class, line));
     }
-    Some(all)
+    Some(start..all.len())
 }
 
 /// Decodes a list of ascending numbers.
@@ -272,7 +271,7 @@ mod tests {
             }
             ascending(&bytes);
             records(&bytes);
-            tokens(&bytes);
+            tokens(&bytes, &mut Vec::new());
             definitions(&bytes);
             raw_definitions(&bytes);
         }

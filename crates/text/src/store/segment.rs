@@ -15,6 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// An identifier with more occurrences than this in a segment is kept with the number of them in each file only. They
@@ -168,7 +169,8 @@ impl SegmentBuilder {
                         self.add_record(key, new, record);
                         continue;
                     }
-                    let mut tokens = postings::tokens(record).ok_or(PageError::Damaged)?;
+                    let mut tokens = Vec::new();
+                    postings::tokens(record, &mut tokens).ok_or(PageError::Damaged)?;
                     for (class, _) in &mut tokens {
                         *class = self.class(segment.class_bytes(*class).ok_or(PageError::Damaged)?);
                     }
@@ -273,6 +275,7 @@ fn bitmap(list: &[u8], files: u32) -> Vec<u8> {
 /// A segment, opened for lookups.
 #[derive(Debug)]
 pub(crate) struct TextSegment {
+    opened: u64,
     pages: Pages,
     files: u32,
     sections: [Range<u64>; 5],
@@ -332,7 +335,9 @@ impl TextSegment {
             classes.push(decoder.bytes()?.into());
         }
         let (decoded, packages) = (OnceLock::new(), Mutex::default());
-        Some(TextSegment { pages, files, sections, keys, trigrams, classes, decoded, packages })
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let opened = OPENED.fetch_add(1, Ordering::Relaxed);
+        Some(TextSegment { opened, pages, files, sections, keys, trigrams, classes, decoded, packages })
     }
 
     fn class_bytes(&self, number: u32) -> Option<&[u8]> {
@@ -345,14 +350,22 @@ impl TextSegment {
         self.decoded.get_or_init(decode).as_ref().ok_or(PageError::Damaged)
     }
 
-    /// Finds the tokens of a Lisp name in each file: the number of a class, and the line, from 1.
-    pub(crate) fn named(&self, name: &str) -> Result<Records<Vec<(u32, u32)>>, PageError> {
+    /// The number of this opening of a segment, of all in this process.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// Adds the tokens of a Lisp name to `tokens`: the number of a class, and the line, from 1. Returns which of them are in
+    /// each file.
+    pub(crate) fn named(
+        &self,
+        name: &str,
+        tokens: &mut Vec<(u32, u32)>,
+    ) -> Result<Records<Range<usize>>, PageError> {
         let Some(entry) = self.lookup(&lisp_key(NAME, name))? else { return Ok(Vec::new()) };
-        let read = || -> Option<Records<_>> {
-            let records = postings::records(&entry.postings)?.into_iter();
-            records.map(|(file, record)| Some((file, postings::tokens(record)?))).collect()
-        };
-        read().ok_or(PageError::Damaged)
+        let records = postings::records(&entry.postings).ok_or(PageError::Damaged)?.into_iter();
+        let read = records.map(|(file, record)| Some((file, postings::tokens(record, tokens)?)));
+        read.collect::<Option<_>>().ok_or(PageError::Damaged)
     }
 
     /// Finds the definitions of the package that is called `name`; equal ones share their memory.
