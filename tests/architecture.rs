@@ -418,7 +418,7 @@ fn the_table_of_formats_is_whole() {
         versions.extend(
             text.split("const FORMAT: u64 = ").skip(1).map(|rest| format!("`steeltxt` {}", word(rest))),
         );
-        for kind in text.split("RecordKind::new(\"").skip(1) {
+        for kind in text.split("RecordKind(\"").skip(1) {
             let (name, version) = kind.split_once("\", ").unwrap();
             versions.insert(format!("`{name}` {}", word(version)));
         }

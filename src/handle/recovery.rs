@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_cache::RecordKind;
 
-const HANDOVER: RecordKind = RecordKind::new("handover", 1);
+const HANDOVER: RecordKind = RecordKind("handover", 1);
 /// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted.
 const LOOP: usize = 3;
 const WINDOW: u64 = 60;

@@ -22,7 +22,7 @@ const MOST_EDITS: usize = 20;
 /// The most bytes of a project's edits. The newest edit is kept whatever its size.
 const MOST_BYTES: u64 = 64 << 20;
 
-const RECORD: RecordKind = RecordKind::new("edit", 3);
+const RECORD: RecordKind = RecordKind("edit", 3);
 /// The extensions: ours, and that of a program before, which wrote no first line.
 type Extensions = [&'static str; 2];
 const JOURNAL: Extensions = ["journal-3", "journal-2"];

@@ -15,7 +15,7 @@ use crate::source::positions::SidecarState;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
 
-const TABLE: RecordKind = RecordKind::new("names", 1);
+const TABLE: RecordKind = RecordKind("names", 1);
 
 /// Hashes a name, the same in every process.
 pub(super) fn hash(name: &str) -> u64 {
@@ -119,9 +119,8 @@ impl Names {
         let mut rows = Vec::new();
         for row in &self.rows {
             if let Some(number) = numbers.get(row.file as usize).copied().flatten() {
-                rows.extend(row.hash.to_le_bytes());
-                rows.extend(number.to_le_bytes());
-                rows.extend(u32::from(row.toplevel).to_le_bytes());
+                let cells = u128::from(row.hash) | u128::from(number) << 64 | u128::from(row.toplevel) << 96;
+                rows.extend(cells.to_le_bytes());
             }
         }
         TABLE.write(&files, &rows)
@@ -131,13 +130,12 @@ impl Names {
 /// Parses what [`Names::write`] wrote.
 fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
     let (files, raw) = TABLE.read(bytes).ok()?;
-    let (rows, rest) = raw.as_chunks::<16>();
-    let word = |row: &[u8; 16], at: usize| row.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+    let (rows, rest) = raw.as_chunks();
     let row = |row: &[u8; 16]| {
-        let hash = u64::from_le_bytes(*row.first_chunk()?);
-        Some(Row { hash, file: word(row, 8)?, toplevel: word(row, 12)? == 1 })
+        let cells = u128::from_le_bytes(*row);
+        Row { hash: cells as u64, file: (cells >> 64) as u32, toplevel: cells >> 96 == 1 }
     };
-    let rows: Vec<Row> = rows.iter().map(row).collect::<Option<_>>()?;
+    let rows: Vec<Row> = rows.iter().map(row).collect();
     (rest.is_empty() && rows.is_sorted()).then_some((files, rows))
 }
 

@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use super::Index;
 use super::export::Export;
 
-const ROW: usize = 16;
-
 impl Index {
     /// The section of places, for another index of the same core.
     pub fn places(&self) -> &[u8] {
@@ -22,19 +20,12 @@ impl Index {
     /// The line and column, from 1, of the form after so many bytes of the file with this logical name. None if it is
     /// not known here.
     pub fn form_after(&self, file: &str, bytes: u32) -> Option<(u32, u32)> {
-        let (rows, _) = self.places().as_chunks::<ROW>();
-        let at = rows.binary_search_by_key(&key(file.as_bytes(), bytes), long).ok()?;
-        let row = rows.get(at)?;
-        Some((short(row, 8), short(row, 12)))
+        let (rows, _) = self.places().as_chunks();
+        let key = key(file.as_bytes(), bytes);
+        let at = rows.binary_search_by_key(&key, |row| u128::from_le_bytes(*row) as u64).ok()?;
+        let row = u128::from_le_bytes(*rows.get(at)?);
+        Some(((row >> 64) as u32, (row >> 96) as u32))
     }
-}
-
-fn long(row: &[u8; ROW]) -> u64 {
-    row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-fn short(row: &[u8; ROW], at: usize) -> u32 {
-    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 fn key(file: &[u8], bytes: u32) -> u64 {

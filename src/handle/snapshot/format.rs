@@ -26,8 +26,8 @@ use super::{SnapshotKey, SnapshotKind};
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 
-const MANIFEST: RecordKind = RecordKind::new("snapshot", 5);
-const REFUSAL: RecordKind = RecordKind::new("refusal", 5);
+const MANIFEST: RecordKind = RecordKind("snapshot", 5);
+const REFUSAL: RecordKind = RecordKind("refusal", 5);
 /// The file's name of what was checked.
 const CHECKED: &str = "checked";
 
