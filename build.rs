@@ -56,11 +56,11 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         return Err(format!("saving the core with the SBCL in {} failed:\n{said}", sbcl.display()).into());
     }
-    let index = steelbank_xref::bake::bake(&fs::read(out.join("xref.export"))?)
+    let export = fs::read(out.join("xref.export"))?;
+    let places = steelbank_xref::places::of_sources(&export, Some(sbcl))?;
+    let index = steelbank_xref::bake::bake(&export, &places)
         .map_err(|error| format!("the core's cross references cannot be baked: {error:?}"))?;
     fs::rename(&core, image.join("steelbank.core"))?;
-    let places = steelbank_xref::places::of_sources(index.clone(), Some(sbcl))?;
-    fs::write(image.join("steelbank.places"), places)?;
     fs::write(image.join("steelbank.xref"), index)?;
     Ok(())
 }

@@ -250,7 +250,7 @@ fn through_us(root: &Path) {
     ));
     let export = fs::read(file).unwrap();
     let begun = processor_exactly();
-    let index = steelbank_xref::bake::bake(&export).unwrap().len() as f64 / f64::from(1 << 20);
+    let index = steelbank_xref::bake::bake(&export, &[]).unwrap().len() as f64 / f64::from(1 << 20);
     let baking = processor_exactly() - begun;
     let (after, host) = (sidecars - whole, host - index);
     let (resident, memory) = collected.split_once(' ').unwrap();

@@ -60,7 +60,7 @@ fn synthetic_export() -> Vec<u8> {
 fn million() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(|| {
-        let bytes = bake::bake(&synthetic_export()).expect("the export is sound");
+        let bytes = bake::bake(&synthetic_export(), &[]).expect("the export is sound");
         Index::open(bytes).expect("the index is sound")
     })
 }
@@ -132,7 +132,7 @@ fn million_records_scan(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn bake_a_million_records(bencher: Bencher<'_, '_>) {
     let export = synthetic_export();
-    bencher.bench(|| bake::bake(&export).map(|bytes| bytes.len()));
+    bencher.bench(|| bake::bake(&export, &[]).map(|bytes| bytes.len()));
 }
 
 #[divan::bench]

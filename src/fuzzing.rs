@@ -1,11 +1,16 @@
 //! Private functions that the fuzzing needs. Not a part of the API.
 
-/// Whether `body` parses as a snapshot's manifest, without its checksum.
-pub fn manifest(body: &[u8]) -> bool {
-    crate::handle::snapshot::reads_as_manifest(body)
-}
+use crate::{handle, workspace};
 
-/// Whether `bytes` parse as a table of names, without its checksum.
-pub fn names(bytes: &[u8]) -> bool {
-    crate::workspace::names::reads(bytes)
+/// Whether `body` is read as a record of each kind, behind the first line that it ought to have: a snapshot's manifest, a
+/// refusal, a handover, a table of names, an edit.
+pub fn records(body: &[u8]) -> [bool; 5] {
+    let [manifest, refusal] = handle::snapshot::reads(body);
+    [
+        manifest,
+        refusal,
+        handle::recovery::reads(body),
+        workspace::names::reads(body),
+        workspace::journal::reads(body),
+    ]
 }

@@ -404,6 +404,31 @@ fn the_pages_name_files_that_are_there() {
     assert!(all > 100, "{all} files are named");
 }
 
+/// Holds that the table of formats has each version that the code has, in eight rows.
+#[test]
+fn the_table_of_formats_is_whole() {
+    let page = fs::read_to_string(root().join("docs/formats.md")).unwrap();
+    let rows: Vec<&str> = page.lines().skip_while(|line| !line.starts_with("|--")).skip(1).collect();
+    let rows = &rows[..rows.iter().position(|line| !line.starts_with('|')).unwrap()];
+    assert!(rows.len() <= 8, "{rows:#?}");
+    let mut versions = BTreeSet::new();
+    for (_, text) in ["src", "crates"].into_iter().flat_map(sources) {
+        let word = |text: &str| text.chars().take_while(char::is_ascii_alphanumeric).collect::<String>();
+        versions.extend(text.split("b\"SB").skip(1).map(|rest| format!("`SB{}`", word(rest))));
+        versions.extend(
+            text.split("const FORMAT: u64 = ").skip(1).map(|rest| format!("`steeltxt` {}", word(rest))),
+        );
+        for kind in text.split("RecordKind(\"").skip(1) {
+            let (name, version) = kind.split_once("\", ").unwrap();
+            versions.insert(format!("`{name}` {}", word(version)));
+        }
+    }
+    assert_eq!(versions.len(), 9, "{versions:?}");
+    for version in versions {
+        assert!(rows.iter().any(|row| row.contains(&version)), "docs/formats.md has no row for {version}");
+    }
+}
+
 /// Error types that render themselves, whose variants are in the page in words of its own; and those that name the kinds
 /// of failures.
 const SELF_RENDERED: [&str; 5] = ["NotFound", "LoadError", "WatchRefusal", "FailureKind", "FaultKind"];

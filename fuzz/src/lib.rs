@@ -42,7 +42,7 @@ pub fn sidecar(bytes: &[u8]) {
 /// An export of cross references: baked, opened, asked, and applied to an index.
 pub fn xref(bytes: &[u8]) {
     // The bytes may also be an index themselves.
-    for baked in [bake::bake(bytes).ok(), Some(bytes.to_vec())].into_iter().flatten() {
+    for baked in [bake::bake(bytes, &[7; 32]).ok(), Some(bytes.to_vec())].into_iter().flatten() {
         let Ok(index) = Index::open(baked) else { continue };
         ask(&index);
         if let Ok(index) = index.apply(bytes) {
@@ -63,15 +63,12 @@ fn ask(index: &Index) {
         }
     }
     index.find_package("P", None);
+    index.form_after("SYS:A.LISP", 7);
 }
 
-/// A snapshot's manifest, whose checksum is right, or its table of names: the first two bytes say how much of that is JSON.
-pub fn snapshot(bytes: &[u8]) {
-    steelbank::fuzzing::manifest(bytes);
-    let Some((length, rest)) = bytes.split_first_chunk() else { return };
-    let mut names = u64::from(u16::from_le_bytes(*length)).to_le_bytes().to_vec();
-    names.extend(rest);
-    steelbank::fuzzing::names(&names);
+/// A record of any kind, whose first line is right.
+pub fn record(bytes: &[u8]) {
+    steelbank::fuzzing::records(bytes);
 }
 
 /// A segment of the text index: the first byte says how much of the rest is the table. The checksums are right.
@@ -103,16 +100,20 @@ mod tests {
         writer.finish()
     }
 
-    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"crc":7},"index":{"bytes":9,"crc":7},"root":"/p","kind":"whole","loads":[{"system":"a"}],"systems":[{"name":"a","asd":"/p/a.asd","own":["/p/a.lisp"]}],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}"#;
+    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"crc":7},"index":{"bytes":9,"crc":7},"root":"/p","kind":"whole","loads":[{"system":"a"}],"systems":[{"name":"a","asd":"/p/a.asd","own":["/p/a.lisp"]}],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}
+"#;
 
-    /// A table of names as [`super::snapshot`] wants it.
-    fn names() -> Vec<u8> {
-        let json = br#"[{"path":"/p/a.lisp","written":1,"sidecar":null,"seen":null}]"#;
-        let mut bytes = (json.len() as u16).to_le_bytes().to_vec();
-        bytes.extend_from_slice(json);
-        bytes.extend_from_slice(&[1; 32]);
-        bytes
-    }
+    const REFUSAL: &[u8] =
+        b"{\"why\":\"No.\",\"systems\":[],\"inputs\":{\"files\":[],\"folders\":[],\"variables\":[]}}\n";
+
+    const HANDOVER: &[u8] = br#"[{"clients":[{"input":5,"output":6,"protocol":"","joined":null}],"listener":null,"project":"/p","loads":["project"],"deaths":[1],"restarts":[]},[5]]
+{"id""#;
+
+    const NAMES: &[u8] = b"[{\"path\":\"/p/a.lisp\",\"written\":1,\"sidecar\":null,\"seen\":null}]\n\
+        \x01\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0";
+
+    const EDIT: &[u8] = br#"{"root":{"Unix":[47]},"what":"a","purpose":"Undoable","token":1,"files":[{"path":{"Unix":[97]},"old":{"size":0,"hash":14695981039346656037},"new":{"size":1,"hash":12638187200555641996}}]}
+a"#;
 
     /// Found by libFuzzer: a form without events, which was asked for the first one's.
     #[test]
@@ -122,11 +123,9 @@ mod tests {
 
     #[test]
     fn what_is_damaged_was_good() {
-        assert!(steelbank::fuzzing::manifest(MANIFEST));
-        let (length, rest) =
-            names().split_first_chunk().map(|(length, rest)| (*length, rest.to_vec())).unwrap();
-        let length = u64::from(u16::from_le_bytes(length)).to_le_bytes();
-        assert!(steelbank::fuzzing::names(&[&length[..], &rest].concat()));
+        for (kind, record) in [MANIFEST, REFUSAL, HANDOVER, NAMES, EDIT].into_iter().enumerate() {
+            assert!(steelbank::fuzzing::records(record)[kind], "{kind}");
+        }
     }
 
     /// Good bytes with some of them changed, and cut off or not.
@@ -176,13 +175,13 @@ mod tests {
         }
 
         #[test]
-        fn baked_xref(bytes in damaged(steelbank_xref::bake::bake(&export()).unwrap())) {
+        fn baked_xref(bytes in damaged(steelbank_xref::bake::bake(&export(), &[7; 32]).unwrap())) {
             super::xref(&bytes);
         }
 
         #[test]
-        fn snapshot(bytes in prop_oneof![damaged(MANIFEST.to_vec()), damaged(names())]) {
-            super::snapshot(&bytes);
+        fn record(bytes in proptest::sample::select(vec![MANIFEST, REFUSAL, HANDOVER, NAMES, EDIT]).prop_flat_map(|good| damaged(good.to_vec()))) {
+            super::record(&bytes);
         }
 
         #[test]

@@ -215,7 +215,7 @@ mod tests {
         }
         writer.package("COMMON-LISP-USER", &["CL-USER"]);
         writer.package("my pkg", &[]);
-        Index::open(bake::bake(&writer.finish()).unwrap()).unwrap()
+        Index::open(bake::bake(&writer.finish(), &[]).unwrap()).unwrap()
     }
 
     #[test]

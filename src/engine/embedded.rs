@@ -15,9 +15,6 @@ pub(crate) static CONTRIBS: &[(&str, u64, &[u8])] = include!(concat!(env!("OUT_D
 /// The baked index of the core's cross references.
 pub(crate) static INDEX: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref"));
 
-/// The table of places of the core's functions in SBCL's own sources.
-pub(crate) static PLACES: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.places"));
-
 /// Keeps the core in the program that calls this, as its section `lisp.core`.
 pub(crate) fn keep_core() {
     std::hint::black_box(&raw const steelbank_embedded_core);

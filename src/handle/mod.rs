@@ -33,7 +33,6 @@ use crate::source::sbcl::SbclSources;
 use crate::workspace::documents::Document;
 use crate::workspace::{Project, ProjectSettings};
 use steelbank_xref::Index;
-use steelbank_xref::places::PlaceTable;
 
 pub(crate) use context::{DefinitionPlaces, QueryContext};
 pub use error::{Error, ErrorKind, RequestError};
@@ -51,8 +50,6 @@ pub struct Installation {
     pub index: IndexData,
     /// SBCL's sources, for positions in its own code.
     pub sources: Option<PathBuf>,
-    /// Where the core's functions stand in those sources; without it, the sources are read.
-    pub places: Option<IndexData>,
 }
 
 /// The baked index of the core's cross references.
@@ -79,8 +76,8 @@ impl Installation {
         }
     }
 
-    /// The parts as files in one folder: `steelbank.core`, `steelbank.xref`, `steelbank.places` and `contrib/`; and
-    /// the library, of the same build, which [`RuntimeLibrary::file`] can name.
+    /// The parts as files in one folder: `steelbank.core`, `steelbank.xref` and `contrib/`; and the library, of
+    /// the same build, which [`RuntimeLibrary::file`] can name.
     pub fn in_folder(folder: &Path, library: RuntimeLibrary) -> Self {
         Self {
             image: Image {
@@ -90,7 +87,6 @@ impl Installation {
             },
             index: IndexData::File(folder.join("steelbank.xref")),
             sources: None,
-            places: Some(IndexData::File(folder.join("steelbank.places"))),
         }
     }
 
@@ -121,7 +117,6 @@ impl Installation {
             image: Image { library: RuntimeLibrary::embedded(), core: Core::Embedded, contribs },
             index: IndexData::Memory(embedded::INDEX),
             sources: cache.map(Self::sources_in),
-            places: Some(IndexData::Memory(embedded::PLACES)),
         }
     }
 
@@ -290,27 +285,18 @@ impl Builder {
             }
         };
         let index = index.map_err(|error| Error::Index(error.to_string()))?;
-        let places = match installation.places {
-            Some(IndexData::Memory(bytes)) => PlaceTable::open(bytes),
-            // Read the places, or the sources if there are none. Leaking is right: Lisp starts once in a
-            // process.
-            Some(IndexData::File(path)) => {
-                std::fs::read(path).ok().and_then(|bytes| PlaceTable::open(Vec::leak(bytes)))
-            }
-            None => None,
-        };
         let lisp = Lisp::start(&settings)?;
         number_as(lisp.sbcl_version());
         let bank = Steelbank {
             inner: Arc::new(SharedBank {
                 lisp,
                 refreshing: Mutex::new(index.clone()),
-                index: RwLock::new(index),
+                index: RwLock::new(index.clone()),
                 refresh_waits: AtomicBool::new(false),
                 changed_at: Mutex::default(),
                 listeners: Mutex::default(),
                 loads_took: AtomicU64::default(),
-                sources: SbclSources::new(installation.sources).with_places(places),
+                sources: SbclSources::new(installation.sources).with_index(index),
                 project: Project::new(self.project),
                 flights: flights::InFlightLoads::default(),
                 program: self.program,

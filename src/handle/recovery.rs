@@ -16,7 +16,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steelbank_cache::RecordKind;
 
+const HANDOVER: RecordKind = RecordKind("handover", 1);
 /// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted.
 const LOOP: usize = 3;
 const WINDOW: u64 = 60;
@@ -165,9 +167,7 @@ impl Handover {
         let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
         let unread: Vec<&[u8]> = self.clients.iter().map(|client| client.unread.as_slice()).collect();
         let lengths: Vec<usize> = unread.iter().map(|unread| unread.len()).collect();
-        serde_json::to_writer(&mut file, &(self, lengths))?;
-        file.write_all(b"\n")?;
-        file.write_all(&unread.concat())?;
+        file.write_all(&HANDOVER.write(&(self, lengths), &unread.concat())?)?;
         file.rewind()?;
         Ok(file.into())
     }
@@ -179,9 +179,11 @@ impl Handover {
     pub fn read(file: OwnedFd) -> io::Result<Self> {
         let mut bytes = Vec::new();
         std::fs::File::from(file).read_to_end(&mut bytes)?;
-        let end = memchr::memchr(b'\n', &bytes).ok_or(io::ErrorKind::InvalidData)?;
-        let (mut handover, lengths): (Self, Vec<usize>) = serde_json::from_slice(&bytes[..end])?;
-        let mut rest = &bytes[end + 1..];
+        Self::parse(&bytes)
+    }
+
+    fn parse(record: &[u8]) -> io::Result<Self> {
+        let ((mut handover, lengths), mut rest): ((Self, Vec<usize>), _) = HANDOVER.read(record)?;
         for (client, length) in handover.clients.iter_mut().zip(lengths) {
             let (unread, others) = rest.split_at_checked(length).ok_or(io::ErrorKind::InvalidData)?;
             (client.unread, rest) = (unread.to_vec(), others);
@@ -197,6 +199,12 @@ impl Handover {
         });
         of_clients.chain(self.listener).collect()
     }
+}
+
+/// Whether `body` is read as a handover. For fuzzing.
+#[cfg(feature = "server")]
+pub(crate) fn reads(body: &[u8]) -> bool {
+    Handover::parse(&HANDOVER.seal(body)).is_ok()
 }
 
 const UNARMED: u8 = 0;
@@ -488,6 +496,14 @@ mod tests {
             swank: Some(4005),
         };
         assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);
+        let mut record = Vec::new();
+        std::fs::File::from(handover.write().unwrap()).read_to_end(&mut record).unwrap();
+        for at in 0..record.len() {
+            assert!(Handover::parse(&record[..at]).is_err(), "cut at {at}");
+            record[at] ^= 1;
+            assert!(Handover::parse(&record).is_err(), "byte {at}");
+            record[at] ^= 1;
+        }
         assert_eq!(handover.descriptors(), [900, 901, 902, 903, 904, 905]);
         assert!(handover.restarts[0].sentence().contains("at 01:01:01 UTC: it had died. Loaded again: a;"));
     }

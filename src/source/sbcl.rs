@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
 use steelbank_reader::lines::{LineColumn, LineIndex, decode};
-use steelbank_xref::places::{PlaceTable, form_start, source_path};
+use steelbank_xref::Index;
+use steelbank_xref::places::{form_start, source_path};
 
 /// The folder of the sources that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
-    table: Option<PlaceTable>,
+    index: Option<Index>,
     places: Arc<Mutex<PlacesByFile>>,
 }
 
@@ -54,20 +55,19 @@ impl SbclPlaces<'_> {
 impl SbclSources {
     /// Sources below `root`, a folder with `src` and `contrib` in it; none if there is no such folder.
     pub fn new(root: Option<PathBuf>) -> Self {
-        Self { root: root.filter(|root| root.join("src").is_dir()), table: None, places: Arc::default() }
+        Self { root: root.filter(|root| root.join("src").is_dir()), index: None, places: Arc::default() }
     }
 
-    /// The same sources, with the table of the places of the core's functions.
+    /// The same sources, with the places of the core's functions that `index` has.
     #[must_use]
-    pub fn with_places(mut self, table: Option<PlaceTable>) -> Self {
-        self.table = table;
-        self
+    pub fn with_index(self, index: Index) -> Self {
+        Self { index: Some(index), ..self }
     }
 
-    /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name, as the table
+    /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name, as the index
     /// has them: the sources need not be at hand.
     pub fn baked(&self, file: &str, offset: u32) -> Option<LineColumn> {
-        let (line, column) = self.table?.find(file, offset)?;
+        let (line, column) = self.index.as_ref()?.form_after(file, offset)?;
         Some(LineColumn { line, column })
     }
 
@@ -132,21 +132,23 @@ impl SourceFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use steelbank_xref::export::Export;
 
     #[test]
-    fn the_table_has_the_places_that_the_sources_have() {
+    fn the_index_has_the_places_that_the_sources_have() {
         let folder = Path::new(crate::Installation::BUILT);
-        let index = fs::read(folder.join("steelbank.xref")).unwrap();
-        let index = steelbank_xref::Index::open(index).unwrap();
-        let table = PlaceTable::open(Vec::leak(fs::read(folder.join("steelbank.places")).unwrap())).unwrap();
+        let export = fs::read(folder.with_file_name("xref.export")).unwrap();
+        let export = Export::read(&export).unwrap();
+        let index = Index::open(fs::read(folder.join("steelbank.xref")).unwrap()).unwrap();
         let sources = SbclSources::new(Some(crate::Installation::BUILT_SBCL.into()));
         let mut read = sources.places();
+        let baked = sources.clone().with_index(index);
         let mut found = 0;
-        for (number, (file, bytes)) in index.toplevel_forms().enumerate() {
-            found += u32::from(table.find(&file, bytes).is_some());
+        for (number, (file, bytes)) in export.toplevel_forms().enumerate() {
+            let place = baked.baked(&file, bytes);
+            found += u32::from(place.is_some());
             // All of them would take a minute.
             if number % 97 == 0 {
-                let place = table.find(&file, bytes).map(|(line, column)| LineColumn { line, column });
                 assert_eq!(place, read.form_after(&file, bytes), "{file} {bytes}");
             }
         }

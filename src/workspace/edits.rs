@@ -697,15 +697,44 @@ mod tests {
     fn what_is_damaged_is_not_put_back() {
         let world = World::new();
         let id = world.apply(&world.files(&[("a", "(old)", "(new)")])).unwrap();
-        let path = world.records().folder.join(format!("{id}.edit-2"));
+        let path = world.records().folder.join(format!("{id}.edit-3"));
         let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            for wrong in [&bytes[..at], &other] {
+                fs::write(&path, wrong).unwrap();
+                assert!(world.undo(&id).is_err(), "{at}");
+            }
+        }
+        assert_eq!(world.held(), [("a".to_owned(), "(new)".to_owned())]);
         fs::write(&path, [&bytes[..bytes.len() - 1], b"x"].concat()).unwrap();
         assert!(world.undo(&id).unwrap_err().to_string().contains("damaged"));
         // A journal that cannot be read is told of, and edits go on.
-        fs::rename(&path, path.with_extension("journal-2")).unwrap();
+        fs::rename(&path, path.with_extension("journal-3")).unwrap();
         drop(world.project.edits().unwrap());
         assert!(world.project.untold_edits()[0].what.contains("damaged"));
         world.apply(&world.files(&GIVEN)).unwrap();
+    }
+
+    #[test]
+    fn what_a_program_before_has_written_is_undone_and_taken_back() {
+        for (extension, is_undone) in [("edit-2", true), ("journal-2", false)] {
+            let world = World::new();
+            let id = world.apply(&world.files(&[("a", "(old)", "(new)"), ("b", "(old)", "")])).unwrap();
+            let path = world.records().folder.join(format!("{id}.edit-3"));
+            let record = fs::read(&path).unwrap();
+            let body = record.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+            fs::write(path.with_extension(extension), &record[body..]).unwrap();
+            fs::remove_file(&path).unwrap();
+            if is_undone {
+                world.undo(&id).unwrap();
+            } else {
+                drop(world.project.edits().unwrap());
+                assert!(world.project.untold_edits()[0].taken_back);
+            }
+            assert!(world.held().iter().all(|(_, text)| text == "(old)"), "{extension}");
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The record of an edit of the project's files: the journal while it is written, and what undoes it after.
 //!
-//! `undo/PROJECT/` in the cache has a file for each edit, `N.journal-2` until the edit is whole, and
-//! `N.edit-2` after. PROJECT is the hash of the project's root. The file is a line of JSON, and for each file
-//! that is edited its old text and its new one.
+//! `undo/PROJECT/` in the cache has a record for each edit, `N.journal-3` until the edit is whole, and
+//! `N.edit-3` after. PROJECT is the hash of the project's root. Its raw bytes are the old text and the new one of
+//! each file that is edited.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use steelbank_cache::RecordKind;
 
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::replacement::Replacement;
@@ -21,10 +22,13 @@ const MOST_EDITS: usize = 20;
 /// The most bytes of a project's edits. The newest edit is kept whatever its size.
 const MOST_BYTES: u64 = 64 << 20;
 
-const JOURNAL: &str = "journal-2";
-const EDIT: &str = "edit-2";
+const RECORD: RecordKind = RecordKind("edit", 3);
+/// The extensions: ours, and that of a program before, which wrote no first line.
+type Extensions = [&'static str; 2];
+const JOURNAL: Extensions = ["journal-3", "journal-2"];
+const EDIT: Extensions = ["edit-3", "edit-2"];
 /// What is not written to its end. Nothing of the edit was begun then.
-const PARTIAL: &str = "part-2";
+const PARTIAL: Extensions = ["part-3", "part-2"];
 
 /// The purpose of an edit, by which its record is kept or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,11 +128,10 @@ impl EditRecords {
             token,
             files: files.iter().map(kept).collect(),
         };
-        let mut bytes = serde_json::to_vec(&manifest)?;
-        bytes.push(b'\n');
-        files.iter().for_each(|file| bytes.extend([file.old.as_slice(), &file.new].concat()));
-        let part = self.folder.join(format!("{number}.{PARTIAL}"));
-        let path = part.with_extension(JOURNAL);
+        let texts: Vec<&[u8]> = files.iter().flat_map(|file| [file.old.as_slice(), &file.new]).collect();
+        let bytes = RECORD.write(&manifest, &texts.concat())?;
+        let part = self.folder.join(format!("{number}.{}", PARTIAL[0]));
+        let path = part.with_extension(JOURNAL[0]);
         let write = || {
             let mut file = steelbank_cache::create_file(&part)?;
             file.write_all(&bytes)?;
@@ -145,14 +148,14 @@ impl EditRecords {
     }
 
     /// Lists the records of these kinds, oldest first.
-    fn list(&self, kinds: &[&str]) -> Vec<(u64, PathBuf)> {
+    fn list(&self, kinds: &[Extensions]) -> Vec<(u64, PathBuf)> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut found: Vec<(u64, PathBuf)> = entries
             .filter_map(|entry| {
                 let path = entry.path();
                 let kind = path.extension()?.to_str()?;
                 let number = path.file_stem()?.to_str()?.parse().ok()?;
-                kinds.contains(&kind).then_some((number, path))
+                kinds.as_flattened().contains(&kind).then_some((number, path))
             })
             .collect();
         found.sort_unstable();
@@ -203,25 +206,10 @@ impl EditRecords {
 
 impl EditRecord {
     fn read(root: &Path, (number, path): (u64, PathBuf)) -> io::Result<Self> {
-        let bytes = steelbank_cache::read(&path)?;
-        let line = memchr::memchr(b'\n', &bytes).ok_or(io::ErrorKind::InvalidData)?;
-        let manifest: EditManifest = serde_json::from_slice(&bytes[..line])?;
+        let (manifest, files) = parse(steelbank_cache::read(&path)?)?;
         if manifest.root != root.as_os_str() {
             return Err(io::Error::other(format!("it is of another project, {}", manifest.root.display())));
         }
-        let mut rest = &bytes[line + 1..];
-        let mut text = |version: TextVersion| {
-            let (text, others) = rest.split_at_checked(version.size).ok_or(io::ErrorKind::UnexpectedEof)?;
-            rest = others;
-            match TextVersion::of(text) == version {
-                true => Ok(text.to_vec()),
-                false => Err(io::Error::other("it is damaged")),
-            }
-        };
-        let files = manifest.files.into_iter().map(|file| {
-            Ok(Replacement { path: file.path.into(), old: text(file.old)?, new: text(file.new)? })
-        });
-        let files = files.collect::<io::Result<_>>()?;
         Ok(Self {
             path,
             token: manifest.token,
@@ -244,7 +232,7 @@ impl EditRecord {
     /// comes.
     pub(super) fn finish(&self, keep: bool) -> io::Result<()> {
         match keep {
-            true => fs::rename(&self.path, self.path.with_extension(EDIT))?,
+            true => fs::rename(&self.path, self.path.with_extension(EDIT[0]))?,
             false => fs::remove_file(&self.path)?,
         }
         self.path.parent().into_iter().for_each(sync_folder);
@@ -256,6 +244,33 @@ impl EditRecord {
         // Ignore errors: it is removed once it is the oldest.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Parses a record: what the edit is, and its files.
+fn parse(mut bytes: Vec<u8>) -> io::Result<(EditManifest, Vec<Replacement>)> {
+    if bytes.starts_with(b"{") {
+        bytes = RECORD.seal(&bytes);
+    }
+    let (manifest, mut rest): (EditManifest, _) = RECORD.read(&bytes)?;
+    let mut text = |version: TextVersion| {
+        let (text, others) = rest.split_at_checked(version.size).ok_or(io::ErrorKind::UnexpectedEof)?;
+        rest = others;
+        match TextVersion::of(text) == version {
+            true => Ok(text.to_vec()),
+            false => Err(io::Error::other("it is damaged")),
+        }
+    };
+    let files = manifest.files.iter().map(|file| {
+        Ok(Replacement { path: file.path.clone().into(), old: text(file.old)?, new: text(file.new)? })
+    });
+    let files = files.collect::<io::Result<_>>()?;
+    Ok((manifest, files))
+}
+
+/// Whether `body` is read as the record of an edit. For fuzzing.
+#[cfg(feature = "server")]
+pub(crate) fn reads(body: &[u8]) -> bool {
+    parse(RECORD.seal(body)).is_ok()
 }
 
 /// Has the names in a folder survive a loss of power, where the file system can.

@@ -1,26 +1,28 @@
 //! Which loaded files have a name in their live text, as their sidecars tell: also names that no text has, and files outside of the
 //! project. One table, in memory and, for the processes that follow, in the cache.
 //!
-//! The table of a project on disk, `ROOT.names` beside the sidecars: the CRC-32 of the rest (32 bits, little-endian like all numbers),
-//! the length of a JSON text (64 bits), that text, a list of [`NamedFile`], and [`Row`]s. The rows of a file are valid while its sidecar's
-//! stamp is the same. A malformed table counts as missing: the sidecars are read, and it is written anew.
+//! The table of a project on disk is a record, `ROOT.names` beside the sidecars: a list of [`NamedFile`], and [`Row`]s. The rows of a file
+//! are valid while its sidecar's stamp is the same. A malformed table counts as missing: the sidecars are read, and it is written anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use flate2::Crc;
 use serde::{Deserialize, Serialize};
+use steelbank_cache::RecordKind;
 
 use crate::source::positions::SidecarState;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
+
+const TABLE: RecordKind = RecordKind("names", 1);
 
 /// Hashes a name, the same in every process.
 pub(super) fn hash(name: &str) -> u64 {
     fnv_1a(name.as_bytes())
 }
 
-/// A name in a file. On disk: the hash (64 bits), the file (32 bits), whether top-level code uses it (32 bits).
+/// A name in a file. On disk, little-endian: the hash (64 bits), the file (32 bits), whether top-level code uses it (32 bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     hash: u64,
@@ -107,53 +109,34 @@ impl Names {
     }
 
     /// Writes the files of which the sidecars exist.
-    fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> Vec<u8> {
+    fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> io::Result<Vec<u8>> {
         let mut numbers = vec![None; self.files.len()];
         let mut files = Vec::new();
         for (number, file) in numbers.iter_mut().zip(&self.files).filter(|(_, file)| is_there(file)) {
             *number = Some(files.len() as u32);
             files.push(file);
         }
-        let json = serde_json::to_vec(&files).unwrap_or_default();
-        let mut bytes = vec![0; 4];
-        bytes.extend((json.len() as u64).to_le_bytes());
-        bytes.extend(json);
+        let mut rows = Vec::new();
         for row in &self.rows {
             if let Some(number) = numbers.get(row.file as usize).copied().flatten() {
-                bytes.extend(row.hash.to_le_bytes());
-                bytes.extend(number.to_le_bytes());
-                bytes.extend(u32::from(row.toplevel).to_le_bytes());
+                let cells = u128::from(row.hash) | u128::from(number) << 64 | u128::from(row.toplevel) << 96;
+                rows.extend(cells.to_le_bytes());
             }
         }
-        let sum = checksum(bytes.get(4..).unwrap_or_default());
-        bytes.splice(..4, sum.to_le_bytes());
-        bytes
+        TABLE.write(&files, &rows)
     }
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.update(bytes);
-    crc.sum()
 }
 
 /// Parses what [`Names::write`] wrote.
 fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
-    let (sum, rest) = bytes.split_first_chunk()?;
-    (u32::from_le_bytes(*sum) == checksum(rest)).then(|| parse_body(rest))?
-}
-
-fn parse_body(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    let (json, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    let (rows, rest) = rest.as_chunks::<16>();
-    let word = |row: &[u8; 16], at: usize| row.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+    let (files, raw) = TABLE.read(bytes).ok()?;
+    let (rows, rest) = raw.as_chunks();
     let row = |row: &[u8; 16]| {
-        let hash = u64::from_le_bytes(*row.first_chunk()?);
-        Some(Row { hash, file: word(row, 8)?, toplevel: word(row, 12)? == 1 })
+        let cells = u128::from_le_bytes(*row);
+        Row { hash: cells as u64, file: (cells >> 64) as u32, toplevel: cells >> 96 == 1 }
     };
-    let rows: Vec<Row> = rows.iter().map(row).collect::<Option<_>>()?;
-    (rest.is_empty() && rows.is_sorted()).then_some((serde_json::from_slice(json).ok()?, rows))
+    let rows: Vec<Row> = rows.iter().map(row).collect();
+    (rest.is_empty() && rows.is_sorted()).then_some((files, rows))
 }
 
 impl Project {
@@ -259,9 +242,11 @@ impl Project {
         drop(names);
         // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
         let written = table.with_file_name(format!("names-{}", steelbank_cache::unique_name()));
-        if steelbank_cache::write(&written, &bytes).is_err()
-            || steelbank_cache::rename(&written, &table).is_err()
-        {
+        let write = || {
+            steelbank_cache::write(&written, &bytes?)?;
+            steelbank_cache::rename(&written, &table)
+        };
+        if write().is_err() {
             let _ = std::fs::remove_file(&written);
         }
     }
@@ -275,10 +260,10 @@ impl Project {
     }
 }
 
-/// Whether `bytes` parse as a table of names without its checksum. For fuzzing.
+/// Whether `body` is read as a table of names. For fuzzing.
 #[cfg(feature = "server")]
-pub(crate) fn reads(bytes: &[u8]) -> bool {
-    parse_body(bytes).is_some()
+pub(crate) fn reads(body: &[u8]) -> bool {
+    parse(&TABLE.seal(body)).is_some()
 }
 
 #[cfg(test)]
@@ -337,14 +322,14 @@ mod tests {
             (file("a", "a-1.tap"), hashes(&["F"], &["G"])),
             (file("b", "b-1.tap"), hashes(&["H"], &["F"])),
         ]);
-        let bytes = names.write(|_| true);
+        let bytes = names.write(|_| true).unwrap();
         let (files, rows) = parse(&bytes).unwrap();
         assert_eq!(rows, names.rows);
         assert_eq!(
             files,
             names.files.iter().map(|file| NamedFile { live: false, ..file.clone() }).collect::<Vec<_>>()
         );
-        let (files, rows) = parse(&names.write(|file| file.path == Path::new("b"))).unwrap();
+        let (files, rows) = parse(&names.write(|file| file.path == Path::new("b")).unwrap()).unwrap();
         assert_eq!((files.len(), rows.len()), (1, 2));
         for at in 0..bytes.len() {
             assert!(parse(&bytes[..at]).is_none(), "cut at {at}");

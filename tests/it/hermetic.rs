@@ -78,8 +78,10 @@ fn a_build_in_a_polluted_environment_gives_the_same_index() {
         exports[1].len()
     );
     let IndexData::File(index) = Installation::built().index else { panic!("built() is the split form") };
+    let places =
+        steelbank_xref::places::of_sources(&exports[0], Installation::built().sources.as_deref()).unwrap();
     assert!(
-        steelbank_xref::bake::bake(&exports[0]).unwrap() == fs::read(index).unwrap(),
+        steelbank_xref::bake::bake(&exports[0], &places).unwrap() == fs::read(index).unwrap(),
         "the index in use is not the one that is made now; cargo build makes it anew"
     );
     for (name, export) in ["clean", "polluted"].into_iter().zip(&exports) {

@@ -111,7 +111,7 @@ fn another_users_cache_is_refused_and_an_open_one_is_closed() {
 #[test]
 fn what_takes_an_edit_back_is_cleared_by_name_alone() {
     let folder = Folder::new("cache-undo");
-    let kept = [("projects/undo/p/1.edit-2", true), ("projects/taps/a-1.tap", false)];
+    let kept = [("projects/undo/p/1.edit-3", true), ("projects/taps/a-1.tap", false)];
     let clear = |what: &[&str]| {
         let arguments: Vec<&str> = ["cache", "--clear"].iter().chain(what).copied().collect();
         said(&run(&mut command(&folder, ""), &arguments))
@@ -569,8 +569,8 @@ fn what_lies_in_place_of_an_edits_record_is_told_and_holds_up_no_edit() {
     let rename = ["--system", "good", "rename", "good::target", "aim", "--apply"];
     assert_eq!(ask(&rename).1, Some(0));
     let records = folder.join("cache/projects/undo");
-    let record = modes(&records).into_iter().find(|(path, ..)| path.ends_with("1.edit-2")).unwrap().0;
-    let journal = Path::new(&record).with_extension("journal-2");
+    let record = modes(&records).into_iter().find(|(path, ..)| path.ends_with("1.edit-3")).unwrap().0;
+    let journal = Path::new(&record).with_extension("journal-3");
     let whole = std::fs::read(&record).unwrap();
     for (what, put) in ODDITIES {
         std::fs::remove_file(&record).unwrap();
@@ -584,7 +584,7 @@ fn what_lies_in_place_of_an_edits_record_is_told_and_holds_up_no_edit() {
         std::fs::rename(&record, &journal).unwrap();
         write_project(&root);
         let (text, code) = ask(&rename);
-        assert!(code == Some(0) || text.contains("journal-2"), "{what}: {code:?} {text}");
+        assert!(code == Some(0) || text.contains("journal-3"), "{what}: {code:?} {text}");
         let _ = std::fs::remove_dir_all(&journal).or_else(|_| std::fs::remove_file(&journal));
         write_project(&root);
         assert_eq!(ask(&rename).1, Some(0), "{what}");

@@ -120,7 +120,7 @@ impl Cut {
         let mode = fs::metadata(self.root.join("f1.lisp")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o4750, "{what}");
         assert_eq!(hidden(&self.root), [""; 0], "{what}");
-        assert_eq!(self.records("journal-2"), 0, "{what}");
+        assert_eq!(self.records("journal-3"), 0, "{what}");
         found.contains(&true)
     }
 
@@ -187,7 +187,7 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
         });
         assert!(stops == at + 1 || status.code() == Some(0), "{what}: {status}");
         let told = done.exists();
-        halves += usize::from(cut.records("journal-2") > 0);
+        halves += usize::from(cut.records("journal-3") > 0);
         if round % 3 == 1 {
             // Cut what takes it back, too.
             let at = cut.below(applying / 2);
@@ -204,7 +204,7 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
         news += usize::from(new);
         assert!(new || !told, "{what}: an edit that was answered as done is lost");
         // What is there can be undone, whatever it is.
-        if cut.records("edit-2") > 0 {
+        if cut.records("edit-3") > 0 {
             cut.bank.done(&UndoRequest::new("last"));
             assert!(!cut.is_new(&what), "{what}");
         }

@@ -598,6 +598,10 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
     assert_eq!(ask(), answer);
     wait_until("none was made", || snapshots().len() == 1);
     assert_eq!(ask(), answer);
+    // The places in SBCL's sources, which are not at hand, are in the snapshot's index.
+    let definition = run(&["find-definition", "cl:mapcar"]);
+    assert!(definition.contains("LIST.LISP:"), "{definition}");
+    assert_eq!(definition, run(&["--no-snapshot", "find-definition", "cl:mapcar"]));
     let listed = run(&["cache"]);
     assert!(listed.contains("fresh") && listed.contains("small"), "{listed}");
 

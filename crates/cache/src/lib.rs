@@ -1,6 +1,10 @@
 //! The cache's folders and files. They hold code that is run, and copies of texts that may be private: they are their
 //! user's alone, whatever the umask.
 
+mod record;
+
+pub use record::RecordKind;
+
 use std::collections::hash_map::RandomState;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher};

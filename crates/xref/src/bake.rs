@@ -9,8 +9,9 @@ use super::columns::{
 use super::export::{Export, ExportTable, Malformed, NONE};
 use super::format::{KINDS, MAGIC, SECTIONS, hash};
 
-/// Bakes an export into the bytes of an index.
-pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
+/// Bakes an export into the bytes of an index, with `places`: what [`super::places::of_sources`] made of it, those of
+/// another index, or none.
+pub fn bake(bytes: &[u8], places: &[u8]) -> Result<Vec<u8>, Malformed> {
     let export = Export::read(bytes)?;
     let symbols = Symbols::of(&export);
     let names = UsedNames::of(&export, &symbols);
@@ -28,7 +29,7 @@ pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
         end += export.string(number as u32).len() as u32;
         end
     }));
-    writer.text((0..export.strings()).map(|number| export.string(number as u32)));
+    writer.bytes((0..export.strings()).map(|number| export.string(number as u32)));
     writer.rows(&packages, PackageColumn::ALL);
     writer.section(package_names(&export).into_iter().flatten());
     let used = export.uses();
@@ -89,6 +90,7 @@ pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     });
     writer.section(identities.into_iter());
     writer.rows(&export.sources(), SourceColumn::ALL);
+    writer.bytes([places].into_iter());
     Ok(writer.finish())
 }
 
@@ -263,9 +265,9 @@ impl SegmentWriter {
         );
     }
 
-    fn text<'a>(&mut self, strings: impl Iterator<Item = &'a [u8]>) {
+    fn bytes<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>) {
         let start = self.bytes.len();
-        strings.for_each(|string| self.bytes.extend_from_slice(string));
+        parts.for_each(|part| self.bytes.extend_from_slice(part));
         self.end_section(start);
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }

@@ -2,6 +2,7 @@
 //!
 //! Depends on nothing but std, because the build script includes it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -189,6 +190,17 @@ impl<'a> Export<'a> {
     /// Functions of the baseline that their names no longer mean.
     pub fn refuted(&self) -> ExportTable<'a, RefutedColumn> {
         self.table(11)
+    }
+
+    /// The top-level forms of the functions: a file, and the byte where the form starts in it. A form with several functions
+    /// comes several times.
+    pub fn toplevel_forms(&self) -> impl Iterator<Item = (Cow<'a, str>, u32)> {
+        let functions = self.functions();
+        (0..functions.rows()).filter_map(move |row| {
+            let source = functions.get(row, FunctionColumn::Source)?;
+            let path = self.string(self.sources().cell(source as usize, SourceColumn::Path));
+            Some((String::from_utf8_lossy(path), functions.get(row, FunctionColumn::Offset)?))
+        })
     }
 
     fn table<C: Column>(&self, number: usize) -> ExportTable<'a, C> {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// The first bytes of an index.
-pub const MAGIC: &[u8; 8] = b"SBINDX01";
+pub const MAGIC: &[u8; 8] = b"SBINDX02";
 
 /// The number of record kinds; see [`super::Kind`].
 pub const KINDS: usize = 6;
@@ -55,10 +55,12 @@ pub enum Section {
     Identities,
     /// [`SourceColumn`].
     Sources,
+    /// See [`super::places`].
+    Places,
 }
 
 /// Number of sections.
-pub const SECTIONS: usize = Section::Sources as usize + 1;
+pub const SECTIONS: usize = Section::Places as usize + 1;
 
 /// The bucket-independent hash of a symbol's name (FNV-1a, then mixed).
 pub fn hash(name: &[u8]) -> u32 {
@@ -305,6 +307,11 @@ impl XrefSegment {
             }
         }
         None
+    }
+
+    /// The places of forms in SBCL's own sources: see [`super::places`].
+    pub fn places(&self) -> &[u8] {
+        self.section(Section::Places)
     }
 
     /// One cell of a source's row.

@@ -216,7 +216,7 @@ impl Index {
         } else if export.since != self.newest.serial() {
             return Err(ApplyError::Gap { since: export.since, expected: self.since() });
         }
-        let newest = Arc::new(XrefSegment::open(bake(bytes)?.into())?);
+        let newest = Arc::new(XrefSegment::open(bake(bytes, &[])?.into())?);
         if let Some((base, later)) = generations.split_first_mut() {
             (base.gone, base.stale) = refuted(&export, &base.segment);
             if self.snapshot {
@@ -550,17 +550,6 @@ impl Index {
             offset,
             form,
         }
-    }
-
-    /// The top-level forms of the functions of the base: a file, and the byte where the form starts in it. A form with
-    /// several functions comes several times.
-    pub fn toplevel_forms(&self) -> impl Iterator<Item = (Cow<'_, str>, u32)> {
-        let base = self.base();
-        (0..base.functions()).filter_map(|function| {
-            let cell = |column| Some(base.function(function, column)).filter(|cell| *cell != NONE);
-            let (source, offset) = (cell(FunctionColumn::Source)?, cell(FunctionColumn::Offset)?);
-            Some((base.text(base.source(source, SourceColumn::Path)), offset))
-        })
     }
 
     pub(super) fn base(&self) -> &XrefSegment {

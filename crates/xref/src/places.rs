@@ -1,49 +1,31 @@
-//! The table of places of the forms in SBCL's own sources, made when the program is built, so that no question reads
-//! those sources.
+//! The places of the forms in SBCL's own sources, a section of the core's index, made when the program is built, so that no
+//! question reads those sources.
 //!
-//! On disk: [`MAGIC`], the number of rows, then the rows in the order of their keys: 64 bits of key, 32 of line, 32 of
-//! column, little-endian. The key is the FNV-1a hash of a file's logical name and an offset.
+//! Its rows stand in the order of their keys: 64 bits of key, 32 of line, 32 of column, little-endian. The key is the FNV-1a
+//! hash of a file's logical name and an offset.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Index;
+use super::export::Export;
 
-/// The first bytes of a table.
-pub const MAGIC: &[u8; 8] = b"SBPLAC01";
-
-const ROW: usize = 16;
-
-/// The table, read in place.
-#[derive(Debug, Clone, Copy)]
-pub struct PlaceTable {
-    rows: &'static [[u8; ROW]],
-}
-
-impl PlaceTable {
-    /// Opens a table; none if it is of another version, or cut off.
-    pub fn open(bytes: &'static [u8]) -> Option<Self> {
-        let (count, rows) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
-        let (rows, rest) = rows.as_chunks::<ROW>();
-        (rest.is_empty() && rows.len() as u64 == u64::from_le_bytes(*count)).then_some(Self { rows })
+impl Index {
+    /// The section of places, for another index of the same core.
+    pub fn places(&self) -> &[u8] {
+        self.base().places()
     }
 
     /// The line and column, from 1, of the form after so many bytes of the file with this logical name. None if it is
     /// not known here.
-    pub fn find(&self, file: &str, bytes: u32) -> Option<(u32, u32)> {
+    pub fn form_after(&self, file: &str, bytes: u32) -> Option<(u32, u32)> {
+        let (rows, _) = self.places().as_chunks();
         let key = key(file.as_bytes(), bytes);
-        let at = self.rows.binary_search_by_key(&key, long).ok()?;
-        let row = self.rows.get(at)?;
-        Some((short(row, 8), short(row, 12)))
+        let at = rows.binary_search_by_key(&key, |row| u128::from_le_bytes(*row) as u64).ok()?;
+        let row = u128::from_le_bytes(*rows.get(at)?);
+        Some(((row >> 64) as u32, (row >> 96) as u32))
     }
-}
-
-fn long(row: &[u8; ROW]) -> u64 {
-    row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-fn short(row: &[u8; ROW], at: usize) -> u32 {
-    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 fn key(file: &[u8], bytes: u32) -> u64 {
@@ -57,27 +39,20 @@ pub fn source_path(name: &str) -> Option<PathBuf> {
     Some(name.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect())
 }
 
-/// Makes the table of all functions of `index`, the bytes of one, in SBCL's sources below `sources`; an empty one without
-/// them.
+/// Makes the section of all functions of `export` in SBCL's sources below `sources`; an empty one without them.
 ///
 /// # Errors
-/// The index cannot be read, or has two places that no table can tell apart: a sentence's end.
-pub fn of_sources(index: Vec<u8>, sources: Option<&Path>) -> Result<Vec<u8>, String> {
-    let index = Index::open(index).map_err(|error| error.to_string())?;
-    bake(&index, |file| std::fs::read(sources?.join(source_path(file)?)).ok())
-        .ok_or_else(|| "two places have one key".to_owned())
-}
-
-/// Makes the table of all functions of `index` in files that `read` gives the text of, by their logical names. None if
-/// two places have one key: then no table can tell them apart.
-pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
-    let mut wanted: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
-    for (file, offset) in index.toplevel_forms() {
-        wanted.entry(file.into_owned()).or_default().insert(offset);
+/// The export cannot be read, or has two places that no section can tell apart: a sentence's end.
+pub fn of_sources(export: &[u8], sources: Option<&Path>) -> Result<Vec<u8>, String> {
+    let export = Export::read(export).map_err(|error| error.to_string())?;
+    let mut wanted: BTreeMap<Cow<'_, str>, BTreeSet<u32>> = BTreeMap::new();
+    for (file, offset) in export.toplevel_forms() {
+        wanted.entry(file).or_default().insert(offset);
     }
     let mut rows: Vec<(u64, u32, u32)> = Vec::new();
     for (file, offsets) in wanted {
-        let Some(text) = read(&file) else { continue };
+        let path = sources.and_then(|sources| Some(sources.join(source_path(&file)?)));
+        let Some(text) = path.and_then(|path| std::fs::read(path).ok()) else { continue };
         let mut cursor = LineCounter { text: &text, at: 0, line: 1, start: 0 };
         for offset in offsets {
             if let Some(at) = form_start(&text, offset as usize) {
@@ -88,16 +63,12 @@ pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec
     }
     rows.sort_unstable();
     if rows.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-        return None;
+        return Err("two places have one key".to_owned());
     }
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend((rows.len() as u64).to_le_bytes());
-    for (key, line, column) in rows {
-        bytes.extend(key.to_le_bytes());
-        bytes.extend(line.to_le_bytes());
-        bytes.extend(column.to_le_bytes());
-    }
-    Some(bytes)
+    let row = |&(key, line, column): &(u64, u32, u32)| {
+        (u128::from(key) | u128::from(line) << 64 | u128::from(column) << 96).to_le_bytes()
+    };
+    Ok(rows.iter().flat_map(row).collect())
 }
 
 /// A position in a text, which only advances.
@@ -164,6 +135,9 @@ fn block_comment(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bake::bake;
+    use crate::export::NONE;
+    use crate::writer::ExportWriter;
 
     #[test]
     fn comments_and_white_space_are_skipped() {
@@ -177,16 +151,26 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_cut_off_is_none() {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(1_u64.to_le_bytes());
-        bytes.extend(key(b"SYS:A.LISP", 7).to_le_bytes());
-        bytes.extend([3, 0, 0, 0, 5, 0, 0, 0]);
-        let whole: &'static [u8] = Vec::leak(bytes);
-        let places = PlaceTable::open(whole).unwrap();
-        assert_eq!(places.find("SYS:A.LISP", 7), Some((3, 5)));
-        assert_eq!(places.find("SYS:A.LISP", 8), None);
-        assert!((0..whole.len()).all(|end| PlaceTable::open(&whole[..end]).is_none()));
+    fn places_are_found_where_the_index_has_them() {
+        let mut writer = ExportWriter::new(0, 9);
+        let source = writer.source("SYS:SRC;A.LISP");
+        for (number, offset) in [(1, 3), (2, 8)] {
+            let function = writer.function("F", NONE, (number, 0), 1);
+            writer.placed(function, source, number, offset);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        std::fs::write(folder.path().join("src/a.lisp"), "(a)\n(b)\n  (c)").unwrap();
+        let export = writer.finish();
+        let of =
+            |sources| Index::open(bake(&export, &of_sources(&export, sources).unwrap()).unwrap()).unwrap();
+        let index = of(Some(folder.path()));
+        assert_eq!(index.form_after("SYS:SRC;A.LISP", 3), Some((2, 1)));
+        assert_eq!(index.form_after("SYS:SRC;A.LISP", 8), Some((3, 3)));
+        assert_eq!(index.form_after("SYS:SRC;A.LISP", 7), None);
+        let other = Index::open(bake(&export, index.places()).unwrap()).unwrap();
+        assert_eq!(other.form_after("SYS:SRC;A.LISP", 8), Some((3, 3)));
+        assert_eq!(of(None).form_after("SYS:SRC;A.LISP", 3), None);
     }
 
     #[test]

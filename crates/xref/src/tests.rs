@@ -14,7 +14,7 @@ const REPLACED: u32 = 2;
 const NONE: u32 = u32::MAX;
 
 fn open(writer: &ExportWriter) -> Index {
-    Index::open(bake::bake(&writer.finish()).unwrap()).unwrap()
+    Index::open(bake::bake(&writer.finish(), &[]).unwrap()).unwrap()
 }
 
 fn find(index: &Index, package: &str, name: &str) -> Option<(String, Access)> {
@@ -267,9 +267,9 @@ fn many_exports_are_asked_to_become_one_again() {
 fn what_is_cut_short_is_refused() {
     let export = base().finish();
     for length in 0..export.len() {
-        assert!(bake::bake(&export[..length]).is_err(), "{length} of {} bytes", export.len());
+        assert!(bake::bake(&export[..length], &[]).is_err(), "{length} of {} bytes", export.len());
     }
-    let baked = bake::bake(&export).unwrap();
+    let baked = bake::bake(&export, &[7; 32]).unwrap();
     for length in 0..baked.len() {
         assert!(Index::open(baked[..length].to_vec()).is_err(), "{length} of {} bytes", baked.len());
     }
@@ -279,7 +279,7 @@ fn what_is_cut_short_is_refused() {
 /// Damage must not make a question walk over four billion rows: this test would not end.
 #[test]
 fn damage_in_an_index_makes_no_question_long() {
-    let good = bake::bake(&base().finish()).unwrap();
+    let good = bake::bake(&base().finish(), &[7; 32]).unwrap();
     for at in (8..good.len() - 3).step_by(4) {
         let mut wrong = good.clone();
         wrong[at..at + 4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
@@ -288,6 +288,7 @@ fn damage_in_an_index_makes_no_question_long() {
             for name in ["F", "CAR", "nowhere"] {
                 index.find_symbol(name, package);
                 index.find_package(name, Some(package));
+                index.form_after(name, 7);
             }
         }
         for symbol in index.symbols() {
@@ -304,7 +305,7 @@ fn numbers_out_of_range_do_no_harm() {
     for at in (32..export.len()).step_by(4) {
         let mut wrong = export.clone();
         wrong[at..at + 4].copy_from_slice(&0x00ff_fff0_u32.to_le_bytes());
-        let Ok(baked) = bake::bake(&wrong) else { continue };
+        let Ok(baked) = bake::bake(&wrong, &[]) else { continue };
         let index = Index::open(baked).unwrap();
         for symbol in index.symbols().collect::<Vec<_>>() {
             for kind in Kind::ALL {

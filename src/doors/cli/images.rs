@@ -15,6 +15,8 @@ const KEY: &str = env!("STEELBANK_IMAGE_KEY");
 
 /// The file in an image that names the SBCL tree that it was made from.
 const TREE: &str = "tree";
+/// The baked index of its core.
+const INDEX: &str = "steelbank.xref";
 
 /// An image in the cache, named by the version of its SBCL and its key.
 #[derive(Debug, Clone)]
@@ -109,24 +111,18 @@ impl SbclImage {
     /// Bakes the export of cross references, as the program's build does for the SBCL inside it.
     fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
         let file = |name: &str| self.folder.join(name);
-        let is_of_format = |name: &str, magic: &[u8; 8]| {
-            let mut head = [0; 8];
-            fs::File::open(file(name)).and_then(|mut file| file.read_exact(&mut head)).is_ok()
-                && head == *magic
-        };
-        if is_of_format("steelbank.places", places::MAGIC) && is_of_format("steelbank.xref", format::MAGIC) {
+        let mut head = [0; format::MAGIC.len()];
+        let read = fs::File::open(file(INDEX)).and_then(|mut file| file.read_exact(&mut head));
+        if read.is_ok() && head == *format::MAGIC {
             return Ok(());
         }
         let export = file("xref.export");
         let bytes = fs::read(&export).map_err(|error| format!("{}: {error}", export.display()))?;
-        let index = bake::bake(&bytes).map_err(|error| format!("{error:?}"))?;
-        let places = places::of_sources(index.clone(), sources)?;
-        for (name, bytes) in [("steelbank.places", places), ("steelbank.xref", index)] {
-            let written = file(&format!(".{}", steelbank_cache::unique_name()));
-            steelbank_cache::write(&written, &bytes)
-                .and_then(|()| steelbank_cache::rename(&written, &file(name)))
-                .map_err(|error| format!("{name} cannot be written: {error}"))?;
-        }
-        Ok(())
+        let index =
+            bake::bake(&bytes, &places::of_sources(&bytes, sources)?).map_err(|error| error.to_string())?;
+        let written = file(&format!(".{}", steelbank_cache::unique_name()));
+        steelbank_cache::write(&written, &index)
+            .and_then(|()| steelbank_cache::rename(&written, &file(INDEX)))
+            .map_err(|error| format!("{INDEX} cannot be written: {error}"))
     }
 }

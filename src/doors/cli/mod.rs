@@ -111,7 +111,7 @@ Examples:
 
 Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
 `index --status` exits with 1 if the index is stale or missing.
-STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref, steelbank.places and contrib/ to use in
+STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/ to use in
 place of the SBCL inside the program, which needs /proc; the build leaves them in target/release/build/steelbank-*/out/image.
 STEELBANK_CACHE names the cache folder; where it cannot be written, a temporary one stands in.
 .steelbank.toml in the project's folder may have systems = [\"NAME\", ...], what --system auto loads, and tools = \"core\", what

@@ -2,9 +2,7 @@
 //!
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
 //! * `index`: the core's cross references, baked as the base core's are.
-//! * `manifest`: a line `steelbank snapshot 4`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
-//!   [`SnapshotManifest`].
-//!
+//! * `manifest`: a record, [`SnapshotManifest`].
 //! * `checked`: the boot of the machine, and the stamps of the first two files, under which they were last compared.
 //!
 //! A snapshot is made in a folder of another name, synced to the disk, tried by one start, and then renamed,
@@ -12,7 +10,7 @@
 //! index are compared with theirs once per boot of the machine, and whenever one of them was touched. What the
 //! disk does to a core later is found out by the start: one that fails removes the snapshot.
 //!
-//! Where an image cannot be saved, a file `KEY.refused` beside the folders, sealed like a manifest, says why: [`Refusal`].
+//! Where an image cannot be saved, a record `KEY.refused` beside the folders says why: [`Refusal`].
 
 use std::fs::File;
 use std::io;
@@ -20,16 +18,16 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steelbank_cache::RecordKind;
 
 use super::inputs::Inputs;
 use super::{SnapshotKey, SnapshotKind};
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 
-/// The manifest's first line.
-const MAGIC: &str = "steelbank snapshot 4\n";
+const MANIFEST: RecordKind = RecordKind("snapshot", 5);
+const REFUSAL: RecordKind = RecordKind("refusal", 5);
 /// The file's name of what was checked.
 const CHECKED: &str = "checked";
 
@@ -127,7 +125,7 @@ pub(super) struct Refusal {
 impl Refusal {
     /// Reads the last refusal of `key`.
     pub(super) fn last(key: &SnapshotKey) -> Option<Self> {
-        parse(&steelbank_cache::read(&key.refusal()).ok()?).ok()
+        Some(REFUSAL.read(&steelbank_cache::read(&key.refusal()).ok()?).ok()?.0)
     }
 
     /// Reads the refusal of `key` that still holds.
@@ -136,51 +134,29 @@ impl Refusal {
     }
 
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        steelbank_cache::write(path, &sealed(&serde_json::to_vec(self)?))
+        steelbank_cache::write(path, &REFUSAL.write(self, &[])?)
     }
-}
-
-/// Reads what was [`sealed`]. The error is a sentence's end.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    let rest = bytes.strip_prefix(MAGIC.as_bytes()).ok_or("its manifest is of another version")?;
-    let (sum, body) = rest.split_at_checked(9).ok_or("its manifest is cut off")?;
-    let sum = std::str::from_utf8(sum).ok().and_then(|sum| u32::from_str_radix(sum.trim_end(), 16).ok());
-    if sum != Some(checksum(body)) {
-        return Err("its manifest is damaged".to_owned());
-    }
-    serde_json::from_slice(body).map_err(|error| format!("its manifest cannot be read: {error}"))
 }
 
 impl SnapshotManifest {
     /// Reads and checks the manifest at `path`. The error is a sentence's end.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        parse(&steelbank_cache::read(path).map_err(|error| error.to_string())?)
+        let read = || Ok(MANIFEST.read(&steelbank_cache::read(path)?)?.0);
+        read().map_err(|error: io::Error| error.to_string())
     }
 
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        steelbank_cache::write(path, &sealed(&serde_json::to_vec(self)?))
+        steelbank_cache::write(path, &MANIFEST.write(self, &[])?)
     }
 }
 
-/// Whether `body`, sealed with the right checksum, parses as a manifest. For fuzzing.
+/// Whether `body` is read as a manifest, and as a refusal. For fuzzing.
 #[cfg(feature = "server")]
-pub(crate) fn reads_as_manifest(body: &[u8]) -> bool {
-    // Parse without the checksum, which would find damage first.
-    let _ = parse::<SnapshotManifest>(body);
-    let _ = parse::<Refusal>(&sealed(body));
-    parse::<SnapshotManifest>(&sealed(body)).is_ok()
-}
-
-fn sealed(body: &[u8]) -> Vec<u8> {
-    let mut bytes = format!("{MAGIC}{:08x}\n", checksum(body)).into_bytes();
-    bytes.extend(body);
-    bytes
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.update(bytes);
-    crc.sum()
+pub(crate) fn reads(body: &[u8]) -> [bool; 2] {
+    [
+        MANIFEST.read::<SnapshotManifest>(&MANIFEST.seal(body)).is_ok(),
+        REFUSAL.read::<Refusal>(&REFUSAL.seal(body)).is_ok(),
+    ]
 }
 
 #[cfg(test)]
@@ -218,8 +194,7 @@ mod tests {
             let mut other = whole.clone();
             other[at] ^= 1;
             std::fs::write(&path, &other).unwrap();
-            // Accept another case of a checksum's digits, which means the same.
-            assert!(SnapshotManifest::read(&path).is_err() || at < MAGIC.len() + 9, "byte {at}");
+            assert!(SnapshotManifest::read(&path).is_err(), "byte {at}");
         }
     }
 

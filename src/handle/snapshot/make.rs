@@ -347,7 +347,7 @@ fn try_to_save(
     }
     let systems = ordered(&bank, read_json(&ask("load-order")?).map_err(|error| broken(&error))?);
     let export = ask("xref-baseline")?;
-    let index = steelbank_xref::bake::bake(&export).map_err(|error| broken(&error))?;
+    let index = steelbank_xref::bake::bake(&export, bank.index().places()).map_err(|error| broken(&error))?;
     steelbank_cache::write(&folder.join("index"), &index).map_err(|error| broken(&error))?;
     bank.project().keep_names();
     match bank.lisp().save(&folder.join("core"), ATTEMPT_TIME) {

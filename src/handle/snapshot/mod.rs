@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use format::OrderedSystem;
 #[cfg(feature = "server")]
-pub(crate) use format::reads_as_manifest;
+pub(crate) use format::reads;
 pub(crate) use inputs::Inputs;
 pub use make::{MadeSnapshot, MakeError};
 pub(crate) use make::{SnapshotOrder, save, trial};

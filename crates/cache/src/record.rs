@@ -1,0 +1,82 @@
+//! A record: a line that names its kind, its version and the CRC-32 of the rest, a line of JSON, then raw bytes. It is
+//! read whole or not at all.
+
+use std::io;
+
+use flate2::Crc;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A kind of record, in one word, and its version. Each change of what it holds needs a new version.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordKind(pub &'static str, pub u32);
+
+impl RecordKind {
+    /// Writes a record of `value` and of `raw` bytes.
+    ///
+    /// # Errors
+    /// `value` cannot be written as JSON.
+    pub fn write(self, value: &impl Serialize, raw: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(self.seal(&[&serde_json::to_vec(value)?, &b"\n"[..], raw].concat()))
+    }
+
+    /// Puts the first line before `body`, a line of JSON and raw bytes.
+    pub fn seal(self, body: &[u8]) -> Vec<u8> {
+        [self.heading(body).as_bytes(), body].concat()
+    }
+
+    /// Reads a record: its value and its raw bytes.
+    ///
+    /// # Errors
+    /// It is no whole one of this kind and version: a sentence's end.
+    pub fn read<T: DeserializeOwned>(self, record: &[u8]) -> io::Result<(T, &[u8])> {
+        let after = |text: &[u8]| Some(memchr::memchr(b'\n', text)? + 1);
+        let read = || {
+            let (heading, body) = record.split_at(after(record)?);
+            let (json, raw) = body.split_at(after(body)?);
+            let is_whole = heading == self.heading(body).as_bytes();
+            is_whole.then(|| Some((serde_json::from_slice(json).ok()?, raw)))?
+        };
+        let why = "its record is damaged, or of another version";
+        read().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, why))
+    }
+
+    fn heading(self, body: &[u8]) -> String {
+        let mut crc = Crc::new();
+        crc.update(body);
+        format!("steelbank {} {} {:08x}\n", self.0, self.1, crc.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: RecordKind = RecordKind("trial", 3);
+
+    fn read(record: &[u8]) -> Option<(Vec<String>, Vec<u8>)> {
+        KIND.read(record).ok().map(|(value, raw)| (value, raw.to_vec()))
+    }
+
+    #[test]
+    fn a_record_is_read_whole_or_not_at_all() {
+        let (value, raw) = (vec!["a\nb".to_owned(), "é".to_owned()], b"\n\0\xff\n".to_vec());
+        let record = KIND.write(&value, &raw).unwrap();
+        assert_eq!(read(&record).unwrap(), (value, raw));
+        for at in 0..record.len() {
+            assert!(read(&record[..at]).is_none(), "cut at {at}");
+            for bit in 0..8 {
+                let mut other = record.clone();
+                other[at] ^= 1 << bit;
+                assert!(read(&other).is_none(), "bit {bit} of byte {at}");
+            }
+        }
+        assert!(read(&[&record[..], b"\n"].concat()).is_none());
+        for other in [RecordKind("trial", 4), RecordKind("trials", 3), RecordKind("trial 3", 3)] {
+            assert!(read(&other.write(&["a"], b"").unwrap()).is_none());
+        }
+        for body in [&b"[]"[..], b"{}\n", b"\n", b""] {
+            assert!(read(&KIND.seal(body)).is_none());
+        }
+    }
+}
