@@ -22,8 +22,8 @@ const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// With more changes than this, the index on disk is brought up to date.
 const FEW_CHANGES: usize = 64;
-/// With more segments of this process alone than this, too.
-const MOST_OPEN_SEGMENTS: usize = 16;
+/// With more bytes of text in segments of this process alone than this, too.
+const MOST_OPEN_BYTES: u64 = 4 << 20;
 
 /// Whether questions bring the index up to date first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -293,13 +293,13 @@ impl TextIndex {
         let watch = watch.as_mut()?;
         let (generation, files) = watch.few_changes(&self.tree, FEW_CHANGES)?;
         let manifest = known.manifest();
-        let open = manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).count();
+        let open: u64 =
+            manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).map(|(_, bytes)| bytes).sum();
         let is_told = |path: &PathBuf| match self.tree.admits(path, manifest) {
             Some(is_found) => !is_found || watch.tells_of(path),
             None => false,
         };
-        if open >= MOST_OPEN_SEGMENTS
-            || !files.iter().filter(|path| self.tree.stamp(path).is_some()).all(is_told)
+        if open > MOST_OPEN_BYTES || !files.iter().filter(|path| self.tree.stamp(path).is_some()).all(is_told)
         {
             return None;
         }

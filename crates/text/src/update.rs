@@ -8,6 +8,7 @@ use crate::limits::MAX_FILE_BYTES;
 use crate::parallel::parallel;
 use crate::store::codec::checksum;
 use crate::store::manifest::{FileEntry, FilePlace, IndexManifest, Skipped};
+use crate::store::pages::PageError;
 use crate::store::segment::{SegmentBuilder, TextSegment};
 use crate::store::snapshot::{TextSnapshot, segment_path};
 use crate::tree::{self, Tree};
@@ -26,6 +27,8 @@ const BATCH_FILES: usize = 256;
 pub(crate) const OPEN_SEGMENT: u64 = 0;
 /// With more segments than this, the smallest are made one.
 const MAX_SEGMENTS: usize = 8;
+/// With as many segments of this process alone, too.
+const MOST_OPEN_SEGMENTS: usize = 16;
 
 pub(crate) struct Update<'a> {
     tree: &'a Tree,
@@ -115,6 +118,12 @@ impl<'a> Update<'a> {
             return Some(Arc::clone(known));
         }
         let mut manifest = old.clone();
+        let crowded = crowded(old);
+        for (_, segment) in known.segments().enumerate().filter(|(at, _)| crowded.contains(at)) {
+            let is_kept = |path: &Path| taken.iter().all(|(other, _)| **other != *path);
+            bytes += absorb(&mut builder, number, &mut manifest, segment, is_kept).ok()?;
+            analysed = true;
+        }
         for (path, entry) in &mut taken {
             match (manifest.place(path), entry.take()) {
                 (Ok(at), Some(entry)) => manifest.files[at] = entry,
@@ -265,11 +274,9 @@ impl<'a> Update<'a> {
         if manifest.segments.len() <= MAX_SEGMENTS {
             return Ok(());
         }
-        let mut by_size: Vec<_> = (0..manifest.segments.len()).collect();
-        by_size.sort_by_key(|&index| manifest.segments[index].1);
         let mut chosen = Vec::new();
         let mut bytes = 0;
-        for index in by_size.into_iter().take(MAX_SEGMENTS) {
+        for index in smallest(manifest, |_| true) {
             let size = manifest.segments[index].1;
             if bytes + size > SEGMENT_TARGET_BYTES && chosen.len() > 1 {
                 break;
@@ -281,23 +288,11 @@ impl<'a> Update<'a> {
         let snapshot = TextSnapshot::open(manifest.clone(), self.folder).map_err(|_| self.damaged())?;
         let target = manifest.segments.len() as u32;
         let mut builder = SegmentBuilder::default();
-        let mut next = 0;
         let mut text = 0;
-        for (index, (segment, places)) in snapshot.segments().enumerate() {
-            if !chosen.contains(&index) {
-                continue;
-            }
+        for (_, segment) in snapshot.segments().enumerate().filter(|(at, _)| chosen.contains(at)) {
             self.control.check()?;
-            let mut keep = vec![None; places.len()];
-            for (local, &place) in places.iter().enumerate() {
-                if let Some(file) = manifest.files.get_mut(place as usize) {
-                    file.place = FilePlace::Segment(target, next);
-                    text += file.size;
-                    keep[local] = Some(next);
-                    next += 1;
-                }
-            }
-            builder.merge(segment, &keep).map_err(|_| self.damaged())?;
+            let absorbed = absorb(&mut builder, target, manifest, segment, |_| true);
+            text += absorbed.map_err(|_| self.damaged())?;
         }
         self.new_segment(manifest, builder, text)?;
         let used = segments_used(manifest);
@@ -318,6 +313,43 @@ impl<'a> Update<'a> {
             }
         }
     }
+}
+
+/// Lists the smallest of the segments that `is_meant` by their names.
+fn smallest(manifest: &IndexManifest, is_meant: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
+    let all = manifest.segments.iter().enumerate().filter(|(_, (name, _))| is_meant(*name));
+    let mut by_size: Vec<(u64, usize)> = all.map(|(at, (_, bytes))| (*bytes, at)).collect();
+    by_size.sort_unstable();
+    by_size.into_iter().map(|(_, at)| at).take(MAX_SEGMENTS)
+}
+
+/// Lists the segments of this process alone that are to be made one, as there are many.
+fn crowded(manifest: &IndexManifest) -> Vec<usize> {
+    let open = manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).count();
+    let most = if open < MOST_OPEN_SEGMENTS { 0 } else { usize::MAX };
+    smallest(manifest, |name| name == OPEN_SEGMENT).take(most).collect()
+}
+
+/// Moves the files of `segment` that are kept to the segment that `builder` makes, the one at `target` of `manifest`, whose files stand
+/// where they stood when `segment` was listed. Returns the bytes of their text.
+fn absorb(
+    builder: &mut SegmentBuilder,
+    target: u32,
+    manifest: &mut IndexManifest,
+    (segment, places): (&TextSegment, &[u32]),
+    is_kept: impl Fn(&Path) -> bool,
+) -> Result<u64, PageError> {
+    let mut bytes = 0;
+    let mut renumber = |&place: &u32| {
+        let file = manifest.files.get_mut(place as usize).filter(|file| is_kept(&file.path))?;
+        let number = builder.file();
+        file.place = FilePlace::Segment(target, number);
+        bytes += file.size;
+        Some(number)
+    };
+    let keep: Vec<Option<u32>> = places.iter().map(&mut renumber).collect();
+    builder.merge(segment, &keep)?;
+    Ok(bytes)
 }
 
 fn builder_has_files(files: &[FileEntry], segment: u32) -> bool {

@@ -105,3 +105,31 @@ fn a_file_that_comes_or_goes_is_taken_without_the_others() {
     }
     assert!(manifest() == written, "the index on disk was written anew");
 }
+
+#[test]
+fn many_files_that_come_one_by_one_are_taken_without_the_others() {
+    let home = tempfile::tempdir().unwrap();
+    let root = begin(home.path()).unwrap();
+    let index = open(&root, &home.path().join("cache"));
+    assert!(index.watch());
+    places(&index).unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    let before = places(&index).unwrap().len();
+    let manifest = || fs::read(index.folder().join("manifest")).unwrap();
+    let written = manifest();
+    let file = |number: usize| root.join(format!("a/new-{number}.lisp"));
+    for number in 0..200 {
+        fs::write(file(number), "(sought x)\n").unwrap();
+        assert_eq!(places(&index).unwrap().len(), before + number + 1);
+    }
+    // Change some that stand in segments which were made one, while others are made one.
+    for number in 0..60 {
+        fs::write(file(3 * number), "(sought x)\n(sought y)\n").unwrap();
+        assert_eq!(places(&index).unwrap().len(), before + 200 + number + 1);
+    }
+    for number in 0..200 {
+        fs::remove_file(file(number)).unwrap();
+    }
+    assert!(manifest() == written, "the index on disk was written anew");
+    assert_eq!(places(&index).unwrap(), places(&open(&root, &home.path().join("another"))).unwrap());
+}
