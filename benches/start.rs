@@ -8,7 +8,7 @@
 //! system; it is compiled in each of these processes. Compiling and loading that file alone is measured in an
 //! image that has nothing else; the rest of an edit's cost is that of ASDF's plan, the index and the answer.
 //!
-//! Two figures are of processor time, and fail beyond their bars: a command with `--system auto` beside an empty image, in turns;
+//! An edit is told in processor time, too. Two more figures are of it, and fail beyond their bars: a command with `--system auto` beside an empty image, in turns;
 //! and what a project of four files has done in the background while it is edited before each of many commands, beside as
 //! many loads.
 
