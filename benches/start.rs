@@ -8,9 +8,9 @@
 //! system; it is compiled in each of these processes. Compiling and loading that file alone is measured in an
 //! image that has nothing else; the rest of an edit's cost is that of ASDF's plan, the index and the answer.
 //!
-//! An edit is told in processor time, too. Two more figures are of it, and fail beyond their bars: a command with `--system auto` beside an empty image, in turns;
-//! and what a project of four files has done in the background while it is edited before each of many commands, beside as
-//! many loads.
+//! An edit is told in processor time, too. Two more figures are of it, and fail beyond their bars: a command with
+//! `--system auto` beside an empty image, in turns; and what a project of four files has done in the background while it
+//! is edited before each of many commands, beside as many loads.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
