@@ -13,7 +13,7 @@
 //! Below stands where time and memory go. Of the time, Lisp's garbage is what SBCL counts for itself; the index is exported and baked
 //! once more to measure that; sidecars are read after the load has been answered. Of the memory, Lisp's own is what SBCL
 //! holds after a full collection, garbage what it held besides before; the index is what its records take, baked; the
-//! rest of the host's is what C's allocator has given out besides.
+//! rest of the host's is what it has allocated besides, as far as it is resident.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -106,7 +106,7 @@ fn main() {
     };
     pair();
     let costs: Vec<[Cost; 2]> = (0..pairs).map(|_| pair()).collect();
-    println!("{} systems, {pairs} pairs", systems.len());
+    println!("{} systems are asked for, {pairs} pairs", systems.len());
     println!("{:<36} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
     for (number, figure) in FIGURES.iter().enumerate() {
         let median = |side: usize| {
@@ -124,7 +124,8 @@ fn main() {
     }
 }
 
-/// Lists the systems in the project's folder that plain SBCL loads, each named as its file, in one image.
+/// Lists the systems in the project's folder that plain SBCL loads, in one image: those that are named as their files, then the others that
+/// these files define.
 fn loadable(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut todo = vec![root.to_owned()];
@@ -146,13 +147,20 @@ fn loadable(root: &Path) -> Vec<String> {
     names.retain(|name| name != "cffi-uffi-compat");
     let listed = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
     let load = format!(
-        "(dolist (name '({listed}))
-           (when (handler-case (sb-ext:with-timeout 300
-                                 (handler-bind ((warning #'muffle-warning)) (asdf:load-system name))
-                                 t)
-                   ((or serious-condition sb-ext:timeout) () nil))
-             (format t \"~&loads ~A~%\" name)
-             (finish-output)))"
+        "(flet ((try (name)
+                  (when (handler-case (sb-ext:with-timeout 300
+                                        (handler-bind ((warning #'muffle-warning)) (asdf:load-system name))
+                                        t)
+                          ((or serious-condition sb-ext:timeout) () nil))
+                    (format t \"~&loads ~A~%\" name)
+                    (finish-output))))
+           (let ((names '({listed})))
+             (mapc #'try names)
+             (loop for name in (sort (asdf:registered-systems) #'string<)
+                   for file = (asdf:system-source-file name)
+                   when (and file (search {:?} (namestring file)) (not (member name names :test #'equal)))
+                     do (try name))))",
+        root.display().to_string()
     );
     let mut command = common::plain_sbcl(&root.with_file_name("plain"), &[&load]);
     let output = command.env("CL_SOURCE_REGISTRY", registry(root)).output().unwrap();
@@ -238,9 +246,12 @@ fn through_us(root: &Path) {
         answer.values[0].trim_matches('"').to_owned()
     };
     let host = allocated();
-    let garbage = evaluate(COLLECTING);
-    // Ask in Lisp, as plain SBCL does: after an evaluation the index is exported.
-    let collected = evaluate(&collected());
+    // One evaluation, as after each the index is exported, whose garbage would count.
+    let asked = evaluate(&format!(
+        "(let ((collecting {COLLECTING})) (format nil \"~F ~A\" collecting {}))",
+        collected()
+    ));
+    let [garbage, resident, memory] = asked.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
     let file = root.with_file_name("export");
     let exporting = evaluate(&format!(
         "(let ((begun (get-internal-run-time)))
@@ -253,7 +264,6 @@ fn through_us(root: &Path) {
     let index = steelbank_xref::bake::bake(&export, &[]).unwrap().len() as f64 / f64::from(1 << 20);
     let baking = processor_exactly() - begun;
     let (after, host) = (sidecars - whole, host - index);
-    let (resident, memory) = collected.split_once(' ').unwrap();
     println!(
         "cost {wall} {load} {whole} {first} {second} {before} {resident} {garbage} {memory} {exporting} {baking} {after} \
          {index} {host}"
@@ -266,11 +276,23 @@ fn processor_exactly() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// What C's allocator has given out, in MiB.
+/// What is resident of the memory that the host has allocated, in MiB: of what has no file, and is none of Lisp's spaces, which lie lower.
 fn allocated() -> f64 {
-    // SAFETY: the function only reads the allocator's own state.
-    let state = unsafe { libc::mallinfo2() };
-    (state.uordblks + state.hblkhd) as f64 / f64::from(1 << 20)
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_counted = false;
+    let mut kilobytes = 0.0;
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Rss:", resident, _] if is_counted => kilobytes += resident.parse::<f64>().unwrap(),
+            [addresses, _, _, _, _, ref name @ ..] if addresses.contains('-') => {
+                let start = u64::from_str_radix(addresses.split('-').next().unwrap(), 16).unwrap();
+                is_counted = name == ["[heap]"] || name.is_empty() && start >= 0x7000_0000_0000;
+            }
+            _ => {}
+        }
+    }
+    kilobytes / 1024.0
 }
 
 /// Reads the processor time of all threads of this process, in milliseconds; the kernel counts it in
