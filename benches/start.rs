@@ -187,15 +187,22 @@ fn main() {
     ] {
         let beyond = edit.saturating_sub(snapshot);
         println!(
-            "an edit beyond the start   {:>9.1} ms   {of}{:.1} of the file alone ({:.1} ms); {:.1} ms more, where 34 are wanted",
+            "an edit beyond the start   {:>9.1} ms   {of}{:.2} of the file alone ({:.1} ms); {:.1} ms more",
             milliseconds(beyond),
             ratio((alone, beyond)),
             milliseconds(alone),
             milliseconds(beyond.saturating_sub(alone))
         );
     }
+    // Version 0.2 took 34 ms more than the 26 ms of the file alone.
+    let edit = ratio((compiled_alone, next_edits.saturating_sub(snapshot)));
+    println!("  of which the first is to be no more than version 0.2's, 2.31, and a tenth");
     let behind = behind(folder.path());
-    assert!(ratio(auto) <= 1.5 && behind <= 1.5);
+    assert!(
+        ratio(auto) <= 1.5 && behind <= 1.5 && edit <= 2.54,
+        "{:.2}, {behind:.2}, {edit:.2}",
+        ratio(auto)
+    );
 }
 
 /// The most edits of the project of four files before its snapshot is to have been made anew.

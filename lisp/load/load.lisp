@@ -141,10 +141,9 @@
     (labels ((walk (component)
                (if (typep component 'asdf:parent-component)
                    (mapc #'walk (asdf:component-children component))
-                   (let* ((path (around-user-code (asdf:component-pathname component)))
-                          (true (and path (when-file-permits (probe-file path)))))
-                     (when true
-                       (setf (gethash (sb-ext:native-namestring true) files) t))))))
+                   (let ((file (around-user-code (source-file-of component))))
+                     (when file
+                       (setf (gethash file files) t))))))
       (dolist (name (registered-names))
         (let ((system (asdf:registered-system name)))
           ;; While its definition is read, there is no system under its name yet.

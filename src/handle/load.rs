@@ -27,7 +27,7 @@ use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
 use crate::handle::snapshot::{Inputs, Snapshot};
 use crate::workspace::systems::files_of_system;
-use crate::workspace::{Contents, ImageSystem, Project, ProjectSettings};
+use crate::workspace::{Contents, ImageSystem, Own, Project, ProjectSettings};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::structure::{ProblemKind, check_structure};
 use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
@@ -371,7 +371,10 @@ impl Steelbank {
             });
         }
         // Drop the kept diagnostics of dependencies: they are not the project's.
-        answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
+        if !answer.diagnostics.is_empty() {
+            let own = project.own();
+            answer.diagnostics.retain(|found| !found.kept || is_own(&own, found));
+        }
         let mut texts = HashMap::new();
         answer.diagnostics.iter_mut().for_each(|diagnostic| {
             place(project, diagnostic);
@@ -622,8 +625,8 @@ fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, Str
 }
 
 /// Whether a diagnostic is about a file of the project's own.
-fn is_own(project: &Project, diagnostic: &Diagnostic) -> bool {
-    diagnostic.place.as_ref().is_some_and(|place| project.contains(Path::new(&place.file)))
+fn is_own(own: &Own, diagnostic: &Diagnostic) -> bool {
+    diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
 /// Remembers the files of the system or file that was to be loaded: the ones that were not loaded are

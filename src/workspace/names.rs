@@ -16,6 +16,8 @@ use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
 
 const TABLE: RecordKind = RecordKind("names", 1);
+/// So many files may be compared with what was loaded of them by each process.
+const FEW: usize = 8;
 
 /// Hashes a name, the same in every process.
 pub(super) fn hash(name: &str) -> u64 {
@@ -223,8 +225,11 @@ impl Project {
     /// Writes the table of names, if another one is known. Ignores errors: sidecars are then read again.
     pub(crate) fn keep_names(&self) {
         self.read_new_files();
-        // Note the loaded files that are unchanged on disk.
-        let seen = self.look().seen.clone();
+        // Note the loaded files that are unchanged on disk. Do not look for the sake of a few, as after an edit.
+        let unseen = self.names.lock().files.iter().filter(|file| file.live && file.seen.is_none()).count();
+        let texts = if unseen > FEW { self.look() } else { self.texts.lock() };
+        let seen = texts.seen.clone();
+        drop(texts);
         let mut names = self.names.lock();
         for (path, (stamp, written)) in seen {
             if let Some(file) = names.file(&path).filter(|file| file.written == written)

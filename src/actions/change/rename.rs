@@ -201,7 +201,7 @@ impl<'a> Planner<'a> {
             if tokens.is_empty() {
                 continue;
             }
-            if !project.contains(&path) {
+            if !self.now.contains(&path) {
                 let message = format!("{} names it, and is not of this project.", path.display());
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
@@ -295,14 +295,14 @@ impl<'a> Planner<'a> {
     /// Adds a conflict for a symbol that another project defines. Methods may be added to anybody's generic
     /// function.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
-        let project = self.context.project;
         let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
         let methods = all.clone().all(|definition| definition.kind == LispKind::Method);
         let mut sources = all
             .filter(|definition| methods || definition.kind != LispKind::Method)
             .flat_map(|definition| &definition.sources)
             .peekable();
-        if sources.peek().is_some() && !sources.any(|source| project.contains(&PathBuf::from(&source.file))) {
+        if sources.peek().is_some() && !sources.any(|source| self.now.contains(&PathBuf::from(&source.file)))
+        {
             let message = format!("{} is defined outside of this project.", self.plan.symbol);
             self.conflict(ConflictKind::Outside, message);
         }
@@ -465,7 +465,7 @@ impl<'a> Planner<'a> {
             .iter()
             .filter(|found| found.kind != LispKind::Declaration)
             .flat_map(|definition| &definition.sources)
-            .filter(|source| project.contains(&PathBuf::from(&source.file)))
+            .filter(|source| self.now.contains(&PathBuf::from(&source.file)))
             .map(|source| (source.file.as_str(), source.form_path.first().copied()))
             .collect();
         let defines =

@@ -119,7 +119,8 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
     let cancellation = control.cancellation();
     let found = definition_files(root, &|| cancellation.is_cancelled()).ok_or(LispError::Cancelled)?;
     let mut known: BTreeMap<String, SystemFacts> = BTreeMap::new();
-    for file in found.files.into_iter().filter(|file| project.contains(&file.path)) {
+    let own = project.own();
+    for file in found.files.into_iter().filter(|file| own.contains(&file.path)) {
         let folder = file.path.parent().unwrap_or(root);
         // A primary system is found by its file's name, whatever the text tells.
         if let Some(name) = file.path.file_stem().map(|name| name.to_string_lossy().into_owned())
@@ -153,7 +154,7 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
         }
     }
     for (name, system) in project.image_systems() {
-        if !project.contains(&system.asd) {
+        if !own.contains(&system.asd) {
             continue;
         }
         let files = system.files.unwrap_or_default();

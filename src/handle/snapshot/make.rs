@@ -408,9 +408,10 @@ fn answers(
 fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
     let mut known = bank.project().image_systems();
     let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
+    let own = bank.project().own();
     known
         .map(|(system, name)| {
-            let own = bank.project().contains(&system.asd);
+            let own = own.contains(&system.asd);
             let files = system.files.into_iter().flatten().chain([system.asd.clone()]);
             OrderedSystem { name, own: files.filter(|_| own).collect(), asd: system.asd }
         })

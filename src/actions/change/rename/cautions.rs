@@ -107,7 +107,7 @@ impl Planner<'_> {
                 place.file.path == path && matches!(place.token.context, TextContext::Lookup(_))
             };
             let taken = text.certain.iter().filter(is_lookup).count();
-            if here > taken && project.contains(&path) {
+            if here > taken && self.now.contains(&path) {
                 places.push(project.shown(&path));
             }
         }
@@ -133,7 +133,7 @@ impl Planner<'_> {
             let stands = files.iter().filter(|file| file.path == path).any(|file| {
                 file.tokens.iter().any(|token| token.form == form && self.may_define(path, token))
             });
-            if project.contains(path) && !stands && !self.stands_in_template(source, form) {
+            if self.now.contains(path) && !stands && !self.stands_in_template(source, form) {
                 let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
                 let Some(file) = file.filter(|file| file.is_tapped() && file.is_fresh()) else { continue };
                 let form = file.form_range(form, 0).unwrap_or(Range::new(0, 0));

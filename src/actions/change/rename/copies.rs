@@ -29,9 +29,9 @@ use crate::handle::question::Action;
 use crate::handle::requests::LoadOptions;
 use crate::handle::scratch::ScratchError;
 use crate::source::tap::sidecar::fnv_1a;
-use crate::workspace::TextState;
 use crate::workspace::replacement::Replacement;
 use crate::workspace::write;
+use crate::workspace::{Own, TextState};
 use steelbank_xref::{Access, Index, Package};
 
 /// The time limit of one test.
@@ -197,9 +197,10 @@ impl Steelbank {
 
     /// Returns the traces of a load of the unchanged project, cached until a file changes.
     fn before(&self, request: &TracesRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
+        let own = self.project().own();
         let known = self.inner.memo.get(|before: &Arc<Before>| Some(Arc::clone(before)));
         if let Some(known) = known.filter(|known| {
-            known.request == *request && known.inputs.iter().all(|(path, was)| self.stamp(path) == *was)
+            known.request == *request && known.inputs.iter().all(|(path, was)| stamp(&own, path) == *was)
         }) {
             return Ok(known);
         }
@@ -207,22 +208,13 @@ impl Steelbank {
         let definitions = self.list_systems(control).map_err(call)?.systems;
         let root = self.project().root().map(Path::to_owned).unwrap_or_default();
         let definitions = definitions.into_iter().map(|system| root.join(system.asd));
+        let own = self.project().own();
         let inputs: BTreeSet<PathBuf> = traces.loaded.iter().cloned().chain(definitions).collect();
         let inputs =
-            inputs.into_iter().map(|path| (self.stamp(&path), path)).map(|(stamp, path)| (path, stamp));
+            inputs.into_iter().map(|path| (stamp(&own, &path), path)).map(|(stamp, path)| (path, stamp));
         let before = Arc::new(Before { request: request.clone(), inputs: inputs.collect(), traces });
         self.inner.memo.put(Arc::clone(&before));
         Ok(before)
-    }
-
-    /// Stamps the file at `path`: one of the project's own by its contents, others by size and date.
-    fn stamp(&self, path: &Path) -> u64 {
-        if self.project().contains(path) {
-            return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
-        }
-        let Ok(metadata) = std::fs::metadata(path) else { return 0 };
-        let date = metadata.modified().ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());
-        fnv_1a(format!("{} {:?}", metadata.len(), date).as_bytes())
     }
 
     /// Returns the traces of a load in a scratch image in which the files `texts` have these contents. Loads
@@ -284,14 +276,12 @@ impl Steelbank {
         // Collect garbage, so that dead code counts in neither image.
         let collect = EvaluateRequest::new("(sb-ext:gc :full t)").values();
         self.run(&collect, &control.until(deadline))?;
-        let index = self.index();
+        let (index, own) = (self.index(), self.project().own());
         traces.records = index
             .loaded_records()
             .into_iter()
             // Skip dependencies: which of their functions are alive depends on who compiled them.
-            .filter(|record| {
-                record.by.file.as_ref().is_none_or(|file| self.project().contains(Path::new(&**file)))
-            })
+            .filter(|record| record.by.file.as_ref().is_none_or(|file| own.contains(Path::new(&**file))))
             .map(|record| ComparedXref {
                 kind: record.kind,
                 name: record.name,
@@ -365,11 +355,12 @@ impl Steelbank {
             let path = path.map(|path| project.shown(Path::new(&path)));
             traces.failed.push(FailedLoad { name: name.to_owned(), why, path });
         }
+        let own = project.own();
         for said in answer.diagnostics {
             let place = said.place.unwrap_or_default().whole_line();
             let path = Path::new(&place.file);
             // Skip the diagnostics of dependencies: they depend on which image compiled them.
-            if place.file.is_empty() || project.contains(path) {
+            if place.file.is_empty() || own.contains(path) {
                 let place = Location { file: project.shown(path), ..place };
                 let said = ComparedDiagnostic { severity: said.severity, place, message: said.message };
                 if !traces.said.contains(&said) {
@@ -453,6 +444,16 @@ impl Steelbank {
         });
         or_none(found)
     }
+}
+
+/// Stamps the file at `path`: one of the project's own by its contents, others by size and date.
+fn stamp(own: &Own, path: &Path) -> u64 {
+    if own.contains(path) {
+        return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
+    }
+    let Ok(metadata) = std::fs::metadata(path) else { return 0 };
+    let date = metadata.modified().ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+    fnv_1a(format!("{} {:?}", metadata.len(), date).as_bytes())
 }
 
 /// Does both, the first on a thread of its own: two copies load on two processors.

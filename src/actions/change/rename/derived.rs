@@ -88,7 +88,7 @@ impl<'a> Planner<'a> {
         project
             .naming(&uses.sought().name)
             .into_iter()
-            .filter(|version| project.contains(&version.path))
+            .filter(|version| self.now.contains(&version.path))
             .filter_map(|FileVersion { path, write_date }| {
                 let file = self.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
                 let tokens = file.tokens(uses.sought(), &|package| uses.means(package));

@@ -38,7 +38,7 @@ impl Structures {
         let mut all = Vec::new();
         for FileVersion { path, write_date } in project.naming("DEFSTRUCT") {
             if let Ok(file) = project.positions_at(now, &path, write_date)
-                && project.contains(&path)
+                && now.contains(&path)
                 && file.is_fresh()
             {
                 all.extend(file.structures().into_iter().map(|found| (path.clone(), found)));
@@ -52,7 +52,7 @@ impl Structures {
     pub(super) fn and_like(mut self, project: &Project, now: &Now, operator: &PackageAndName) -> Structures {
         for FileVersion { path, write_date } in project.naming(&operator.1) {
             if let Ok(file) = project.positions_at(now, &path, write_date)
-                && project.contains(&path)
+                && now.contains(&path)
                 && file.is_fresh()
             {
                 self.all
