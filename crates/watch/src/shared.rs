@@ -12,7 +12,7 @@ use crate::Watch;
 use crate::queue::{EventQueue, KernelEvent};
 
 /// The most events that are kept for a watch that does not ask: the kernel's own default for a queue.
-const MOST_UNREAD: usize = 16_384;
+pub(crate) const MOST_UNREAD: usize = 16_384;
 /// How often a thread that waits looks whether another watch has read what it waits for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
