@@ -326,8 +326,10 @@ fn smallest(manifest: &IndexManifest, is_meant: impl Fn(u64) -> bool) -> impl It
 /// Lists the segments of this process alone that are to be made one, as there are many.
 fn crowded(manifest: &IndexManifest) -> Vec<usize> {
     let open = manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).count();
-    let most = if open < MOST_OPEN_SEGMENTS { 0 } else { usize::MAX };
-    smallest(manifest, |name| name == OPEN_SEGMENT).take(most).collect()
+    if open < MOST_OPEN_SEGMENTS {
+        return Vec::new();
+    }
+    smallest(manifest, |name| name == OPEN_SEGMENT).collect()
 }
 
 /// Moves the files of `segment` that are kept to the segment that `builder` makes, the one at `target` of `manifest`, whose files stand

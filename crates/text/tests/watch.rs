@@ -30,6 +30,15 @@ fn open(root: &Path, cache: &Path) -> TextIndex {
     TextIndex::open(root, cache, Freshness::Automatic).unwrap()
 }
 
+/// Opens an index whose watch is relied on.
+fn relied_on(root: &Path, cache: &Path) -> TextIndex {
+    let index = open(root, cache);
+    assert!(index.watch());
+    places(&index).unwrap();
+    std::thread::sleep(Duration::from_millis(60));
+    index
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 4800 } else { 48 }, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -85,10 +94,7 @@ fn what_was_written_just_before_a_question_is_in_its_answer() {
 fn a_file_that_comes_or_goes_is_taken_without_the_others() {
     let home = tempfile::tempdir().unwrap();
     let root = begin(home.path()).unwrap();
-    let index = open(&root, &home.path().join("cache"));
-    assert!(index.watch());
-    places(&index).unwrap();
-    std::thread::sleep(Duration::from_millis(60));
+    let index = relied_on(&root, &home.path().join("cache"));
     let count = || places(&index).unwrap().len();
     let before = count();
     let manifest = || fs::read(index.folder().join("manifest")).unwrap();
@@ -110,10 +116,7 @@ fn a_file_that_comes_or_goes_is_taken_without_the_others() {
 fn many_files_that_come_one_by_one_are_taken_without_the_others() {
     let home = tempfile::tempdir().unwrap();
     let root = begin(home.path()).unwrap();
-    let index = open(&root, &home.path().join("cache"));
-    assert!(index.watch());
-    places(&index).unwrap();
-    std::thread::sleep(Duration::from_millis(60));
+    let index = relied_on(&root, &home.path().join("cache"));
     let before = places(&index).unwrap().len();
     let manifest = || fs::read(index.folder().join("manifest")).unwrap();
     let written = manifest();

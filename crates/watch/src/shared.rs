@@ -148,13 +148,10 @@ impl QueueState {
         let Some(queue) = self.queue.clone() else { return };
         let complete = queue.read(|event| {
             for reader in self.wanted.get(&event.number).into_iter().flatten() {
-                let unread = self.unread.get_mut(reader);
-                if let Some(unread) = unread.filter(|unread| unread.as_ref().is_some()) {
-                    let room = unread.as_mut().filter(|events| events.len() < MOST_UNREAD);
-                    match room {
-                        Some(events) => events.push(event.clone()),
-                        None => *unread = None,
-                    }
+                let Some(unread) = self.unread.get_mut(reader) else { continue };
+                match unread {
+                    Some(events) if events.len() < MOST_UNREAD => events.push(event.clone()),
+                    Some(_) | None => *unread = None,
                 }
             }
             if event.ended {
