@@ -38,13 +38,20 @@ environment. Else NIL.")
       (setf (gethash (list :variable (coerce name 'simple-string)) inputs) t))
     (funcall function name)))
 
+(defun unnoted-translation (function path)
+  "Around ASDF:APPLY-OUTPUT-TRANSLATIONS, which looks whether what will be written is there, beside its source: that is no input."
+  (asdf:ensure-output-translations)
+  (let ((*inputs* nil))
+    (funcall function path)))
+
 (defun record-inputs ()
   "Start recording the files and environment variables that are read, and who allocates foreign memory."
   (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
   (encapsulate 'open 'steelbank-inputs #'noting-open)
   (encapsulate 'probe-file 'steelbank-inputs #'noting-probe)
-  (encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv))
+  (encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv)
+  (encapsulate 'asdf:apply-output-translations 'steelbank-inputs #'unnoted-translation))
 
 (defun stop-recording-inputs ()
   "Stop recording. Returns what was recorded: native names of files, and names of variables."
@@ -52,6 +59,7 @@ environment. Else NIL.")
     (unencapsulate 'open 'steelbank-inputs)
     (unencapsulate 'probe-file 'steelbank-inputs)
     (unencapsulate 'sb-ext:posix-getenv 'steelbank-inputs)
+    (unencapsulate 'asdf:apply-output-translations 'steelbank-inputs)
     (when inputs
       (loop with cache = (and *cache-directory* (sb-ext:native-namestring *cache-directory*))
             for input being the hash-keys of inputs using (hash-value how)

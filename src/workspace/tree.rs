@@ -76,6 +76,7 @@ impl ProjectWalk {
                     return WalkState::Quit;
                 }
             }
+            Found::Ignoring { folder, file } => self.add_ignoring(folder, file, watch),
             Found::Vendored(folder) => {
                 // Watch these: other vendored folders are told by their names alone.
                 if folder.ends_with("systems") || folder.ends_with("quicklisp") {
@@ -118,23 +119,19 @@ impl ProjectWalk {
             Some(Watched::No) => self.is_told = false,
             None => self.look_at(folder.clone()),
         }
-        for ignoring in IGNORE_FILES.map(|name| folder.join(name)) {
-            let mut told = || watch.as_mut().is_some_and(|watch| watch.file(&ignoring));
-            if ignoring.symlink_metadata().is_ok() && !told() {
-                self.look_at(ignoring);
-            }
-        }
-        if let Some(excluding) = steelbank_tree::exclude_file(&folder) {
-            let is_within = excluding.starts_with(&folder);
-            let told = is_within
-                && excluding.parent().is_some_and(|info| self.watch_deciding(info, watch))
-                && (excluding.symlink_metadata().is_err()
-                    || watch.as_mut().is_some_and(|watch| watch.file(&excluding)));
-            if !told {
-                self.look_at(excluding);
-            }
-        }
         Arc::make_mut(&mut self.folders).insert(folder);
+    }
+
+    fn add_ignoring(&mut self, folder: &Path, file: &Path, watch: &mut Option<&mut Watch>) {
+        let is_folder_told = match file.parent() {
+            Some(parent) if parent == folder => true,
+            Some(parent) => file.starts_with(folder) && self.watch_deciding(parent, watch),
+            None => false,
+        };
+        let mut is_told = || watch.as_mut().is_some_and(|watch| watch.file(file));
+        if !(is_folder_told && (file.symlink_metadata().is_err() || is_told())) {
+            self.look_at(file.to_owned());
+        }
     }
 
     /// Watches a folder that is not the project's own. False if some changes in it are not reported.

@@ -54,11 +54,10 @@ pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// Waits until `goes_on` is false.
+/// Waits until `goes_on` is false. Fails rather than hang.
+#[track_caller]
 pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
-    while goes_on() {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("it goes on", || !goes_on());
 }
 
 /// Waits until `done`, long: snapshots are made at the lowest priority, and other tests run. Fails rather than hang.

@@ -7,10 +7,27 @@ mod keys;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 use keys::KeysOnce;
+
+/// How long the server may be silent where an answer is awaited, in seconds: much longer than anything takes.
+const PATIENCE: i64 = 900;
+
+/// A stream whose readers fail rather than hang.
+struct Patient<T>(T);
+
+impl<T: Read + AsFd> Read for Patient<T> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience));
+        assert!(ready != Ok(0), "the server is silent");
+        self.0.read(buffer)
+    }
+}
 
 /// The client's end of a connection.
 pub(crate) struct Client {
@@ -26,10 +43,10 @@ pub(crate) struct Client {
 
 impl Client {
     /// Makes a client that has sent nothing.
-    pub(crate) fn new(input: impl Write + Send + 'static, output: impl Read + Send + 'static) -> Self {
+    pub(crate) fn new(input: impl Write + Send + 'static, output: impl Read + AsFd + Send + 'static) -> Self {
         Self {
             input: Box::new(input),
-            output: BufReader::new(Box::new(output)),
+            output: BufReader::new(Box::new(Patient(output))),
             next: 1,
             meta: None,
             early: HashMap::new(),

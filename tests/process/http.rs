@@ -156,9 +156,19 @@ impl Server {
     }
 
     fn connect(&self) -> Box<dyn Duplex> {
+        // A reader fails rather than hang.
+        let patience = Some(Duration::from_secs(900));
         match &self.address {
-            Address::Port(port) => Box::new(TcpStream::connect(("127.0.0.1", *port)).unwrap()),
-            Address::Socket(path) => Box::new(UnixStream::connect(path).unwrap()),
+            Address::Port(port) => {
+                let stream = TcpStream::connect(("127.0.0.1", *port)).unwrap();
+                stream.set_read_timeout(patience).unwrap();
+                Box::new(stream)
+            }
+            Address::Socket(path) => {
+                let stream = UnixStream::connect(path).unwrap();
+                stream.set_read_timeout(patience).unwrap();
+                Box::new(stream)
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::child::wait_while;
+use crate::child::{wait_until, wait_while};
 use crate::client::Client;
 use crate::program::{Folder, Streams, ends_well, initialized, said, server};
 
@@ -45,14 +45,13 @@ impl Editor {
 
     /// Connects to a Swank that answers, for as long as it takes; none that is about to die.
     pub(crate) fn connected(port: u16) -> Self {
-        loop {
-            if let Ok(mut editor) = Self::connect(port)
-                && editor.ask("(swank:connection-info)", "CL-USER").is_ok()
-            {
-                return editor;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut connected = None;
+        wait_until("Swank does not answer", || {
+            connected = Self::connect(port).ok();
+            let asked = connected.as_mut().map(|editor| editor.ask("(swank:connection-info)", "CL-USER"));
+            asked.is_some_and(|answer| answer.is_ok())
+        });
+        connected.unwrap()
     }
 
     fn send(&mut self, text: &str) -> io::Result<()> {

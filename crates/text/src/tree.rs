@@ -268,15 +268,15 @@ impl Tree {
                 return WalkState::Quit;
             }
             match each {
-                Found::Folder(path) | Found::Vendored(path) => {
-                    found.watched.extend(self.watched_in(relative(path)));
-                }
-                Found::File(path, kind) if kind.is_file() => found.files.push(relative(path)),
-                Found::LeftOut(path, why) => found.failures.push((relative(path), why.to_string())),
-                Found::Deciding(path) => {
+                Found::Folder(path)
+                | Found::Vendored(path)
+                | Found::Ignoring { file: path, .. }
+                | Found::Deciding(path) => {
                     let path = relative(path);
                     found.watched.extend(self.signature(&path).map(|signature| (path, signature)));
                 }
+                Found::File(path, kind) if kind.is_file() => found.files.push(relative(path)),
+                Found::LeftOut(path, why) => found.failures.push((relative(path), why.to_string())),
                 Found::Failed(path, error) => found.failures.push((relative(path), error.to_string())),
                 Found::File(..) => {}
             }
@@ -308,14 +308,6 @@ impl Tree {
         let known = manifest.watched.binary_search_by(|(each, _)| each.as_path().cmp(folder)).is_ok();
         let admitted = steelbank_tree::admits(&self.path, &self.path.join(path))?;
         Some(known && admitted)
-    }
-
-    /// A folder and the files in it that say what to ignore.
-    fn watched_in(&self, folder: PathBuf) -> Vec<(PathBuf, u64)> {
-        let files = IGNORE_FILES.iter().map(|name| folder.join(name));
-        let paths: Vec<_> =
-            [folder.clone()].into_iter().chain(files).chain(self.excluding(&folder)).collect();
-        paths.into_iter().filter_map(|path| Some((path.clone(), self.signature(&path)?))).collect()
     }
 
     /// The files outside of the tree's folders that decide what it ignores, with the signatures that they have in

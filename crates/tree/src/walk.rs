@@ -1,8 +1,8 @@
 //! The walk through a project's tree.
 
-use crate::git::{Nested, is_in_working_tree, nested};
+use crate::git::{Nested, exclude_file, is_in_working_tree, nested};
 use crate::plain::{ReadRefusal, read_unlinked};
-use crate::rules::{Rules, is_hidden, verdict};
+use crate::rules::{IGNORE_FILES, Rules, is_hidden, verdict};
 use crate::vendored::is_vendored_folder;
 use ignore::gitignore::Gitignore;
 use std::collections::HashSet;
@@ -39,6 +39,14 @@ pub enum Found<'a> {
     Folder(&'a Path),
     /// A folder with other people's systems, which are dependencies. What is in it is found after that.
     Vendored(&'a Path),
+    /// A file that says what to ignore in the folder, which was found before. It is read after that; the exclude file of a
+    /// repository need not be there.
+    Ignoring {
+        /// The folder.
+        folder: &'a Path,
+        /// The file, in the folder or not.
+        file: &'a Path,
+    },
     /// Anything else: a plain file, a link, a special file.
     File(&'a Path, FileType),
     /// What is no part of the project.
@@ -226,6 +234,11 @@ impl Walk<'_> {
                     continue;
                 }
             };
+            let named = IGNORE_FILES.iter().filter(|name| has(&entries, name)).map(|name| path.join(name));
+            let exclude = folder.is_repository.then(|| exclude_file(path)).flatten();
+            for file in named.chain(exclude) {
+                self.tell(Found::Ignoring { folder: path, file: &file })?;
+            }
             let rules = self.rules(&folder, &entries)?;
             for (name, kind) in entries {
                 let path = path.join(&name);
@@ -302,7 +315,7 @@ impl Walk<'_> {
     ) -> ControlFlow<(), Option<Arc<Rules>>> {
         let has = |name: &str| match name {
             ".git" => folder.is_repository,
-            _ => entries.iter().any(|(other, _)| other == name),
+            _ => has(entries, name),
         };
         let mut refused = Vec::new();
         let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
@@ -323,6 +336,10 @@ fn entries(folder: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     // An entry that is gone, or whose kind the system does not tell, is none.
     let entries = std::fs::read_dir(folder)?.flatten();
     Ok(entries.filter_map(|entry| Some((entry.file_name(), entry.file_type().ok()?))).collect())
+}
+
+fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
+    entries.iter().any(|(other, _)| other == name)
 }
 
 fn is_definition(path: &Path) -> bool {

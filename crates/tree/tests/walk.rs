@@ -60,6 +60,7 @@ fn own(root: &Path) -> BTreeSet<PathBuf> {
     walk(root, &mut |found| {
         match found {
             Found::Folder(path) | Found::File(path, _) => drop(own.insert(path.to_owned())),
+            Found::Ignoring { folder, .. } => assert!(own.contains(folder)),
             other => panic!("{other:?}"),
         }
         WalkState::Continue
