@@ -100,6 +100,25 @@
   "The native name NAME without links, or NIL if there is no such file."
   (values (sb-unix:unix-realpath name)))
 
+(defvar *real-folders* nil
+  "While many names are asked for: a table of the real names of folders by their native names. Else NIL.")
+
+(defun real-file-name (name)
+  "The native name NAME, which begins with a slash, without links, or NIL if there is no such file."
+  (let ((end (1+ (position #\/ name :from-end t)))
+        (mode (and *real-folders* (nth-value 3 (sb-unix:unix-lstat name)))))
+    (if (eql (logand sb-unix:s-ifmt (or mode 0)) sb-unix:s-ifreg)
+        (let* ((folder (subseq name 0 end))
+               (real (or (gethash folder *real-folders*)
+                         (setf (gethash folder *real-folders*) (real-path folder)))))
+          (and real (concatenate 'string (string-right-trim "/" real) "/" (subseq name end))))
+        (real-path name))))
+
+(defmacro with-real-folders (&body body)
+  "Evaluate BODY, in which each folder's real name is asked for once."
+  `(let ((*real-folders* (or *real-folders* (make-hash-table :test 'equal))))
+     ,@body))
+
 (defun special-file-p (name)
   "True if NAME, a native name, leads to what is no plain file: to open a FIFO or a device may wait for ever."
   (let ((mode (nth-value 3 (sb-unix:unix-stat name))))

@@ -144,11 +144,12 @@
                    (let ((file (around-user-code (source-file-of component))))
                      (when file
                        (setf (gethash file files) t))))))
-      (dolist (name (registered-names))
-        (let ((system (asdf:registered-system name)))
-          ;; While its definition is read, there is no system under its name yet.
-          (when (typep system 'asdf:system)
-            (walk system)))))
+      (with-real-folders
+        (dolist (name (registered-names))
+          (let ((system (asdf:registered-system name)))
+            ;; While its definition is read, there is no system under its name yet.
+            (when (typep system 'asdf:system)
+              (walk system))))))
     files))
 
 (defun new-code-files ()
@@ -403,7 +404,7 @@ file that could not be read or compiled."
 
 (defun image-json (&key (systems t))
   "The contents of the image, as an object: the loaded files, and with SYSTEMS the systems that ASDF knows."
-  (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (known-systems)))))
+  (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
 
 (defun outcome-json (outcome &key (systems t))
   "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object; SYSTEMS is as of IMAGE-JSON."

@@ -106,7 +106,7 @@ loaded from its fasl as well."
   (or (and (typep path '(and pathname (not logical-pathname)))
            (not (overlay path))
            (let ((name (when-file-permits (sb-ext:native-namestring path))))
-             (and name (eql 0 (position #\/ name)) (real-path name))))
+             (and name (eql 0 (position #\/ name)) (real-file-name name))))
       (sb-ext:native-namestring (or (when-file-permits (truename path)) path))))
 
 (defun source-file-of (component)

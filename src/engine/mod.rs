@@ -60,7 +60,7 @@ pub(crate) use heap::{give_back_memory, room_in_huge_pages};
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub use progress::{OnProgress, Progress, Step};
-pub use signals::{block_lisp_signals, survive_file_size_limit};
+pub use signals::{block_lisp_signals, handle_signals_by_default, survive_file_size_limit};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
 pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after};

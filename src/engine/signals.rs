@@ -44,28 +44,31 @@ pub(super) fn unblock_lisp_signals() {
     mask(libc::SIG_UNBLOCK);
 }
 
-/// Restores this thread's mask and the handling of signals to what a new image may inherit, and drops Lisp's pending
-/// signals.
+/// The signals that SBCL handles and its threads send each other, those of timers, and those of children.
+const OF_AN_IMAGE: [libc::c_int; 6] =
+    [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR2, libc::SIGURG, libc::SIGCHLD];
+
+/// Drops Lisp's pending signals, ignores those that come until a new image is executed, and restores this thread's mask. By default
+/// they end the process, and threads of Lisp send them for as long as they live.
 pub(super) fn restore() {
-    let lisps = [
-        libc::SIGALRM,
-        libc::SIGVTALRM,
-        libc::SIGPROF,
-        libc::SIGUSR2,
-        libc::SIGURG,
-        libc::SIGCHLD,
-        libc::SIGPIPE,
-    ];
-    for signal in lisps {
+    for signal in OF_AN_IMAGE.into_iter().chain([libc::SIGPIPE]) {
+        // SAFETY: to ignore a signal is no handler. It drops those that wait.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    if let Some(before) = BEFORE.get() {
+        // SAFETY: the set is whole, and the call changes this thread's mask alone.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+    }
+}
+
+/// Gives the signals that the image before this one has left ignored their default handling. To be called when the program begins.
+pub fn handle_signals_by_default() {
+    for signal in OF_AN_IMAGE {
         // SAFETY: neither value is a handler. To ignore a signal drops those that wait.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);
             libc::signal(signal, libc::SIG_DFL);
         }
-    }
-    if let Some(before) = BEFORE.get() {
-        // SAFETY: the set is whole, and the call changes this thread's mask alone.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
     }
 }
 

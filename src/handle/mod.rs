@@ -263,10 +263,11 @@ impl Builder {
             steelbank_cache::claim(&project.cache)?;
         }
         let key = self.snapshot_key();
-        let snapshot::Choice { mut snapshot, without, refused, complete } = match self.failed_snapshot {
-            Some(why) => snapshot::Choice { without: Some(why), ..Default::default() },
-            None => key.as_ref().map(snapshot::Choice::of).unwrap_or_default(),
-        };
+        let snapshot::Choice { mut snapshot, without, refused, complete, is_edited } =
+            match self.failed_snapshot {
+                Some(why) => snapshot::Choice { without: Some(why), ..Default::default() },
+                None => key.as_ref().map(snapshot::Choice::of).unwrap_or_default(),
+            };
         let installation = match &snapshot {
             Some(snapshot) => snapshot.installation(&self.installation),
             None => self.installation,
@@ -309,6 +310,7 @@ impl Builder {
                 without_snapshot: without,
                 refused_snapshot: refused,
                 has_all_snapshots: complete,
+                is_edited,
                 started_from: snapshot.as_ref().map(|snapshot| snapshot.path.clone()),
                 swank: swank::Swank::default(),
             }),
@@ -398,6 +400,8 @@ pub(crate) struct SharedBank {
     refused_snapshot: Option<String>,
     /// Whether all snapshots that can be made are there.
     has_all_snapshots: bool,
+    /// Whether it was started from less than the whole because of an edit.
+    is_edited: bool,
     /// The snapshot that it started from.
     started_from: Option<PathBuf>,
     /// The way of a person's editor into the image.
@@ -615,6 +619,11 @@ impl Steelbank {
     /// Whether all snapshots that can be made are there.
     pub(crate) fn has_all_snapshots(&self) -> bool {
         self.inner.has_all_snapshots
+    }
+
+    /// Whether, at the start, inputs had changed since a whole snapshot was made or refused.
+    pub(crate) fn is_edited(&self) -> bool {
+        self.inner.is_edited
     }
 
     /// Removes the snapshot that this image was started from, and returns its folder, if Lisp has died before it was ready:

@@ -4,7 +4,7 @@
 //! What comes about by a race is tried as often as the old fault needed to show; in `cargo xtask full` twenty times as often.
 
 use std::fs;
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -35,6 +35,9 @@ fn expected() -> Vec<(String, u64, u64)> {
 
 /// The time in which a dead Lisp must be back, with its loads repeated.
 const BACK: Duration = Duration::from_secs(60);
+
+/// The file in a world's folder with what its servers write to standard error.
+const SAID: &str = "said";
 
 /// A server that has loaded a sound project.
 struct World {
@@ -150,6 +153,15 @@ impl World {
         assert_eq!(ends(self.child).code(), Some(0), "{what}");
         self.process.store(0, Ordering::SeqCst);
     }
+
+    /// Says how the server ended, if it has, and what it said last.
+    fn post_mortem(&mut self) -> String {
+        // It may be ending.
+        std::thread::sleep(Duration::from_secs(1));
+        let said = fs::read(self.folder.join(SAID)).unwrap_or_default();
+        let last = String::from_utf8_lossy(&said[said.len().saturating_sub(2000)..]).into_owned();
+        format!("the server: {:?}; it said last: {last}", self.child.try_wait())
+    }
 }
 
 /// Kills a server that does not answer, after printing what its threads do, so that the test fails rather
@@ -182,7 +194,8 @@ fn said_to_be_dead(response: &Value) -> bool {
 
 fn start(folder: &Path) -> (Child, Client) {
     let mut command = on(&folder.join("project"), &folder.join("cache"));
-    command.arg("serve").stderr(std::process::Stdio::null());
+    let said = fs::File::options().create(true).append(true).open(folder.join(SAID)).unwrap();
+    command.arg("serve").stderr(said);
     let (child, mut client) = initialized(command, Streams::Pipes);
     load_good(&mut client, false);
     (child, client)
@@ -507,10 +520,20 @@ fn hostile_findings_do_no_lasting_harm() {
 /// Reproduces a finding in a server of its own. True if Lisp died.
 fn rerun(what: &str, act: fn(&mut World)) -> bool {
     let mut world = World::new(what);
-    act(&mut world);
-    let died = world.sound(what);
-    world.ends(what);
-    died
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        act(&mut world);
+        world.sound(what)
+    }));
+    match outcome {
+        Ok(died) => {
+            world.ends(what);
+            died
+        }
+        Err(panic) => {
+            println!("{what}: {}", world.post_mortem());
+            resume_unwind(panic)
+        }
+    }
 }
 
 /// Code that closes every descriptor takes the client away from the server: it says so, and ends.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use parking_lot::Mutex;
 
 use super::progress::Bar;
 use super::project::{SYSTEM_SECONDS, none_here};
@@ -99,9 +100,13 @@ impl LoadedProject {
     }
 }
 
-/// Has a signal that ends the process remove `unfinished` first.
+/// Held while what is unfinished is begun, and from the signal on that ends the process: what that has removed is not begun again.
+static BEGINNING: Mutex<()> = Mutex::new(());
+
+/// Has a signal that ends the process remove `unfinished` first. To be called before that is begun.
 fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
     let ended = end_children_at_signals(move || {
+        std::mem::forget(BEGINNING.lock());
         let _ = std::fs::remove_file(&unfinished).or_else(|_| std::fs::remove_dir_all(&unfinished));
     });
     Ok(ended.map_err(|error| Error::from(StartError::from(error)))?)
@@ -137,8 +142,11 @@ impl ScipCommand {
         let mut unfinished = path.clone().into_os_string();
         unfinished.push(".part");
         let unfinished = PathBuf::from(unfinished);
-        let file = File::create(&unfinished).map_err(ExportError::write(&path))?;
         remove_at_signals(unfinished.clone())?;
+        let file = {
+            let _beginning = BEGINNING.lock();
+            File::create(&unfinished).map_err(ExportError::write(&path))?
+        };
         let written = LoadedProject::load(shell, &bar).and_then(|project| {
             let mut out = BufWriter::new(&file);
             let written = write_scip(&project.bank, format, &project.diagnostics, &mut out, &control(&bar));

@@ -397,6 +397,7 @@ fn command_line() -> clap::Command {
 /// Runs the program on the process's arguments.
 pub fn main() -> ExitCode {
     // Block the signals before other threads exist: they inherit the mask.
+    crate::engine::handle_signals_by_default();
     crate::engine::block_lisp_signals();
     crate::engine::survive_file_size_limit();
     if let Some(exit) = complete::for_shell() {

@@ -93,7 +93,7 @@ fn sum(path: &Path) -> io::Result<u32> {
 }
 
 /// A folder in which ASDF looks for system definitions, or a folder below one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SearchedFolder {
     path: PathBuf,
     /// The folder's modification time; none if there is no folder.
@@ -153,6 +153,13 @@ pub(super) struct ChangedInputs {
     pub(super) other: Option<String>,
 }
 
+/// Inputs, and what had become of them.
+#[derive(Debug)]
+pub(super) struct ComparedInputs {
+    pub(super) inputs: Inputs,
+    pub(super) changes: ChangedInputs,
+}
+
 impl ChangedInputs {
     /// Whether there are none.
     pub(super) fn is_none(&self) -> bool {
@@ -160,10 +167,9 @@ impl ChangedInputs {
     }
 
     /// Says what has changed, as a sentence's end.
-    pub(super) fn told(self) -> Option<String> {
-        let files = (!self.files.is_empty())
-            .then(|| counted(self.files.len(), "file has changed", "files have changed"));
-        self.other.or(files)
+    pub(super) fn told(&self) -> Option<String> {
+        let files = || counted(self.files.len(), "file has changed", "files have changed");
+        self.other.clone().or_else(|| (!self.files.is_empty()).then(files))
     }
 }
 
@@ -226,7 +232,7 @@ impl Inputs {
 
     /// Whether the inputs are as they were.
     pub(crate) fn hold(&self) -> bool {
-        self.changes().is_none()
+        self.changes(None).is_none()
     }
 
     /// Says which environment variable, but for those `ignored`, has another value, as a sentence's end.
@@ -237,19 +243,30 @@ impl Inputs {
         self.variables.iter().find(is_other).map(|(name, _)| format!("{name} is another in the environment"))
     }
 
-    /// Compares the inputs with their present state.
-    pub(super) fn changes(&self) -> ChangedInputs {
+    /// Compares the inputs with their present state. What is among those that were `compared` just now is not looked at again.
+    pub(super) fn changes(&self, compared: Option<&ComparedInputs>) -> ChangedInputs {
         let mut changes = ChangedInputs { other: self.changed_variable(&[]), ..ChangedInputs::default() };
         if changes.other.is_some() {
             return changes;
         }
-        for folder in &self.folders {
-            if !folder.holds() {
+        // Where something else had changed, the comparison ended there.
+        let compared = compared.filter(|compared| compared.changes.other.is_none());
+        for (number, folder) in self.folders.iter().enumerate() {
+            let is_known = compared.is_some_and(|known| known.inputs.folders.get(number) == Some(folder));
+            if !is_known && !folder.holds() {
                 changes.other = Some(format!("{} has other system definitions", folder.path.display()));
                 return changes;
             }
         }
+        // Both are sorted.
+        let mut known = compared.into_iter().flat_map(|known| &known.inputs.files).peekable();
+        let changed = compared.map(|known| known.changes.files.as_slice()).unwrap_or_default();
         for (path, stamp) in &self.files {
+            while known.next_if(|(other, _)| other < path).is_some() {}
+            if known.next_if(|(other, then)| other == path && then == stamp).is_some() {
+                changes.files.extend(changed.binary_search(path).is_ok().then(|| path.clone()));
+                continue;
+            }
             match (stamp, std::fs::metadata(path)) {
                 (None, Err(_)) => {}
                 (Some(stamp), Ok(metadata)) if stamp.holds(path, &metadata) => {}
@@ -315,7 +332,7 @@ mod tests {
         edit(&root.join("cache/made.lisp"), "made", 9);
         let before = 1_700_000_001_000_000_000;
         let inputs = Inputs::gather(told(&root), &root.join("cache"), before).unwrap();
-        let changed = || inputs.changes();
+        let changed = || inputs.changes(None);
         assert_eq!(changed(), ChangedInputs::default());
         assert!(
             Inputs::gather(told(&root), &root.join("cache"), 1_600_000_000_000_000_000)

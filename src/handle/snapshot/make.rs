@@ -88,8 +88,8 @@ impl SnapshotOrder {
         }
         let _only = store::MakingRight::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
         // Find the changed files now: the next snapshot counts none as changed.
-        let changed = self.key.last_inputs().map(|known| known.changes().files).unwrap_or_default();
-        let whole = match CheckedSnapshot::find(&self.key) {
+        let changed = self.key.last_inputs().map(|known| known.changes(None).files).unwrap_or_default();
+        let whole = match CheckedSnapshot::find(&self.key, &mut None) {
             // Use the snapshot that another process has made meanwhile.
             Ok(CheckedSnapshot { path, .. }) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
             Err(_) => match Refusal::of(&self.key).filter(|_| !urgent) {
@@ -134,8 +134,8 @@ impl SnapshotOrder {
         let Some(loaded) = loaded else { return Ok(()) };
         let (wanted, key) = (dependencies(&loaded, changed, whole.is_some()), self.key.dependencies());
         // Keep one that has half of it: who edits two systems in turn would have it made each time.
-        let kept =
-            CheckedSnapshot::find(&key).is_ok_and(|kept| kept.manifest.systems.len() * 2 >= wanted.len());
+        let kept = CheckedSnapshot::find(&key, &mut None)
+            .is_ok_and(|kept| kept.manifest.systems.len() * 2 >= wanted.len());
         if !wanted.is_empty() && !kept && Refusal::of(&key).is_none() {
             self.make(&key, wanted, &mut |_: &str| ())?;
         }
@@ -484,7 +484,7 @@ impl Steelbank {
     /// # Errors
     /// As there.
     pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
-        self.make_snapshot_if(outlives, |key| key.pays(self.load_time()))
+        self.make_snapshot_if(outlives, |key| key.pays(self.load_time(), self.is_edited()))
     }
 
     fn make_snapshot_if(

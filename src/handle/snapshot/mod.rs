@@ -32,6 +32,7 @@ use crate::handle::scratch::TEMPORARY_FILES;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{Refusal, SnapshotManifest};
+use inputs::ComparedInputs;
 
 /// How long loads take together that cost as much as saving an image: its processor time, as `cargo bench --bench start` measures it.
 const SAVING: Duration = Duration::from_secs(2);
@@ -109,10 +110,9 @@ impl SnapshotKey {
         format!("{:016x}", self.number.wrapping_add(self.kind as u64))
     }
 
-    /// Whether one is to be made after a start whose loads took `load_time`. After an edit, it is once the loads have cost as much as
-    /// saving does: a project that loads in less is not saved anew at each edit.
-    fn pays(&self, load_time: Duration) -> bool {
-        let is_edited = self.last_inputs().is_some_and(|inputs| !inputs.hold());
+    /// Whether one is to be made after a start whose loads took `load_time`. If a project `is_edited`, it is once the loads have cost as
+    /// much as saving does: one that loads in less is not saved anew at each edit.
+    fn pays(&self, load_time: Duration, is_edited: bool) -> bool {
         // Make it if the sum cannot be kept: the next start is what takes less.
         !is_edited || store::spend(&self.folder, &self.name(), load_time).is_none_or(|spent| spent >= SAVING)
     }
@@ -177,20 +177,31 @@ pub(crate) struct Choice {
     pub(crate) refused: Option<String>,
     /// Whether there is nothing to make.
     pub(crate) complete: bool,
+    /// Whether inputs have changed since the whole was made or refused.
+    pub(crate) is_edited: bool,
 }
 
 impl Choice {
     /// Chooses the snapshot to start from: the whole one if it is fresh, else that of the dependencies.
     pub(crate) fn of(key: &SnapshotKey) -> Self {
-        let without = match Snapshot::find(key) {
+        let mut compared = None;
+        let found = CheckedSnapshot::find(key, &mut compared);
+        let without = match found.and_then(|whole| whole.read(!key.as_loaded)) {
             Ok(whole) => return Self { snapshot: Some(whole), complete: true, ..Self::default() },
             Err(why) => why,
         };
         let part = key.dependencies();
-        let (snapshot, refusal) = (Snapshot::find(&part).ok(), Refusal::of(key));
+        let snapshot = CheckedSnapshot::find(&part, &mut compared).and_then(|part| part.read(true)).ok();
+        let (last, refusal) = match Refusal::last(key).map(|last| (last.inputs.hold(), last)) {
+            Some((true, refusal)) => (None, Some(refusal)),
+            Some((false, last)) => (Some(last), None),
+            None => (None, None),
+        };
+        let is_edited = compared.map_or(last.is_some(), |whole| !whole.changes.is_none());
         let has_part = || snapshot.is_some() || Refusal::of(&part).is_some();
         let complete = refusal.as_ref().is_some_and(|refusal| refusal.systems.is_empty() || has_part());
-        Self { without: Some(without), refused: refusal.map(|refusal| refusal.why), complete, snapshot }
+        let refused = refusal.map(|refusal| refusal.why);
+        Self { without: Some(without), refused, complete, is_edited, snapshot }
     }
 }
 
@@ -203,23 +214,26 @@ struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Finds that of `key`. The error, a sentence's end, says why there is none to start from.
-    fn find(key: &SnapshotKey) -> Result<Self, String> {
-        let checked = Self::open(&key.path().ok_or("none was made")?, key.as_loaded)?;
+    /// Finds that of `key`. The error, a sentence's end, says why there is none to start from. If its inputs have changed, they are
+    /// `compared` from then on: they need not be looked at again for another.
+    fn find(key: &SnapshotKey, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
+        let checked = Self::open(&key.path().ok_or("none was made")?, key.as_loaded, compared)?;
         let is_meant = checked.manifest.loads == key.loads;
         if is_meant { Ok(checked) } else { Err("it is of other systems".to_owned()) }
     }
 
-    fn open(path: &Path, as_loaded: bool) -> Result<Self, String> {
+    fn open(path: &Path, as_loaded: bool, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
         let manifest = SnapshotManifest::read(&path.join("manifest"))?;
         // What becomes of files and folders changes nothing of an image as it was loaded. A confined copy has its own place
         // for temporary files.
-        let changed = match as_loaded {
-            true => manifest.inputs.changed_variable(&[TEMPORARY_FILES]),
-            false => manifest.inputs.changes().told(),
-        };
-        if let Some(changed) = changed {
-            return Err(changed);
+        if as_loaded {
+            manifest.inputs.changed_variable(&[TEMPORARY_FILES]).map_or(Ok(()), Err)?;
+        } else {
+            let changes = manifest.inputs.changes(compared.as_ref());
+            if let Some(told) = changes.told() {
+                compared.get_or_insert(ComparedInputs { inputs: manifest.inputs, changes });
+                return Err(told);
+            }
         }
         let open = |name: &str| -> Result<File, String> {
             steelbank_cache::open(&path.join(name)).map_err(|error| format!("its {name}: {error}"))
@@ -271,14 +285,9 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Finds the snapshot of `key`. The error, a sentence's end, says why there is none to start from.
-    pub(crate) fn find(key: &SnapshotKey) -> Result<Self, String> {
-        CheckedSnapshot::find(key)?.read(!key.as_loaded)
-    }
-
     /// Opens and checks the snapshot at `path`. An error if its inputs have changed.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        CheckedSnapshot::open(path, false)?.read(true)
+        CheckedSnapshot::open(path, false, &mut None)?.read(true)
     }
 
     /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it

@@ -64,7 +64,7 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
                     systems: manifest.loads.iter().map(ToString::to_string).collect(),
                     dependencies: manifest.kind == SnapshotKind::Dependencies,
                     files: manifest.inputs.files(),
-                    unfit: manifest.inputs.changes().told(),
+                    unfit: manifest.inputs.changes(None).told(),
                     path,
                     used,
                 },
