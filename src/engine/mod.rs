@@ -56,7 +56,7 @@ pub use answers::{
 pub(crate) use children::{end_children, end_children_at_signals};
 pub use confine::{ConfineError, confine};
 pub(crate) use control::{ALLOWED, Control};
-pub(crate) use heap::{give_back_memory, room_in_huge_pages};
+pub(crate) use heap::{give_back_memory, map_beside_core, room_in_huge_pages};
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub use progress::{OnProgress, Progress, Step};

@@ -144,6 +144,7 @@ pub struct Builder {
     loads: Vec<recovery::LoadedItem>,
     snapshots: bool,
     watching: bool,
+    brief: bool,
     key: Option<snapshot::SnapshotKey>,
     failed_snapshot: Option<String>,
 }
@@ -211,6 +212,13 @@ impl Builder {
         self
     }
 
+    /// Has the process ask a few questions and end: a snapshot's index is read as far as it is used.
+    #[cfg(feature = "server")]
+    pub(crate) fn brief(mut self, brief: bool) -> Self {
+        self.brief = brief;
+        self
+    }
+
     /// Starts from the snapshot `key`, if there is a fresh one.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
@@ -263,10 +271,11 @@ impl Builder {
             steelbank_cache::claim(&project.cache)?;
         }
         let key = self.snapshot_key();
+        let index_use = if self.brief { snapshot::IndexUse::Mapped } else { snapshot::IndexUse::Read };
         let snapshot::Choice { mut snapshot, without, refused, complete, is_edited } =
             match self.failed_snapshot {
                 Some(why) => snapshot::Choice { without: Some(why), ..Default::default() },
-                None => key.as_ref().map(snapshot::Choice::of).unwrap_or_default(),
+                None => key.as_ref().map(|key| snapshot::Choice::of(key, index_use)).unwrap_or_default(),
             };
         let installation = match &snapshot {
             Some(snapshot) => snapshot.installation(&self.installation),
@@ -440,6 +449,7 @@ impl Steelbank {
             watching: false,
             key: None,
             failed_snapshot: None,
+            brief: false,
         }
     }
 

@@ -264,7 +264,8 @@ impl Shell {
     fn session_of(&self, watch: bool, loads: Vec<LoadedItem>) -> Result<Session, CommandError> {
         let root = self.options.project.root()?;
         let (project, named) = (self.options.project.clone(), Arc::clone(&root));
-        let builder = self.builder().loads(loads).watching(watch).snapshots(project.snapshots());
+        let builder =
+            self.builder().loads(loads).watching(watch).brief(!watch).snapshots(project.snapshots());
         let builder = builder.failed_snapshot(project.failed_snapshot());
         let start = move || match project.settings(&named) {
             Some(settings) => builder.project(settings).launch(),

@@ -5,8 +5,9 @@ mod inputs;
 mod make;
 mod store;
 
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Core, room_in_huge_pages};
+use crate::engine::{Core, map_beside_core, room_in_huge_pages};
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::scratch::TEMPORARY_FILES;
@@ -183,15 +184,17 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// Chooses the snapshot to start from: the whole one if it is fresh, else that of the dependencies.
-    pub(crate) fn of(key: &SnapshotKey) -> Self {
+    pub(crate) fn of(key: &SnapshotKey, index_use: IndexUse) -> Self {
         let mut compared = None;
         let found = CheckedSnapshot::find(key, &mut compared);
-        let without = match found.and_then(|whole| whole.read(!key.as_loaded)) {
+        let without = match found
+            .and_then(|whole| whole.read(if key.as_loaded { IndexUse::None } else { index_use }))
+        {
             Ok(whole) => return Self { snapshot: Some(whole), complete: true, ..Self::default() },
             Err(why) => why,
         };
         let part = key.dependencies();
-        let snapshot = CheckedSnapshot::find(&part, &mut compared).and_then(|part| part.read(true)).ok();
+        let snapshot = CheckedSnapshot::find(&part, &mut compared).and_then(|part| part.read(index_use)).ok();
         let (last, refusal) = match Refusal::last(key).map(|last| (last.inputs.hold(), last)) {
             Some((true, refusal)) => (None, Some(refusal)),
             Some((false, last)) => (Some(last), None),
@@ -243,17 +246,16 @@ impl CheckedSnapshot {
         Ok(Self { path: path.to_owned(), manifest, core, index })
     }
 
-    /// Reads its index, if it is wanted, and marks it as used.
-    fn read(self, with_index: bool) -> Result<Snapshot, String> {
-        let Self { path, manifest, core, mut index } = self;
-        let read = || -> Result<Vec<u8>, String> {
-            // Read it: whoever cuts a file that is mapped ends the process.
-            let mut bytes = room_in_huge_pages(manifest.index.bytes() as usize);
-            let read = index.read_to_end(&mut bytes).map_err(|error| format!("its index: {error}"))?;
-            let is_whole = read as u64 == manifest.index.bytes();
-            is_whole.then_some(bytes).ok_or_else(|| "its index is damaged".to_owned())
+    /// Opens its index, if it is wanted, and marks it as used.
+    fn read(self, index_use: IndexUse) -> Result<Snapshot, String> {
+        let Self { path, manifest, core, index } = self;
+        let length = manifest.index.bytes() as usize;
+        let index = match index_use {
+            IndexUse::None => None,
+            IndexUse::Read => Some(read_whole(index, length).map(Cow::Owned)),
+            IndexUse::Mapped => Some(map_beside_core(&index, length).map(Cow::Borrowed)),
         };
-        let index = with_index.then(read).transpose()?;
+        let index = index.transpose().map_err(|error| format!("its index: {error}"))?;
         store::touch(&path);
         Ok(Snapshot {
             path,
@@ -267,6 +269,23 @@ impl CheckedSnapshot {
     }
 }
 
+fn read_whole(mut index: File, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = room_in_huge_pages(length);
+    let is_whole = index.read_to_end(&mut bytes)? == length;
+    is_whole.then_some(bytes).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// How an index comes into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexUse {
+    /// It is not wanted.
+    None,
+    /// Whole: a process that lives long does not die of a file that is cut.
+    Read,
+    /// As far as it is used: reading it takes longer than most questions.
+    Mapped,
+}
+
 /// A snapshot that the program can start from.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
@@ -275,7 +294,7 @@ pub(crate) struct Snapshot {
     /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
     /// The index of its image; none for an image as it was loaded, which answers no question.
-    pub(crate) index: Option<Vec<u8>>,
+    pub(crate) index: Option<Cow<'static, [u8]>>,
     /// The loads that it has done, what they read, and the answers to them.
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) inputs: Inputs,
@@ -287,7 +306,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Opens and checks the snapshot at `path`. An error if its inputs have changed.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        CheckedSnapshot::open(path, false, &mut None)?.read(true)
+        CheckedSnapshot::open(path, false, &mut None)?.read(IndexUse::Read)
     }
 
     /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it
