@@ -115,8 +115,16 @@ settled; then have ASDF forget them."
                       (let ((link (merge-pathnames "link.lisp" path)))
                         (sb-posix:symlink path link)
                         (unwind-protect
-                             (list (equal (steelbank::native-truename link) (sb-ext:native-namestring (truename link)))
-                                   (equal (steelbank::native-truename (merge-pathnames "absent.lisp" path))
-                                          (sb-ext:native-namestring (merge-pathnames "absent.lisp" path))))
+                             (flet ((named ()
+                                      (list (equal (steelbank::native-truename link)
+                                                   (sb-ext:native-namestring (truename link)))
+                                            (equal (steelbank::native-truename path)
+                                                   (sb-ext:native-namestring (truename path)))
+                                            (equal (steelbank::native-truename (merge-pathnames "absent.lisp" path))
+                                                   (sb-ext:native-namestring (merge-pathnames "absent.lisp" path))))))
+                               ;; A folder that is known does not hide that its file is a link, or absent.
+                               (append (named)
+                                       (steelbank::with-real-folders
+                                         (append (named) (named)))))
                           (delete-file link)))))
-  (t t))
+  (t t t t t t t t t))

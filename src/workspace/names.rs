@@ -240,8 +240,10 @@ impl Project {
         }
         let Some(table) = self.name_tables().into_iter().next().filter(|_| names.changed) else { return };
         names.changed = false;
+        // What is live was found when it was read. One that has gone since is noticed by who reads the table.
         let is_there = |file: &NamedFile| {
-            file.sidecar.as_ref().is_some_and(|(name, _)| self.sidecar_called(name).is_some())
+            let sidecar = file.sidecar.as_ref();
+            sidecar.is_some_and(|(name, _)| file.live || self.sidecar_called(name).is_some())
         };
         let bytes = names.write(is_there);
         drop(names);

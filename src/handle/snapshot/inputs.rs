@@ -374,4 +374,29 @@ mod tests {
         edit(&root.join("b.lisp"), "two", 0);
         assert_eq!(changed(), ChangedInputs::default());
     }
+
+    #[test]
+    fn what_was_compared_is_not_looked_at_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["a.lisp", "b.lisp"] {
+            edit(&root.join(name), "one", 0);
+        }
+        let gather = || Inputs::gather(told(&root), &root.join("cache"), 1_700_000_001_000_000_000).unwrap();
+        let (whole, mut part) = (gather(), gather());
+        part.files.remove(0);
+        edit(&root.join("b.lisp"), "two!", 0);
+        let changes = whole.changes(None);
+        let compared = ComparedInputs { inputs: whole, changes };
+        let changed = || part.changes(Some(&compared)).files;
+        assert_eq!(changed(), [root.join("b.lisp")]);
+        // Put it back: only who looks again would see it.
+        edit(&root.join("b.lisp"), "one", 0);
+        assert_eq!(changed(), [root.join("b.lisp")]);
+        assert!(part.changes(None).is_none());
+        // Another version of it is another input.
+        edit(&root.join("b.lisp"), "three", 0);
+        let other = gather();
+        assert!(other.changes(Some(&compared)).is_none());
+    }
 }
