@@ -79,13 +79,14 @@ anew; it does not wait in the debugger of whoever is connected."
 
 (defun keep-swank-open (port)
   "Have Swank listen on PORT again each time that it has stopped: a connection with the wrong secret ends its listener."
-  (loop for listener = (swank-listener port)
-        while listener
-        do (sb-thread:join-thread listener :default nil)
-           (unless (reopen-swank port)
-             (report (format nil "Nobody can connect to ~a on port ~d any more: it has stopped, and does not open again."
-                             (package-name *swank*) port))
-             (return))))
+  (loop (let ((listener (swank-listener port)))
+          ;; It may have ended before it is looked for.
+          (when listener
+            (sb-thread:join-thread listener :default nil)))
+        (unless (reopen-swank port)
+          (report (format nil "Nobody can connect to ~a on port ~d any more: it has stopped, and does not open again."
+                          (package-name *swank*) port))
+          (return))))
 
 (defun open-swank (port &key timeout-seconds)
   "Load the user's Swank or Slynk, and have it serve on PORT, see START-SWANK. Returns an outcome as of LOAD-SYSTEM, and the port."

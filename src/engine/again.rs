@@ -241,6 +241,7 @@ mod tests {
         assert_eq!(adopted.as_raw_fd(), kept);
         assert!(adopt_descriptor(kept).is_err(), "it has an owner by now");
     }
+
     #[test]
     fn what_threads_signal_meanwhile_does_not_end_the_process() {
         extern "C" fn hears(_: libc::c_int) {}
