@@ -66,16 +66,18 @@ anew; it does not wait in the debugger of whoever is connected."
     (find-if (lambda (thread) (equalp (sb-thread:thread-name thread) name)) (sb-thread:list-all-threads))))
 
 (defparameter *reopening-attempts* 100
-  "How often to try to listen again, a tenth of a second apart.")
+  "How often to try to listen again, a tenth of a second apart, before it is told; then once a second.")
 
 (defun reopen-swank (port)
-  "Have Swank listen on PORT again. True if it does."
+  "Have Swank listen on PORT again, however long another program keeps it."
   ;; Swank's sentinel closes the socket, in its own time.
   (around-user-code (call-swank "STOP-SERVER" port))
-  (loop repeat *reopening-attempts*
-        do (pause-microseconds 100000)
-           (when (around-user-code (start-swank port))
-             (return t))))
+  (loop for attempt from 1
+        do (pause-microseconds (if (< attempt *reopening-attempts*) 100000 1000000))
+        until (around-user-code (start-swank port))
+        when (= attempt *reopening-attempts*)
+          do (report (format nil "Nobody can connect to ~a on port ~d now: it has stopped, and does not open again yet."
+                             (package-name *swank*) port))))
 
 (defun keep-swank-open (port)
   "Have Swank listen on PORT again each time that it has stopped: a connection with the wrong secret ends its listener."
@@ -83,10 +85,7 @@ anew; it does not wait in the debugger of whoever is connected."
           ;; It may have ended before it is looked for.
           (when listener
             (sb-thread:join-thread listener :default nil)))
-        (unless (reopen-swank port)
-          (report (format nil "Nobody can connect to ~a on port ~d any more: it has stopped, and does not open again."
-                          (package-name *swank*) port))
-          (return))))
+        (reopen-swank port)))
 
 (defun open-swank (port &key timeout-seconds)
   "Load the user's Swank or Slynk, and have it serve on PORT, see START-SWANK. Returns an outcome as of LOAD-SYSTEM, and the port."
