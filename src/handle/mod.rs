@@ -409,7 +409,7 @@ pub(crate) struct SharedBank {
     refused_snapshot: Option<String>,
     /// Whether all snapshots that can be made are there.
     has_all_snapshots: bool,
-    /// Whether it was started from less than the whole because of an edit.
+    /// Whether, at the start, inputs had changed since a whole snapshot was made or refused.
     is_edited: bool,
     /// The snapshot that it started from.
     started_from: Option<PathBuf>,
@@ -631,7 +631,7 @@ impl Steelbank {
         self.inner.has_all_snapshots
     }
 
-    /// Whether, at the start, inputs had changed since a whole snapshot was made or refused.
+    /// Whether inputs had changed since a whole snapshot was made or refused, at the start.
     pub(crate) fn is_edited(&self) -> bool {
         self.inner.is_edited
     }

@@ -193,14 +193,15 @@ impl Choice {
             Ok(whole) => return Self { snapshot: Some(whole), complete: true, ..Self::default() },
             Err(why) => why,
         };
+        let last = Refusal::last(key);
+        let is_refused = last.as_ref().is_some_and(|last| last.inputs.hold());
+        let is_edited = match &compared {
+            Some(whole) => !whole.changes.is_none(),
+            None => last.is_some() && !is_refused,
+        };
+        let refusal = last.filter(|_| is_refused);
         let part = key.dependencies();
         let snapshot = CheckedSnapshot::find(&part, &mut compared).and_then(|part| part.read(index_use)).ok();
-        let (last, refusal) = match Refusal::last(key).map(|last| (last.inputs.hold(), last)) {
-            Some((true, refusal)) => (None, Some(refusal)),
-            Some((false, last)) => (Some(last), None),
-            None => (None, None),
-        };
-        let is_edited = compared.map_or(last.is_some(), |whole| !whole.changes.is_none());
         let has_part = || snapshot.is_some() || Refusal::of(&part).is_some();
         let complete = refusal.as_ref().is_some_and(|refusal| refusal.systems.is_empty() || has_part());
         let refused = refusal.map(|refusal| refusal.why);
