@@ -132,11 +132,24 @@ impl Client {
             if let Some(response) = self.early.remove(&id) {
                 return response;
             }
-            let message = self.read().expect("the server has left");
-            match message["id"].as_u64() {
-                Some(id) => assert!(self.early.insert(id, message).is_none(), "answered twice"),
-                None => self.others.push(message),
-            }
+            self.keep_next();
+        }
+    }
+
+    /// Waits for a notification or an error without an id: it may come behind the responses to later requests.
+    pub(crate) fn other(&mut self) -> Value {
+        while self.others.is_empty() {
+            self.keep_next();
+        }
+        self.others.remove(0)
+    }
+
+    /// Reads a message, and keeps it for who asks for it.
+    fn keep_next(&mut self) {
+        let message = self.read().expect("the server has left");
+        match message["id"].as_u64() {
+            Some(id) => assert!(self.early.insert(id, message).is_none(), "answered twice"),
+            None => self.others.push(message),
         }
     }
 

@@ -176,7 +176,7 @@ fn bytes_that_are_no_messages_are_refused_and_the_server_goes_on() {
     for (bytes, code) in cases {
         client.send_bytes(bytes);
         assert!(client.text("status", json!({})).starts_with("Lisp is "));
-        let refusal = client.others.pop().expect("a refusal");
+        let refusal = client.other();
         assert_eq!(refusal["error"]["code"], code, "{refusal}");
     }
     client.send_bytes(b"\n\r\n  \n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/no-such-thing\"}\n");
