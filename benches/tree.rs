@@ -149,7 +149,8 @@ fn ask(root: &Path) {
     assert!(places > 0 && found >= places as u64, "{places} of {found}");
     let is_large = judged() > 100;
     let mut failed = Vec::new();
-    show("first question: who-calls mapcar", first, "ms", 300.0, &mut failed);
+    let bar = if is_large { 300.0 } else { 100.0 };
+    show("first question: who-calls mapcar", first, "ms", bar, &mut failed);
     if let Ok(indexing) = std::env::var(INDEXING) {
         let indexing: f64 = indexing.parse().unwrap();
         let ratio = (loading + first) / indexing;

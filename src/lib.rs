@@ -126,6 +126,7 @@
 //! * `embedded`: SBCL in the program that calls [`Installation::embedded`].
 //! * `grammars`: the text index finds definitions in languages other than Lisps.
 //! * `server` (default, brings both): the `steelbank` program, with its command line and its MCP server.
+//! * `http` (default, brings `server`): the MCP server over HTTP.
 
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]

@@ -386,20 +386,28 @@ serial number seen."
   "The most walks over the methods in one export, while other threads keep replacing some.")
 
 (defun specializations ()
-  "The methods that specialize on a class, as lists of the class's name, the method and its name. Methods that are being replaced
-are left out, and looked for again."
+  "The methods that specialize on a class, as lists of the class's name, the method and its name. It looks again while methods are
+being replaced; those that are so at the last look have no name."
   (loop repeat +most-walks+
-        for in-the-making = nil
         for found = (let ((rows '()))
                       (map-specializations
                        (lambda (class method)
-                         (let ((name (method-name method)))
-                           (if name
-                               (push (list class method name) rows)
-                               (setf in-the-making t)))))
+                         (push (list class method (method-name method)) rows)))
                       (nreverse rows))
-        while in-the-making
+        until (every #'third found)
         finally (return found)))
+
+(sb-ext:define-load-time-global *left-out* '()
+  "The methods that the last export met without a name.")
+
+(sb-ext:define-load-time-global *incomplete-exports* 0
+  "The number of exports that met a method without a name which had one in the export before.")
+
+(defun note-left-out (methods)
+  "Remember that this export met METHODS without names. Count it, unless that holds for longer than an export."
+  (when (set-difference methods *left-out* :test #'eq)
+    (incf *incomplete-exports*))
+  (setf *left-out* methods))
 
 (defun export-method (state method name number)
   "Append the row of METHOD, called NAME."
@@ -421,10 +429,14 @@ Returns a table of the methods met and their numbers."
          (known (and baseline (baseline-methods baseline)))
          (seen (make-hash-table :test 'eq))
          (rows (make-hash-table :test 'eq))
-         (next (if baseline (baseline-method-count baseline) 0)))
+         (next (if baseline (baseline-method-count baseline) 0))
+         (left-out '()))
     (loop for (class method name) in (specializations)
           for old = (and known (gethash method known))
+          unless name
+            do (pushnew method left-out :test #'eq)
           do (cond (old (setf (gethash method seen) old))
+                   ((null name))
                    ((own-name-p name))
                    (t (add-row (state-records state)
                                (kind-number :specializes)
@@ -434,6 +446,7 @@ Returns a table of the methods met and their numbers."
                                          (gethash method rows)
                                          (prog1 (export-method state method name next) (incf next))))
                                +none+))))
+    (note-left-out left-out)
     (when baseline
       (let ((alive (make-array (baseline-method-count baseline) :element-type 'bit :initial-element 0)))
         (loop for number being the hash-values of seen

@@ -225,12 +225,11 @@ something else."
   (let ((said (innermost-condition condition)))
     (when (typep said 'simple-condition)
       (let ((arguments (simple-condition-format-arguments said)))
-        (dolist (undefined (undefined-names))
-          (when (equal arguments (list (undefined-name-kind undefined) (undefined-name undefined)))
-            (return-from undefined-subject (subject-place (undefined-name undefined)))))
-        ;; A variable that is not used, or read before it is bound.
-        (when (and (typep said 'style-warning) (consp arguments) (null (rest arguments)) (symbolp (first arguments)))
-          (subject-place (first arguments)))))))
+        (cond ((typep arguments '(cons (member :variable :function :type) (cons t null)))
+               (subject-place (second arguments)))
+              ;; A variable that is not used, or read before it is bound.
+              ((and (typep said 'style-warning) (typep arguments '(cons symbol null)))
+               (subject-place (first arguments))))))))
 
 (defun subject-place (name)
   "A property list with the symbol of NAME, a symbol or (SETF symbol), by its own name."

@@ -109,8 +109,9 @@ anew; it does not wait in the debugger of whoever is connected."
               "why" (getf (getf outcome :failure) :message)))))
 
 (define-question "code-made" ()
-  "How many code objects were made so far: a person makes some without being asked to."
-  (last-code-serial))
+  "How many code objects were made so far: a person makes some without being asked to. An export that is to be made again counts as
+one."
+  (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()
   "Remember the files that a person has compiled and loaded. The contents of the image, if there are any."

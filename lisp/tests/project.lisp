@@ -80,3 +80,17 @@
 (deftest a-warning-of-running-code-is-located
     (places (load-text (format nil "(list 1)~%~%(warn \"careful\")~%")))
   ((:warning 3 1)))
+
+(deftest every-undefined-name-is-the-subject-of-its-warning
+    (loop for diagnostic in (getf (load-text (format nil "(in-package :cl-user)~%~
+                                                          ~:{(defun undefined-user-~D () (list undefined-~:*~D))~%~}~
+                                                          ~:{(defun undefined-caller-~D () (undefined-~:*~D))~%~}"
+                                                     '((4) (1) (7) (2) (6) (3) (5))
+                                                     '((14) (11) (17) (12) (16) (13) (15))))
+                                  :diagnostics)
+          collect (list (getf diagnostic :severity) (getf diagnostic :subject)) into said
+          finally (return (sort said #'string< :key #'second)))
+  ((:warning "UNDEFINED-1") (:style-warning "UNDEFINED-11") (:style-warning "UNDEFINED-12")
+   (:style-warning "UNDEFINED-13") (:style-warning "UNDEFINED-14") (:style-warning "UNDEFINED-15")
+   (:style-warning "UNDEFINED-16") (:style-warning "UNDEFINED-17") (:warning "UNDEFINED-2") (:warning "UNDEFINED-3")
+   (:warning "UNDEFINED-4") (:warning "UNDEFINED-5") (:warning "UNDEFINED-6") (:warning "UNDEFINED-7")))

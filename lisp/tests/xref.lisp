@@ -122,6 +122,53 @@
     (status-of (compile nil '(lambda (x) (list x))) '(lambda (x)))
   0)
 
+;;; Methods in the making
+
+(defclass made-anew () ()
+  (:documentation "A class on which a method of MAKE-ANEW specializes."))
+
+(defgeneric make-anew (x)
+  (:documentation "A generic function whose method is in the making.")
+  (:method ((x made-anew)) (list x)))
+
+(defun method-in-exports (baseline)
+  "Export the methods, all or against BASELINE, when MAKE-ANEW has its method, twice while that is in the making, and when it has it
+again. For each export: how many records it has of the method's class, how many methods it refutes, and true if it is to be made
+again."
+  (let* ((class (find-class 'made-anew))
+         (method (find-method #'make-anew '() (list class))))
+    (when baseline
+      (setf (gethash method (steelbank::baseline-methods baseline)) 0
+            (steelbank::baseline-method-count baseline) 1))
+    (flet ((export-now ()
+             (let* ((state (steelbank::make-export-state baseline))
+                    (records (steelbank::state-records state))
+                    (before steelbank::*incomplete-exports*))
+               (steelbank::export-packages state)
+               (steelbank::export-methods state)
+               (list (let ((name (gethash 'made-anew (steelbank::state-name-numbers state))))
+                       (loop for row below (steelbank::table-count records)
+                             count (eql (steelbank::row-cell records row 1) name)))
+                     (steelbank::table-count (steelbank::state-refuted state))
+                     (> steelbank::*incomplete-exports* before)))))
+      (list (export-now)
+            (progn
+              ;; Stop half-way in what removing a method does.
+              (remove-method #'make-anew method)
+              (sb-mop:add-direct-method class method)
+              (unwind-protect (list (export-now) (export-now))
+                (sb-mop:remove-direct-method class method)
+                (add-method #'make-anew method)))
+            (export-now)))))
+
+(deftest xref-an-export-without-a-method-in-the-making-is-to-be-made-again
+    (method-in-exports nil)
+  ((1 0 nil) ((0 0 t) (0 0 nil)) (1 0 nil)))
+
+(deftest xref-a-method-of-the-baseline-is-not-refuted-while-it-is-in-the-making
+    (method-in-exports (steelbank::make-baseline))
+  ((0 0 nil) ((0 0 t) (0 0 nil)) (0 0 nil)))
+
 ;;; Packages
 
 (deftest xref-a-package-checksum-notices-changes

@@ -6,9 +6,11 @@ use crate::answer::{Advice, NotFound, designator};
 use crate::engine::{LispError, StartError};
 use crate::handle::scratch::ScratchError;
 use crate::workspace::NoProject;
+use steelbank_text::TextError;
 use steelbank_xref::ApplyError;
 
-/// Why a question has no answer. What is not found is an answer, not an error.
+/// Why a question has no answer. That a name is not found is the answer of most; where nothing can be said then, it is
+/// [`Error::NotFound`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -26,7 +28,13 @@ pub enum Error {
     Request(#[from] RequestError),
     /// The project's text cannot be searched or indexed.
     #[error(transparent)]
-    Text(#[from] steelbank_text::TextError),
+    Text(#[from] TextError),
+    /// The project's text was not searched or indexed in time.
+    #[error("the work on the project's text was not done within {milliseconds} ms")]
+    TextDeadlinePassed {
+        /// The time allowed.
+        milliseconds: u64,
+    },
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),
@@ -107,8 +115,10 @@ impl Error {
         match self {
             Self::Name(_) | Self::NotFound(_) | Self::Request(_) => ErrorKind::Request,
             Self::NoProject(_) => ErrorKind::NoProject,
-            Self::Lisp(LispError::Cancelled) => ErrorKind::Cancelled,
-            Self::Lisp(LispError::DeadlinePassed { .. }) | Self::NeverBegan => ErrorKind::TimedOut,
+            Self::Lisp(LispError::Cancelled) | Self::Text(TextError::Cancelled) => ErrorKind::Cancelled,
+            Self::Lisp(LispError::DeadlinePassed { .. })
+            | Self::TextDeadlinePassed { .. }
+            | Self::NeverBegan => ErrorKind::TimedOut,
             Self::Lisp(LispError::Dead { .. }) => ErrorKind::Dead,
             Self::Lisp(_) | Self::SetUp(_) => ErrorKind::Failed,
             Self::Scratch(error) => match error {

@@ -26,6 +26,7 @@ pub struct Call {
     cancellation: Cancellation,
     budget: usize,
     wording: Wording,
+    keeps_handles: bool,
     listener: OnProgress,
     patience: Option<Duration>,
     writing: Arc<Mutex<Option<Writing>>>,
@@ -54,6 +55,7 @@ impl Call {
             cancellation: Cancellation::default(),
             budget: BUDGET,
             wording: Wording::default(),
+            keeps_handles: true,
             listener: Arc::new(listener),
             patience: None,
             writing: Arc::default(),
@@ -102,6 +104,18 @@ impl Call {
     /// Returns the terms in which advice is worded.
     pub fn wording(&self) -> Wording {
         self.wording
+    }
+
+    /// Says that no later call can ask about the handles in the answer.
+    #[must_use]
+    pub(crate) fn without_handles(mut self) -> Self {
+        self.keeps_handles = false;
+        self
+    }
+
+    /// Whether the text of the answer names handles. A command's end with it.
+    pub(crate) fn names_handles(&self) -> bool {
+        self.keeps_handles && self.wording == Wording::Tools
     }
 
     /// Says how long the caller waits for an answer: who does not say waits for the end.

@@ -61,10 +61,10 @@ pub(crate) fn written_in_all_ways(plain: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Starts an image with the project at `root`.
+/// Starts an image with the project at `root`, watched as a server does.
 pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
     let settings = ProjectSettings::in_folder(root).cache(cache);
-    Steelbank::builder().project(settings).start().unwrap()
+    Steelbank::builder().project(settings).watching(true).start().unwrap()
 }
 
 /// Makes a project of four libraries, one with its tests, and of tests/torture, and loads all of it. Wants [`library_registry`].

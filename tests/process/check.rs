@@ -219,10 +219,12 @@ fn code_is_tried_in_a_copy_that_is_thrown_away() {
         let arguments = arguments.as_object().unwrap().clone();
         steelbank::actions::tools().get(tool).unwrap().call(&session, arguments, &Call::default()).unwrap()
     };
-    let code = "(defun shop::made-there () (shop::total 1)) (shop::made-there)";
+    let code =
+        "(defun shop::made-there () (shop::total 1)) (format t \"  (h1 is written~%\") (shop::made-there)";
     let tried = ask("evaluate", json!({ "code": code, "scratch": true }));
     assert_eq!(tried.structured["values"][0]["text"], "(1 1)", "{}", tried.text);
-    assert!(!tried.structured.to_string().contains("handle") && !tried.text.contains("(h"), "{}", tried.text);
+    assert!(!tried.structured.to_string().contains("handle"), "{}", tried.text);
+    assert_eq!(tried.text, "(1 1)\n\nOutput:\n  (h1 is written", "no handle, and all that the code wrote");
     let here = ask("evaluate", json!({ "code": "(find-symbol \"MADE-THERE\" :shop)" }));
     assert_eq!(here.structured["values"][0]["text"], "NIL");
     // What the compiler says is listed as load-system lists it.

@@ -20,11 +20,19 @@ pub(crate) struct Asked {
     name: String,
     package: String,
     path: String,
+    /// What a rename is to make of it; without one, a name that stands nowhere.
+    new_name: Option<String>,
 }
 
 impl Asked {
     pub(crate) fn new(name: &str, package: &str, path: &str) -> Asked {
-        Asked { name: name.to_owned(), package: package.to_owned(), path: path.to_owned() }
+        let [name, package, path] = [name, package, path].map(str::to_owned);
+        Asked { name, package, path, new_name: None }
+    }
+
+    fn becoming(mut self, new_name: &str) -> Asked {
+        self.new_name = Some(new_name.to_owned());
+        self
     }
 }
 
@@ -84,8 +92,11 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
             continue;
         }
         let mut known = BTreeSet::new();
-        for Asked { name, package, path } in asked {
-            let arguments = arguments(&schema, name, package, path);
+        for Asked { name, package, path, new_name } in asked {
+            let mut arguments = arguments(&schema, name, package, path);
+            if let (Some(new_name), Some(argument)) = (new_name, arguments.get_mut("new_name")) {
+                *argument = json!(new_name);
+            }
             if known.insert(arguments.to_string()) {
                 let answer = client.call(&tool, arguments.clone());
                 let mut answer =
@@ -141,8 +152,55 @@ fn names_that_no_fasl_refers_to_are_known_whatever_the_cache() {
         "cold::space-p", "cold::lonely-function", "cold::only-here", "cold:user", "cold::quoted",
         "cold::no-such", "lonely-function", "cold::*matchers*",
     ];
-    let about =
-        |_: &mut Client| names.iter().map(|name| Asked::new(name, "COLD", "a.lisp")).collect::<Vec<_>>();
+    // Each of these stands where only sidecars know it.
+    let taken = ["space-p", "only-here"];
+    let about = |client: &mut Client| {
+        for new in taken {
+            let plan = client.call("rename", json!({ "name": "cold:user", "new_name": new })).to_string();
+            assert!(plan.contains(&format!("cold::{new} exists.")), "{plan}");
+        }
+        let asked = |name: &&str| Asked::new(name, "COLD", "a.lisp");
+        let plain = names.iter().map(asked);
+        let renamed = taken.iter().flat_map(|new| names.iter().map(asked).map(move |it| it.becoming(new)));
+        plain.chain(renamed).collect::<Vec<_>>()
+    };
+    compare(&home, "cold", &about);
+}
+
+#[test]
+fn names_that_are_renamed_along_meet_the_same_conflicts_whatever_the_cache() {
+    let home = Folder::new("same-conflicts");
+    let project = home.join("project");
+    fs::create_dir_all(&project).unwrap();
+    let text = "\
+//- cold.asd
+(defsystem \"cold\" :components ((:file \"a\")))
+//- a.lisp
+(defpackage :cold (:use :cl)) (in-package :cold)
+(defmacro quiet (&rest forms) (declare (ignore forms)) nil)
+(defstruct pair left)
+(defmacro define-thing (name) `(defun ,(intern (format nil \"~A-THING\" name)) () ,(string name)))
+(define-thing big)
+(defun user (x) (quiet (duo-left x) (large-thing)) (list (pair-left x) (big-thing)))
+";
+    write_project(&project, text);
+    let about = |client: &mut Client| {
+        for (name, new, taken) in [("pair", "duo", "duo-left"), ("big", "large", "large-thing")] {
+            let rename = json!({ "name": format!("cold::{name}"), "new_name": new, "include": ["derived"] });
+            let plan = client.call("rename", rename).to_string();
+            assert!(plan.contains(&format!("cold::{taken} exists.")), "{plan}");
+        }
+        let renamed = [
+            ("pair", "duo"),
+            ("pair-left", "duo-left"),
+            ("big", "large"),
+            ("big-thing", "large-thing"),
+            ("user", "duo-left"),
+        ];
+        let asked =
+            renamed.map(|(name, new)| Asked::new(&format!("cold::{name}"), "COLD", "a.lisp").becoming(new));
+        Vec::from(asked)
+    };
     compare(&home, "cold", &about);
 }
 

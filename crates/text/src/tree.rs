@@ -320,6 +320,12 @@ impl Tree {
         all.map(|path| (path.clone(), known.get(path.as_path()).copied())).collect()
     }
 
+    /// Whether one of the folders in `watched` is another repository.
+    pub(crate) fn has_repositories(&self, watched: &[(PathBuf, u64)]) -> bool {
+        let below = watched.iter().filter(|(path, _)| !path.is_absolute() && !path.as_os_str().is_empty());
+        below.map(|(path, _)| path).any(|path| steelbank_tree::nested(&self.path.join(path)).is_some())
+    }
+
     /// The exclude file of the repository at `folder`, if it is the root of a working tree.
     fn excluding(&self, folder: &Path) -> Option<PathBuf> {
         let path = steelbank_tree::exclude_file(&self.path.join(folder))?;

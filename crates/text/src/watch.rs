@@ -29,6 +29,8 @@ pub(crate) struct TreeWatch {
     fresh: Vec<(PathBuf, Instant)>,
     /// Files and folders whose changes the kernel does not report, each with its signature as the index knows it.
     looked_at: HashMap<PathBuf, Option<u64>>,
+    /// Whether there are other repositories in the tree: definitions of systems decide about them.
+    has_repositories: bool,
     /// Why a folder of the tree is not watched.
     refusal: Option<WatchRefusal>,
 }
@@ -57,6 +59,7 @@ impl TreeWatch {
             changed: Changed::default(),
             fresh: Vec::new(),
             looked_at: HashMap::new(),
+            has_repositories: true,
             refusal: None,
         })
     }
@@ -89,10 +92,10 @@ impl TreeWatch {
     }
 
     fn note(&mut self, change: &steelbank_watch::Change) {
-        // Definitions of systems decide which repositories in the tree are part of it, some names what is vendored.
+        // Some names decide what is vendored.
         const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
-            path.extension() == Some("asd".as_ref())
+            self.has_repositories && path.extension() == Some("asd".as_ref())
                 || IGNORE_FILES.iter().chain(&DECIDING).any(|name| path.file_name() == Some(name.as_ref()))
         };
         if change.what == ChangeKind::Folder {
@@ -156,6 +159,7 @@ impl TreeWatch {
     /// yet called up to date.
     pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut looked_at = tree.outside(&manifest.watched);
+        self.has_repositories = tree.has_repositories(&manifest.watched);
         let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
         self.refusal = None;
         let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());

@@ -136,3 +136,31 @@ fn many_files_that_come_one_by_one_are_taken_without_the_others() {
     assert!(manifest() == written, "the index on disk was written anew");
     assert_eq!(places(&index).unwrap(), places(&open(&root, &home.path().join("another"))).unwrap());
 }
+
+/// Has a repository in the project be part of it, or not, as the project's definition depends on its system.
+#[test]
+fn an_edited_definition_is_taken_alone_unless_a_repository_hangs_on_it() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().canonicalize().unwrap().join("root");
+    fs::create_dir_all(root.join(".git")).unwrap();
+    fs::write(root.join("a.lisp"), "(sought)\n").unwrap();
+    let define = |depends: &str| {
+        fs::write(root.join("a.asd"), format!("(defsystem \"a\" :depends-on ({depends}))\n(sought)\n"))
+            .unwrap();
+    };
+    define("");
+    let index = relied_on(&root, &home.path().join("cache"));
+    let manifest = || fs::read(index.folder().join("manifest")).unwrap();
+    assert_eq!(places(&index).unwrap().len(), 2);
+    let written = manifest();
+    define("\"b\"");
+    assert_eq!(places(&index).unwrap().len(), 2);
+    assert!(manifest() == written, "the index on disk was written anew");
+    fs::create_dir_all(root.join("b/.git")).unwrap();
+    fs::write(root.join("b/b.asd"), "(defsystem \"b\")\n(sought)\n").unwrap();
+    for (depends, expected) in [("\"b\"", 3), ("", 2), ("\"b\"", 3)] {
+        define(depends);
+        assert_eq!(places(&index).unwrap().len(), expected, "{depends}");
+        std::thread::sleep(Duration::from_millis(60));
+    }
+}

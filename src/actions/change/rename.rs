@@ -43,6 +43,7 @@ pub use verify::{Difference, DifferenceKind, Verified};
 use crate::answer::Caution;
 use crate::answer::LispKind;
 use crate::answer::OtherText;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,6 +63,7 @@ use crate::answer::Location;
 use crate::answer::counted;
 use crate::answer::designator::{Designator, DesignatorError, FunctionName};
 use crate::answer::lookup::Lookup;
+use crate::answer::name::canonical;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -70,7 +72,7 @@ use crate::source::positions::Evidence;
 use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{FileVersion, Look, Now, Project, TextContext, TextState, in_seen_file};
-use steelbank_xref::{Index, Symbol};
+use steelbank_xref::{Index, Package, Symbol};
 
 /// A request to rename a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,12 +117,13 @@ impl Question for RenameRequest {
     /// Plans a rename: all edits, with conflicts and cautions. Writes nothing.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RenamePlan, Error> {
         let context = &*context.knowing(&self.name, self.package.as_deref());
-        let (index, project) = (&context.index, context.project);
-        let lookup = Lookup::resolved(index, &self.name, self.package.as_deref())?;
+        let project = context.project;
+        let lookup = Lookup::resolved(&context.index, &self.name, self.package.as_deref())?;
         project.own_root()?;
-        let symbol = found(index, project, &lookup)?;
+        let symbol = found(&context.index, project, &lookup)?;
         let new = new_name(&self.new_name)?;
-        let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
+        let context = &*knowing_new(context, symbol, &new);
+        let uses = SymbolUses::new(&context.index, symbol, FunctionName::Plain);
         let plan = RenamePlan {
             looked_up_in: lookup.looked_up_in,
             symbol: uses.name(),
@@ -154,6 +157,24 @@ fn new_name(text: &str) -> Result<String, DesignatorError> {
     match (designator.package, designator.function_name) {
         (None, FunctionName::Plain) => Ok(designator.name),
         _ => Err(DesignatorError::Colons(text.to_owned())),
+    }
+}
+
+/// Adds to the index what `new` denotes in loaded text, for it must be free wherever the bare name means `symbol`.
+fn knowing_new<'c, 'a>(
+    context: &'c QueryContext<'a>,
+    symbol: Symbol,
+    new: &str,
+) -> Cow<'c, QueryContext<'a>> {
+    let index = &context.index;
+    let name = index.symbol_name(symbol);
+    let means =
+        |package: &Package| index.find_symbol(&name, *package).is_some_and(|(found, _)| found == symbol);
+    let unknown = index.packages().filter(means).find(|package| index.find_symbol(new, *package).is_none());
+    match unknown {
+        // Adds the symbols of all packages that have this name.
+        Some(package) => context.knowing(&canonical(&index.package_name(package), new), None),
+        None => Cow::Borrowed(context),
     }
 }
 

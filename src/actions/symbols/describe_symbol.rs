@@ -535,9 +535,9 @@ impl Description {
     /// Lists the facets as definitions: what each is, its lambda list, and where it stands.
     pub fn definitions(&self) -> Vec<(String, Option<&str>, &[SourcePlace])> {
         let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
-        for facet in self.function.iter().chain(&self.setf_function) {
+        let plain = self.function.iter().map(|facet| (facet, false));
+        for (facet, is_setf) in plain.chain(self.setf_function.iter().map(|facet| (facet, true))) {
             let kind = facet.kind.name().replace('-', " ");
-            let is_setf = facet.name.canonical().starts_with("(SETF ");
             let kind = if is_setf { format!("{kind} {}", facet.name) } else { kind };
             all.push((kind, facet.arglist.as_deref(), &facet.sources));
         }

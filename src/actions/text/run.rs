@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use steelbank_reader::lines::LineColumn;
-use steelbank_text::{IndexControl, Pattern, TextIndex};
+use steelbank_text::{IndexControl, Pattern, TextError, TextIndex};
 
 use crate::actions::text::find_references::{FindReferencesRequest, References, find_references};
 use crate::actions::text::index_project::{
@@ -67,11 +67,16 @@ impl Steelbank {
     where
         Error: From<E>,
     {
-        let cancellation = control.cancellation();
-        let deadline = crate::engine::deadline_after(control.allowed());
+        let (cancellation, allowed) = (control.cancellation(), control.allowed());
+        let deadline = crate::engine::deadline_after(allowed);
         let cancelled = || cancellation.is_cancelled() || std::time::Instant::now() >= deadline;
         let control = IndexControl { cancelled: &cancelled, progress: &|_| {} };
-        Ok(work(self.text_index()?, &control)?)
+        work(self.text_index()?, &control).map_err(|error| match Error::from(error) {
+            Error::Text(TextError::Cancelled) if !cancellation.is_cancelled() => {
+                Error::TextDeadlinePassed { milliseconds: allowed.as_millis() as u64 }
+            }
+            error => error,
+        })
     }
 
     /// Makes a resolver for `pattern`: it tells which symbol stands at a place of a file that is loaded as it

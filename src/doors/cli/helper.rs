@@ -19,7 +19,7 @@ use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState, confine};
 use crate::handle::scratch::{HelperProgram, HelperStart, HelperTask, Overlay, Reply, ScratchOrder as Line};
 use crate::handle::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, Permissions, Session};
-use crate::{Builder, ProjectSettings, Steelbank};
+use crate::{Builder, Control, DescribeSymbolRequest, ProjectSettings, Steelbank, WhoRequest};
 
 /// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
 const ROOM: u64 = 3 << 30;
@@ -85,7 +85,8 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         }
         HelperTask::Trial => {
             let folder = start.folder.clone().unwrap_or_default();
-            reply(&replies, &trial(builder(shell, &start).key(None), &shell.installation, &folder));
+            let builder = builder(shell, &start).key(None);
+            reply(&replies, &trial(builder, &shell.installation, &folder, answers));
             end(None);
         }
     };
@@ -93,6 +94,13 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         reply(&replies, &Reply::Broken(why));
     }
     Ok(Exit::Answered)
+}
+
+/// Whether Lisp, and the index, answer about what every image has.
+fn answers(bank: &Steelbank) -> Result<bool, crate::Error> {
+    let described = bank.ask(&DescribeSymbolRequest::new("cl:car"), &Control::default())?;
+    let callers = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
+    Ok(described.description.is_some() && callers.count > 0)
 }
 
 /// Ends the process at once, whatever runs in it.
@@ -130,7 +138,8 @@ fn scratch(
             }
         };
         let news = Arc::clone(replies);
-        let call = Call::new(move |progress| reply(&news, &Reply::Progress { id, progress })).whole();
+        let call = Call::new(move |progress| reply(&news, &Reply::Progress { id, progress }));
+        let call = call.whole().without_handles();
         running.lock().insert(id, call.cancellation());
         let (session, running) = (session.clone(), Arc::clone(&running));
         let replies = Arc::clone(replies);

@@ -83,10 +83,18 @@ impl SnapshotOrder {
         let folder = &self.key.folder;
         let patience = if urgent { ATTEMPT_TIME } else { Duration::ZERO };
         let right = store::MakingRight::wait(folder, &self.key.name(), patience)?.ok_or(MakeError::Busy)?;
-        if !urgent {
-            self.wait_until_quiet();
-        }
-        let _only = store::MakingRight::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
+        let _only = loop {
+            if !urgent {
+                while let Some(left) = self.unquiet_for() {
+                    std::thread::sleep(left + TICK);
+                }
+            }
+            let only = store::MakingRight::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
+            // Another may have had it for a while.
+            if urgent || self.unquiet_for().is_none() {
+                break only;
+            }
+        };
         // Find the changed files now: the next snapshot counts none as changed.
         let changed = self.key.last_inputs().map(|known| known.changes(None).files).unwrap_or_default();
         let whole = match CheckedSnapshot::find(&self.key, &mut None) {
@@ -103,26 +111,20 @@ impl SnapshotOrder {
         whole
     }
 
-    /// Waits until no source file of the project has been written for [`QUIET`].
-    fn wait_until_quiet(&self) {
-        let Some(root) = &self.key.root else { return };
-        loop {
-            let mut youngest = QUIET;
-            steelbank_tree::walk(root, &mut |found| {
-                if let steelbank_tree::Found::File(path, _) = found
-                    && steelbank_tree::is_lisp_by_name(path)
-                    && let Ok(age) = std::fs::metadata(path).and_then(|metadata| metadata.modified())
-                    && let Ok(age) = age.elapsed()
-                {
-                    youngest = youngest.min(age);
-                }
-                steelbank_tree::WalkState::Continue
-            });
-            match QUIET.saturating_sub(youngest) {
-                Duration::ZERO => return,
-                left => std::thread::sleep(left + TICK),
+    /// Returns the time that is missing until no source file of the project has been written for [`QUIET`]; none if there is none.
+    fn unquiet_for(&self) -> Option<Duration> {
+        let mut youngest = QUIET;
+        steelbank_tree::walk(self.key.root.as_ref()?, &mut |found| {
+            if let steelbank_tree::Found::File(path, _) = found
+                && steelbank_tree::is_lisp_by_name(path)
+                && let Ok(age) = std::fs::metadata(path).and_then(|metadata| metadata.modified())
+                && let Ok(age) = age.elapsed()
+            {
+                youngest = youngest.min(age);
             }
-        }
+            steelbank_tree::WalkState::Continue
+        });
+        QUIET.checked_sub(youngest).filter(|left| !left.is_zero())
     }
 
     /// Makes the snapshot of the dependencies, unless there is one that serves. `whole` is the one of all, if there is one.
@@ -418,22 +420,20 @@ fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
         .collect()
 }
 
-/// Starts from the saved image as a user's process does, in another copy of the program.
-pub(crate) fn trial(builder: Builder, installation: &Installation, folder: &Path) -> Reply {
+/// Starts from the saved image as a user's process does, in another copy of the program, and looks whether it `answers` as it should.
+pub(crate) fn trial(
+    builder: Builder,
+    installation: &Installation,
+    folder: &Path,
+    answers: impl FnOnce(&Steelbank) -> Result<bool, crate::Error>,
+) -> Reply {
     let outcome = Snapshot::open(folder).map_err(Reply::Again).and_then(|snapshot| {
         let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
         let bank = builder
             .installation(snapshot.installation(installation))
             .start()
             .map_err(|error| broken(&error))?;
-        let described = bank
-            .ask(&crate::DescribeSymbolRequest::new("cl:car"), &Control::default())
-            .map_err(|error| broken(&error))?;
-        let is_whole = described.description.is_some()
-            && bank
-                .ask(&crate::WhoRequest::calls("cl:mapcar"), &Control::default())
-                .is_ok_and(|answer| answer.count > 0);
-        if is_whole {
+        if answers(&bank).map_err(|error| broken(&error))? {
             Ok(Reply::Ready)
         } else {
             Err(Reply::Broken("it does not answer as it should".to_owned()))

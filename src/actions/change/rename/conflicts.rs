@@ -1,6 +1,6 @@
 //! Conflicts of a rename: names that are taken, or that must not change.
 
-use steelbank_xref::{Access, Symbol};
+use steelbank_xref::{Access, Index, Symbol};
 
 use super::Planner;
 use super::plan::{Conflict, ConflictKind};
@@ -46,7 +46,7 @@ impl Planner<'_> {
                 Access::Inherited => ConflictKind::Inherited,
                 Access::Internal | Access::External => ConflictKind::Exists,
             };
-            if kind == ConflictKind::Exists && !self.is_used(taken) {
+            if kind == ConflictKind::Exists && !self.is_used(index, taken) {
                 continue;
             }
             let new = readable(&new);
@@ -62,9 +62,9 @@ impl Planner<'_> {
         self.plan.conflicts.dedup();
     }
 
-    /// Whether a symbol is used, named or defined anywhere, and was not merely interned.
-    pub(super) fn is_used(&self, symbol: Symbol) -> bool {
-        let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
+    /// Whether a symbol of `index` is used, named or defined anywhere, and was not merely interned.
+    pub(super) fn is_used(&self, index: &Index, symbol: Symbol) -> bool {
+        let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let recorded = uses.recorded(|_, _| true);
         let project = self.context.project;
         let names = || project.naming(&uses.sought().name);

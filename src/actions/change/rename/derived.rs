@@ -13,7 +13,7 @@ use crate::actions::symbols::find_definition::ImageDefinition;
 use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
-use crate::answer::name::{of_symbol, readable};
+use crate::answer::name::{canonical, of_symbol, readable};
 use crate::handle::Error;
 use crate::source::positions::{Prefix, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
@@ -179,9 +179,11 @@ impl<'a> Planner<'a> {
 
     /// Adds a conflict if a name that is renamed along would become another symbol's.
     fn check_collision(&mut self, other: &DerivedSymbol<'_>, new: &str) {
-        let index = &self.context.index;
-        let found = index.symbol_named(&other.uses.sought().package, new).map(|(found, _)| found);
-        if let Some(found) = found.filter(|&found| self.is_used(found)) {
+        let home = &other.uses.sought().package;
+        let context = self.context.knowing(&canonical(home, new), None);
+        let index = &context.index;
+        let found = index.symbol_named(home, new).map(|(found, _)| found);
+        if let Some(found) = found.filter(|&found| self.is_used(index, found)) {
             let message = format!(
                 "{} becomes {}, and {} exists.",
                 other.uses.name(),
@@ -252,6 +254,7 @@ impl<'a> Planner<'a> {
             }
             let new = makers::replaced(&name, &sought.name, &self.new);
             derived.push(if self.request.derived {
+                self.check_collision(&other, &new);
                 self.rename_derived(&other, new, editor)
             } else {
                 unsure.push(if name == sought.name {

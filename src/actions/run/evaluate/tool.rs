@@ -83,12 +83,13 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         EvaluationStatus::Failed | EvaluationStatus::Stopped => CallOutcome::Failed,
         EvaluationStatus::NoPackage => CallOutcome::NotFound,
     };
-    let mut answer = ToolAnswer::new(text(&evaluation), &LookupReply::yes(evaluation), outcome)?;
+    let mut answer =
+        ToolAnswer::new(text(&evaluation, call.names_handles()), &LookupReply::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);
     Ok(answer)
 }
 
-fn text(evaluation: &Evaluation) -> String {
+fn text(evaluation: &Evaluation, names_handles: bool) -> String {
     let mut text = match (&evaluation.failure, &evaluation.unread_at) {
         (Some(failure), Some(place)) => format!("{place}: {}", failure_text(failure)),
         (Some(failure), None) => failure_text(failure),
@@ -99,10 +100,11 @@ fn text(evaluation: &Evaluation) -> String {
         }
     };
     for value in &evaluation.values {
-        if let Some(handle) = &value.handle {
-            let cut = if value.cut { ", cut" } else { "" };
+        let handle = value.handle.as_deref().filter(|_| names_handles);
+        let said: Vec<&str> = handle.into_iter().chain(value.cut.then_some("cut")).collect();
+        if !said.is_empty() {
             // Writing to a string cannot fail.
-            let _ = write!(text, "\n  ({handle}{cut})");
+            let _ = write!(text, "\n  ({})", said.join(", "));
         }
     }
     if !evaluation.warnings.is_empty() {

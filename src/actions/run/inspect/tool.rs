@@ -10,7 +10,6 @@ use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::run::evaluate::EvaluationStatus;
 use crate::actions::run::inspect::{InspectRequest, InspectStatus, Inspected, Inspection, ObjectKind};
 use crate::actions::run::trial::tool::failure_text;
-use crate::answer::Wording;
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
@@ -104,17 +103,22 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
             .map(ToolReply::from);
     }
     if outcome == CallOutcome::NotFound {
-        let text = text(&listed.inspection, &request.subject, None, call.wording());
+        let text = text(&listed.inspection, &request.subject, None, call.names_handles());
         return NotFoundReply::other(text, Vec::new(), None).with_partial(listed).map(ToolReply::from);
     }
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.inspection, &request.subject, Some(range), call.wording());
+        let text = text(&listed.inspection, &request.subject, Some(range), call.names_handles());
         ToolAnswer::new(text, &LookupReply { found, answer: Some(&*listed), missing: None }, outcome)
     })
 }
 
-fn text(inspection: &Inspection, subject: &Inspected, range: Option<&PageRange>, wording: Wording) -> String {
+fn text(
+    inspection: &Inspection,
+    subject: &Inspected,
+    range: Option<&PageRange>,
+    names_handles: bool,
+) -> String {
     let asked = match subject {
         Inspected::Expression(_) => "",
         Inspected::Handle(handle) => handle,
@@ -139,8 +143,7 @@ fn text(inspection: &Inspection, subject: &Inspected, range: Option<&PageRange>,
         text.push_str("...");
     }
     if let Some(handle) = &inspection.handle {
-        // A command's handles end with it.
-        let handle = if wording == Wording::Tools { format!(", handle {handle}") } else { String::new() };
+        let handle = if names_handles { format!(", handle {handle}") } else { String::new() };
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  ({}{handle})", inspection.kind_of);
     }

@@ -10,8 +10,8 @@ use crate::handle::Error;
 use crate::handle::scratch::ScratchOutcome;
 use crate::tools::{Call, CallOutcome, Failure, Session, ToolAnswer};
 
-/// Calls `tool` in a scratch image, which is thrown away. Removes handles from the answer: their objects are
-/// gone.
+/// Calls `tool` in a scratch image, which is thrown away. Removes handles from the structured answer, as its text has none: their
+/// objects are gone.
 pub(crate) fn in_scratch(
     session: &Session,
     tool: &str,
@@ -27,11 +27,7 @@ pub(crate) fn in_scratch(
         ScratchOutcome::NotFound => CallOutcome::NotFound,
         ScratchOutcome::Failed => CallOutcome::Failed,
     };
-    let names_handle = |line: &&str| {
-        line.strip_prefix("  (h").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    let text: Vec<&str> = answer.text.lines().filter(|line| !names_handle(line)).collect();
-    ToolAnswer::new(text.join("\n"), &answer.structured, outcome)
+    ToolAnswer::new(answer.text, &answer.structured, outcome)
 }
 
 /// Removes the handles from `value`.

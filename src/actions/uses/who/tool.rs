@@ -11,6 +11,7 @@ use crate::actions::uses::unseen::Unseen;
 use crate::actions::uses::who::{
     CalledName, Elsewhere, PlaceDetail, RecordedPlace, TopLevelUse, User, WhoRequest, text,
 };
+use crate::answer::designator::elements;
 use crate::answer::lookup::NamedSymbol;
 use crate::answer::{Caution, LispName, counted};
 use crate::source::positions::Evidence;
@@ -151,6 +152,12 @@ impl Sequence for ListedReferrers<'_> {
     }
 }
 
+/// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))` has P::ITEM.
+fn is_specialized_on(method: &str, class: &str) -> bool {
+    let specializers = elements(method).and_then(|parts| elements(parts.last()?));
+    specializers.is_none_or(|specializers| specializers.contains(&class))
+}
+
 impl<'a> ShownReferrer<'a> {
     fn new(
         user: User<'a>,
@@ -158,7 +165,8 @@ impl<'a> ShownReferrer<'a> {
         shown: impl Fn(&str) -> String,
         detail: bool,
     ) -> Self {
-        let by_eql = kind == Kind::Specializes && !user.name.canonical().contains(symbol.canonical());
+        let by_eql =
+            kind == Kind::Specializes && !is_specialized_on(user.name.canonical(), symbol.canonical());
         let mut entry = Self {
             name: user.name,
             places: Vec::new(),
@@ -436,4 +444,21 @@ fn text(listed: &ListedReferrers<'_>, range: &PageRange, without_places: usize) 
         let _ = write!(text, "\n\nThe places of {many} are left out here: cursor {cursor} has them.");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_told_from_what_its_name_stands_in() {
+        for (method, expected) in [
+            ("(METHOD P::F (P::ITEM COMMON-LISP::T))", true),
+            ("(METHOD P::ITEM-PRICE (COMMON-LISP::T (EQL P::A)))", false),
+            ("(METHOD P::F :AROUND (P::ITEMS))", false),
+            ("(METHOD (SETF P::ITEM) (COMMON-LISP::T P::ITEM))", true),
+        ] {
+            assert_eq!(is_specialized_on(method, "P::ITEM"), expected, "{method}");
+        }
+    }
 }
