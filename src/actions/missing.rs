@@ -12,7 +12,7 @@ use crate::answer::{NotFound, counted, nearest};
 use crate::engine::{ALLOWED, Control};
 use crate::handle::{Error, Steelbank};
 use crate::tools::call::{CallOutcome, Failure, ToolAnswer};
-use crate::tools::words::quoted;
+use crate::tools::phrases::quoted;
 use crate::workspace::write::FileError;
 
 /// The answer about something that may not be there.

@@ -93,6 +93,11 @@ pub(crate) fn as_columns<S: Serializer>(places: &[Location], serializer: S) -> R
     columns(places).serialize(serializer)
 }
 
+/// Serializes a place as its line, where the file is known and all of the line is meant.
+pub(crate) fn as_line<S: Serializer>(place: &Location, serializer: S) -> Result<S::Ok, S::Error> {
+    place.line.unwrap_or_default().serialize(serializer)
+}
+
 /// Serializes a place as it prints.
 pub(crate) fn as_text<'a, S: Serializer>(
     place: impl Into<Option<&'a Location>>,

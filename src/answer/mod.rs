@@ -47,10 +47,10 @@ pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, sev
 
 /// Lists the first of `files`, and counts the others.
 pub(crate) fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
-    const SHOWN: usize = 8;
-    let mut names: Vec<String> = files.iter().take(SHOWN).map(shown).collect();
-    if files.len() > SHOWN {
-        names.push(counted(files.len() - SHOWN, "more file", "more files"));
+    const SHOWN_FILES: usize = 8;
+    let mut names: Vec<String> = files.iter().take(SHOWN_FILES).map(shown).collect();
+    if files.len() > SHOWN_FILES {
+        names.push(counted(files.len() - SHOWN_FILES, "more file", "more files"));
     }
     names.join(", ")
 }

@@ -12,7 +12,7 @@ use crate::handle::question::{Action, Question};
 /// The most retries of a question that found the heap full.
 const RETRIES: usize = 2;
 /// The pause before a retry, in which the work that fills the heap can end.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 impl Steelbank {
     /// Returns the context of questions, with the index as it is now.
@@ -40,7 +40,7 @@ impl Steelbank {
             match question.answer(&self.context(), control) {
                 Err(Error::Lisp(LispError::Fault(fault))) if fault.kind == FaultKind::HeapExhausted => {
                     control.check()?;
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(RETRY_PAUSE);
                 }
                 outcome => return outcome,
             }

@@ -25,7 +25,7 @@ const WINDOW: u64 = 60;
 /// The number of a client's answers that carry a note on a restart.
 pub(crate) const NOTES: usize = 3;
 /// The number of restarts that are remembered.
-const KEPT: usize = 10;
+const KEPT_RESTARTS: usize = 10;
 
 /// The cause of a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -383,7 +383,7 @@ impl Recovery {
         let names = |loads: &[LoadedItem]| loads.iter().map(LoadedItem::to_string).collect();
         let (loaded_again, left_out) = (names(&loads), names(&deadly));
         restarts.push(LispRestart { number, at: now.at, why, loaded_again, left_out });
-        let surplus = restarts.len().saturating_sub(KEPT);
+        let surplus = restarts.len().saturating_sub(KEPT_RESTARTS);
         restarts.drain(..surplus);
         let (deaths, swank) = (deaths.clone(), self.swank());
         Some(Handover { loads, suspects, deadly, deaths, restarts, swank, ..Handover::default() })

@@ -531,7 +531,7 @@ impl Scratch {
     }
 
     /// Restarts the image: nothing is loaded in it, and its compiled files are in its cache.
-    pub(crate) fn again(&mut self, control: &Control) -> Result<(), ScratchError> {
+    pub(crate) fn restart(&mut self, control: &Control) -> Result<(), ScratchError> {
         let until = Instant::now() + control.allowed();
         self.helper.end();
         self.helper = Helper::start(&self.program, &self.start)?;

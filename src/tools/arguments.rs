@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::words::quoted;
+use super::phrases::quoted;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::nearest;
 use crate::answer::shortened;

@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::budget::BUDGET;
+use super::phrases::sentence;
 use super::remedy::with_remedy;
 use super::session::Permission;
 use super::structured::Structured;
-use super::words::sentence;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::{Advice, Wording};
 use crate::engine::control::{Cancellation, Control};

@@ -6,23 +6,23 @@ pub(crate) mod budget;
 pub(crate) mod call;
 pub(crate) mod clients;
 pub(crate) mod page;
+pub(crate) mod phrases;
 pub(crate) mod remedy;
 pub(crate) mod schema;
 pub(crate) mod session;
 pub(crate) mod structured;
 mod swank;
 pub(crate) mod tool;
-pub(crate) mod words;
 pub(crate) mod work;
 
 use crate::answer::nearest;
 
 pub use call::{Blame, Call, CallOutcome, Failure, ToolAnswer};
 pub use clients::{ClientKind, Clients, ConnectedClient};
+pub use phrases::quoted;
 pub use session::{Permission, Permissions, ProjectRoot, Session};
 pub use structured::Structured;
 pub use tool::{About, Effect, Object, Starts, Tool};
-pub use words::quoted;
 
 /// Who is offered a tool without asking for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 use super::budget::{CutCursor, cut, fits, truncate_hard};
 use super::call::{CallOutcome, ToolAnswer};
-use super::words::quoted;
+use super::phrases::quoted;
 use crate::answer::counted;
 
 /// Which part of a long list.

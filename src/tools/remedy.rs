@@ -1,7 +1,7 @@
 //! Remedies for an engine that cannot start. They name the program's options, which the library's errors do
 //! not know.
 
-use super::words::sentence;
+use super::phrases::sentence;
 use crate::engine::{ImageError, StartError};
 use crate::handle::Error;
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::call::{Blame, Call, Failure, ToolAnswer};
 use super::page::ToolReply;
+use super::phrases::cut;
 use super::session::{Permission, Session};
-use super::words::cut;
 use super::{Offer, arguments, budget, schema};
 use crate::Steelbank;
 use crate::answer::Advice;

@@ -14,9 +14,9 @@ use super::page::ToolReply;
 use crate::engine::control::Cancellation;
 
 /// The most outcomes that nobody has asked for yet.
-const KEPT: usize = 16;
+const KEPT_OUTCOMES: usize = 16;
 /// The time between two looks at whether the waiting call was called off.
-const LOOK: Duration = Duration::from_millis(20);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Makes the answer of the call that asks for an outcome.
 pub(crate) type Outcome = Box<dyn FnOnce(&Call) -> Result<ToolReply, Failure> + Send>;
@@ -91,7 +91,7 @@ impl ClientWork {
         all.last += 1;
         let number = all.last;
         all.works.insert(number, this);
-        if all.works.len() > KEPT {
+        if all.works.len() > KEPT_OUTCOMES {
             let is_over = |work: &Arc<Work>| work.state.lock().ended;
             let oldest = all.works.iter().find(|(_, work)| is_over(work)).map(|(number, _)| *number);
             oldest.map(|number| all.works.remove(&number));
@@ -112,7 +112,7 @@ impl ClientWork {
                 state.waiting = None;
                 return Waited::Running(work.begun.elapsed());
             }
-            work.ended.wait_for(&mut state, LOOK);
+            work.ended.wait_for(&mut state, GLANCE);
         }
         let outcome = state.outcome.take();
         drop(state);

@@ -219,7 +219,7 @@ impl Project {
             names.set(read);
         }
         drop(names);
-        self.texts.lock().seen.extend(seen);
+        self.texts.lock().unchanged_since_load.extend(seen);
     }
 
     /// Writes the table of names, if another one is known. Ignores errors: sidecars are then read again.
@@ -228,7 +228,7 @@ impl Project {
         // Note the loaded files that are unchanged on disk. Do not look for the sake of a few, as after an edit.
         let unseen = self.names.lock().files.iter().filter(|file| file.live && file.seen.is_none()).count();
         let texts = if unseen > FEW { self.look() } else { self.texts.lock() };
-        let seen = texts.seen.clone();
+        let seen = texts.unchanged_since_load.clone();
         drop(texts);
         let mut names = self.names.lock();
         for (path, (stamp, written)) in seen {

@@ -1,5 +1,5 @@
-//! Keeps the relation of the image to each file that can be searched, and the files of each name. Works out
-//! again only what has changed.
+//! Which of the files that can be searched differ from what the image has loaded, and which names stand in them. Works
+//! out again only what has changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) struct FileState {
     pub(super) standing: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
     /// Whether the watch, or the index, reports every change of it.
-    told: bool,
+    is_watched: bool,
 }
 
 impl FileState {
@@ -66,7 +66,7 @@ impl Standings {
     /// Returns the stamp of the file at `path`, if all changes of it are reported. Such a file is no
     /// link.
     pub(super) fn stamp_if_watched(&self, path: &Path) -> Option<FileStamp> {
-        let entry = self.entries.get(path).filter(|entry| entry.told)?;
+        let entry = self.entries.get(path).filter(|entry| entry.is_watched)?;
         Some(entry.known.as_ref()?.stamp)
     }
 
@@ -127,7 +127,7 @@ impl Standings {
         if entry.loaded.is_some() && entry.standing != Some(TextState::LeftOut) {
             self.behind.insert(Arc::clone(&path));
         }
-        if !entry.told {
+        if !entry.is_watched {
             self.looked_at.insert(Arc::clone(&path));
         }
         self.entries.insert(path, entry);
@@ -162,7 +162,7 @@ impl Project {
         let mut news = std::mem::take(&mut texts.live.news);
         news.changed.extend(other_text);
         for path in &news.changed {
-            texts.distrust(path);
+            texts.invalidate(path);
             self.positions.lock().forget(path);
         }
         let stale = std::mem::take(&mut *self.stale.lock());
@@ -236,19 +236,19 @@ impl Project {
         let Some(before) = texts.standings.entries.get_mut(path).map(std::mem::take) else { return };
         let overlaid = texts.documents.read().get(path).is_some();
         // Begin to watch the file before reading it, unless the index does.
-        let mut told = !overlaid && (texts.indexed(path).is_some() || texts.live.tells_of(path, true));
+        let mut is_watched = !overlaid && (texts.indexed(path).is_some() || texts.live.tells_of(path, true));
         let known = texts.known(path);
         if known.is_none() {
-            told = !overlaid && texts.live.tells_of(path, false);
+            is_watched = !overlaid && texts.live.tells_of(path, false);
         }
         let standing = match (&known, loaded) {
             (None, _) => None,
             (Some(_), None) => Some(TextState::NotLoaded),
             (Some(known), Some(written)) => self.standing(texts, path, known, written),
         };
-        let entry = FileState { own: before.own, loaded, standing, known, told };
+        let entry = FileState { own: before.own, loaded, standing, known, is_watched };
         let same = before.standing == entry.standing
-            && before.told == entry.told
+            && before.is_watched == entry.is_watched
             && before.loaded == entry.loaded
             && match (&before.known, &entry.known) {
                 (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -258,7 +258,7 @@ impl Project {
         if same {
             texts.standings.entries.insert(Arc::clone(path), before);
             // Look at a new file that is missing each time, unless its creation is reported.
-            if !entry.told {
+            if !entry.is_watched {
                 texts.standings.looked_at.insert(Arc::clone(path));
             }
             return;
@@ -276,7 +276,7 @@ impl Project {
         known: &CachedNames,
         written: u64,
     ) -> Option<TextState> {
-        if texts.seen.get(path) == Some(&(known.stamp, written)) {
+        if texts.unchanged_since_load.get(path) == Some(&(known.stamp, written)) {
             return Some(TextState::LeftOut);
         }
         let file = self.positions(path, written).ok()?;
@@ -287,7 +287,7 @@ impl Project {
             return Some(TextState::Unrecorded);
         }
         if known.stamp.is_reliable() {
-            texts.seen.insert(path.to_path_buf(), (known.stamp, written));
+            texts.unchanged_since_load.insert(path.to_path_buf(), (known.stamp, written));
         }
         Some(TextState::LeftOut)
     }

@@ -140,9 +140,9 @@ pub(crate) struct NamedTexts<T> {
 }
 
 /// The largest file that is searched, in bytes.
-const LARGEST: u64 = 16 << 20;
+const LARGEST_FILE: u64 = 16 << 20;
 /// The most memory of texts that are kept, in bytes.
-const MOST_BYTES: usize = 64 << 20;
+const KEPT_BYTES: usize = 64 << 20;
 /// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
@@ -157,7 +157,7 @@ pub(super) struct Texts {
     /// Files of systems that were asked to be loaded, also outside of the project.
     pub(super) asked: BTreeSet<PathBuf>,
     /// The loaded files known to be unchanged on disk, each with its stamp and the write date of the version.
-    pub(super) seen: HashMap<PathBuf, (FileStamp, u64)>,
+    pub(super) unchanged_since_load: HashMap<PathBuf, (FileStamp, u64)>,
     /// The index of the tree's text, as of the last look.
     pub(super) names: Option<LispNames>,
     read: HashMap<PathBuf, Read>,
@@ -204,7 +204,7 @@ impl Texts {
     /// Brings the cached names of the file at `path` up to date. None if there is no such file.
     pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
         let Some(stamp) = self.stamp_of(path) else {
-            self.distrust(path);
+            self.invalidate(path);
             return None;
         };
         let indexed = self.indexed(path);
@@ -229,9 +229,9 @@ impl Texts {
     }
 
     /// Drops what is cached of the file at `path`, whatever its stamp says.
-    pub(super) fn distrust(&mut self, path: &Path) {
+    pub(super) fn invalidate(&mut self, path: &Path) {
         self.files.remove(path);
-        self.seen.remove(path);
+        self.unchanged_since_load.remove(path);
         self.forget(path);
     }
 
@@ -248,7 +248,7 @@ impl Texts {
         if indexed.is_some() {
             return nothing;
         }
-        if stamp.size > LARGEST {
+        if stamp.size > LARGEST_FILE {
             return CachedNames { readable: false, ..nothing };
         }
         let Some(bytes) = self.text_of(path) else {
@@ -266,7 +266,7 @@ impl Texts {
     fn keep(&mut self, path: &Path, read: Read) {
         self.size += read.text.size();
         self.read.insert(path.to_path_buf(), read);
-        while self.size > MOST_BYTES && self.read.len() > 1 {
+        while self.size > KEPT_BYTES && self.read.len() > 1 {
             let oldest = self.read.iter().min_by_key(|(_, read)| read.asked).map(|(path, _)| path.clone());
             let Some(oldest) = oldest else { break };
             self.forget(&oldest);

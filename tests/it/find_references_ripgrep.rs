@@ -242,14 +242,14 @@ fn columns_lead_to_the_name() {
                 let text = std::fs::read(root.join(&found.path)).unwrap();
                 String::from_utf8_lossy(&text).split('\n').map(str::to_owned).collect()
             });
-            let line = &lines[found.line as usize - 1];
-            let at: String = line.chars().skip(found.column as usize - 1).collect();
+            let line = &lines[found.place.line as usize - 1];
+            let at: String = line.chars().skip(found.place.column as usize - 1).collect();
             assert!(
                 at.starts_with(&name),
                 "{name}: {}:{}:{}: {line}",
                 found.path.display(),
-                found.line,
-                found.column
+                found.place.line,
+                found.place.column
             );
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use steelbank::actions::uses::who::{PlaceDetail, RecordedPlace, User, WhoRequest};
+use steelbank::actions::uses::who::{PlaceDetail, RecordedPlace, Referrer, WhoRequest};
 use steelbank::source::positions::Evidence;
 use steelbank_xref::{Kind, NameRole};
 
@@ -127,7 +127,7 @@ fn the_functions_of_an_answer_are_those_of_the_index() {
             }
             let place =
                 |place: &RecordedPlace<'_>| (place.file.as_deref().map(String::from), place.form_number);
-            let of = |user: User<'_>| {
+            let of = |user: Referrer<'_>| {
                 (String::from(user.name.canonical()), user.places.iter().map(place).collect())
             };
             assert_eq!(answer.users.iter().map(of).collect::<Vec<_>>(), expected, "{}", request.symbol.name);

@@ -92,7 +92,7 @@ pub fn create_new_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The longest file of a cache that is read whole, in bytes.
-const LONGEST: u64 = 1 << 30;
+const LONGEST_FILE: u64 = 1 << 30;
 
 /// Opens the file `path` for reading, if it is a plain one: nothing else is waited for.
 ///
@@ -107,7 +107,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As of [`open`], or it is longer than 1 GiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    Ok(steelbank_tree::read_plain(path, LONGEST)?)
+    Ok(steelbank_tree::read_plain(path, LONGEST_FILE)?)
 }
 
 /// Opens the file `path` to write it from its start; creates it with mode 0600 if it is not there. What is no plain file

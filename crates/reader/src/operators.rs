@@ -255,6 +255,21 @@ pub fn defines_package(name: &str) -> bool {
     operators_named(name).any(|found| found.shape.rest.first() == Some(&FormPart::PackageClause))
 }
 
+/// The names of the functions that look a symbol up by its name, or make it.
+pub fn look_ups() -> impl Iterator<Item = &'static str> {
+    let looks_up = |part: &FormPart| *part == FormPart::Names(NamedBy::LookedUp);
+    let found = operators().iter().filter(move |found| found.shape.first.iter().any(looks_up));
+    found.map(|found| found.name.as_str())
+}
+
+/// The names of the operators that define a class, a condition or a structure.
+pub fn class_definers() -> impl Iterator<Item = &'static str> {
+    let defines = |found: &&Operator| {
+        matches!(found.shape.first.first(), Some(FormPart::Defines(Defined::Class) | FormPart::Structure))
+    };
+    operators().iter().filter(defines).map(|found| found.name.as_str())
+}
+
 /// Whether a constant among the arguments of a function called `name` names a symbol that is looked up, exported or imported.
 pub fn takes_symbols(name: &str) -> bool {
     operators_named(name).any(|found| found.shape.first.iter().any(FormPart::names_symbol))
@@ -417,6 +432,16 @@ mod tests {
             let operator = self::line(line).unwrap_or_else(|| panic!("{line}"));
             assert!(names.insert((operator.package, operator.name)), "twice: {line}");
         }
+    }
+
+    #[test]
+    fn operators_are_found_by_what_they_do() {
+        let look_ups = [
+            "FIND-SYMBOL", "INTERN", "FIND-SYMBOL*", "INTERN*", "SYMBOL-CALL", "ENSURE-SYMBOL",
+            "FIND-OR-INTERN",
+        ];
+        assert!(self::look_ups().eq(look_ups));
+        assert!(class_definers().eq(["DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT"]));
     }
 
     #[test]

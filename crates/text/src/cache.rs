@@ -11,7 +11,7 @@ use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
 /// The most bytes of text that are kept.
-const KEPT: usize = 32 << 20;
+const KEPT_BYTES: usize = 32 << 20;
 
 /// A text with its lines.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl TextCache {
         if let Some(old) = state.texts.insert(Arc::clone(&file.path), kept) {
             state.bytes -= size(&old.text);
         }
-        if state.bytes > KEPT {
+        if state.bytes > KEPT_BYTES {
             // Evict the half that was used least recently.
             let mut times: Vec<_> = state.texts.values().map(|kept| kept.used).collect();
             times.sort_unstable();

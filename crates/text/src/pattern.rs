@@ -3,7 +3,7 @@
 use crate::analysis;
 use crate::language::{Language, Rule};
 use crate::scan::lisp as scan_lisp;
-use crate::scan::occurrence::LONGEST;
+use crate::scan::occurrence::LONGEST_IDENTIFIER;
 use crate::scan::word_length;
 use steelbank_reader::{Marker, TokenKind};
 
@@ -60,7 +60,7 @@ impl Pattern {
     }
 
     pub(crate) fn meaning(&self, language: Language) -> PatternMeaning {
-        if self.text.len() > LONGEST {
+        if self.text.len() > LONGEST_IDENTIFIER {
             return PatternMeaning::Literal;
         }
         match language.rule() {

@@ -63,10 +63,8 @@ pub struct SearchAnswer {
 pub struct TextMatch {
     /// Relative to the root.
     pub path: PathBuf,
-    /// From 1.
-    pub line: u32,
-    /// In characters, from 1.
-    pub column: u32,
+    /// Line and column, from 1, the column in characters.
+    pub place: LineColumn,
     /// Its role there; `None` where that is not known.
     pub role: Option<TextRole>,
     /// The line.
@@ -359,13 +357,12 @@ impl Searcher<'_> {
             };
             let plain = entry.language == Language::TEXT;
             for (offset, role) in hits {
-                let LineColumn { line, column } = text.lines.position(&text.bytes, offset);
+                let place = text.lines.position(&text.bytes, offset);
                 found.push(TextMatch {
                     path: entry.path.to_path_buf(),
-                    line,
-                    column,
+                    place,
                     role: role.filter(|_| !plain),
-                    preview: preview(text.lines.bytes(&text.bytes, line), column),
+                    preview: preview(text.lines.bytes(&text.bytes, place.line), place.column),
                     language: entry.language,
                 });
             }

@@ -21,7 +21,7 @@ fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> 
     };
     let answer = index.search(&search, &IndexControl::none()).map_err(|error| error.to_string())?;
     let place = |found: steelbank_text::TextMatch| {
-        (found.path.display().to_string(), found.line, found.column, found.preview)
+        (found.path.display().to_string(), found.place.line, found.place.column, found.preview)
     };
     Ok(answer.references.into_iter().map(place).collect())
 }

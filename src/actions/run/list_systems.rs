@@ -98,7 +98,7 @@ pub struct LeftOutPath {
 }
 
 /// How many paths that were left out an answer names.
-const SHOWN: usize = 20;
+const SHOWN_PATHS: usize = 20;
 
 /// Facts about a system, gathered from its definition and from the image.
 struct SystemFacts {
@@ -210,7 +210,7 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
         left_out: found
             .left_out
             .into_iter()
-            .take(SHOWN)
+            .take(SHOWN_PATHS)
             .map(|(path, reason)| LeftOutPath { path: path.display().to_string(), reason })
             .collect(),
     })

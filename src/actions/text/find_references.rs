@@ -320,9 +320,10 @@ fn definition(located: DefinitionMatch) -> TextDefinition {
 
 fn reference(found: TextMatch, resolve: Option<SymbolResolver<'_>>) -> TextReference {
     let lisp = found.language.name() == "commonlisp";
-    let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, found.line, found.column));
+    let LineColumn { line, column } = found.place;
+    let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, line, column));
     TextReference {
-        place: Location::new(shown(&found.path)).at(LineColumn { line: found.line, column: found.column }),
+        place: Location::new(shown(&found.path)).at(found.place),
         role: found.role,
         preview: found.preview,
         symbol,

@@ -118,7 +118,7 @@ pub struct IndexStatus {
 }
 
 /// How many left-out files an answer names.
-const SHOWN: usize = 20;
+const SHOWN_FILES: usize = 20;
 
 /// Builds the index, or brings it up to date.
 ///
@@ -146,13 +146,13 @@ pub fn index_project(
         files_updated: built.analysed,
         skipped,
         skipped_files: named
-            .take(SHOWN)
+            .take(SHOWN_FILES)
             .map(|(path, reason)| SkippedFile { path: path.to_string_lossy().into_owned(), reason: *reason })
             .collect(),
         failures: built
             .failures
             .iter()
-            .take(SHOWN)
+            .take(SHOWN_FILES)
             .map(|(path, why)| format!("{}: {why}", path.display()))
             .collect(),
         text_bytes: built.text_bytes,

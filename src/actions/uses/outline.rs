@@ -13,7 +13,6 @@ use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use steelbank_reader::lines::LineColumn;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
 use steelbank_tree::{belonging, nested};
@@ -577,8 +576,7 @@ fn textual(
     let (mut string, mut unloaded) = (None, None);
     for each in found.references {
         let path = text.root().join(&each.path);
-        let line = LineColumn { line: each.line, column: each.column };
-        let line = Location::new(context.project.shown(&path)).at(line).whole_line();
+        let line = Location::new(context.project.shown(&path)).at(each.place).whole_line();
         let loaded = context.project.loaded_date(&path).is_some();
         match each.role {
             Some(TextRole::String) if !known.has(&line) => string = string.or(Some(line)),

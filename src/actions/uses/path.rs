@@ -103,7 +103,7 @@ impl std::fmt::Display for PathLink {
 }
 
 /// The most definitions that are looked at.
-const MOST: usize = 1_000;
+const MOST_DEFINITIONS: usize = 1_000;
 
 /// A definition that leads to the end, found from there.
 #[derive(Debug, Clone)]
@@ -166,7 +166,7 @@ impl Search<'_> {
                 answer.steps = steps(&self.context.index, &reached, at);
                 break;
             }
-            if done.len() > MOST {
+            if done.len() > MOST_DEFINITIONS {
                 answer.truncated = true;
                 break;
             }

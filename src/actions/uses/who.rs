@@ -25,7 +25,7 @@ use steelbank_xref::{Access, Index, Kind, NameRole};
 
 mod referrers;
 
-pub use referrers::{CalledName, Iter, RecordedPlace, Referrers, User};
+pub use referrers::{CalledName, Iter, RecordedPlace, Referrer, Referrers};
 
 /// A request for the code that uses a symbol in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -355,7 +355,7 @@ pub struct WhoAnswer {
     /// How many functions there are, those left out included.
     pub count: usize,
     /// The functions.
-    #[schemars(with = "Vec<User<'static>>")]
+    #[schemars(with = "Vec<Referrer<'static>>")]
     pub users: Referrers,
     /// Uses by code outside of functions, by path and line.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

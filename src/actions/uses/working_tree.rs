@@ -51,7 +51,7 @@ const MEMORY: u64 = 1 << 30;
 /// The interval at which a wait for git checks for its cancellation.
 const GLANCE: Duration = Duration::from_millis(20);
 /// The largest file that is compared, in bytes. A larger one that was touched counts as changed throughout.
-const LARGEST: u64 = 64 << 20;
+const LARGEST_FILE: u64 = 64 << 20;
 /// The most that git's lists may take, in bytes.
 const LONGEST_LIST: u64 = 1 << 30;
 
@@ -336,7 +336,7 @@ fn next_blob(output: &mut impl BufRead) -> std::io::Result<Option<Option<Vec<u8>
         return Ok(Some(None));
     };
     let mut contents = Vec::new();
-    if size <= LARGEST {
+    if size <= LARGEST_FILE {
         output.take(size).read_to_end(&mut contents)?;
     } else {
         std::io::copy(&mut output.take(size), &mut std::io::sink())?;
@@ -384,7 +384,7 @@ pub(crate) fn changes(
                 blobs.read(&git, blob, path)?
             }
         };
-        let new = metadata.as_ref().map(|_| read_unlinked(&file, LARGEST).unwrap_or_default());
+        let new = metadata.as_ref().map(|_| read_unlinked(&file, LARGEST_FILE).unwrap_or_default());
         let (added, removed) = changed_lines(&old, new.as_deref().unwrap_or_default());
         if new.is_none() || !added.is_empty() || !removed.is_empty() {
             take(ChangedFile { path: path.clone(), added, removed, old, is_there: new.is_some() });

@@ -20,8 +20,9 @@ use crate::doors::streams::take as take_streams;
 use crate::tools::Permissions;
 
 /// How long to try again where a host ends, or is started again, before it says a word, or lacks descriptors.
-const PATIENCE: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(100);
+const HOST_WAIT: Duration = Duration::from_secs(20);
+/// The time between two tries.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// What of the environment makes another image: where code, the user's files and the runtime are found.
 const VARIABLES: [&str; 14] = [
@@ -134,7 +135,7 @@ impl Joiner {
         &self,
         streams: [BorrowedFd<'_>; 2],
     ) -> Result<(UnixStream, impl Iterator<Item = HostMessage> + Send + use<>), CommandError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + HOST_WAIT;
         loop {
             let socket = self.connect().map_err(|error| trouble(&error))?;
             // Try again if this fails: the host has ended.
@@ -161,11 +162,11 @@ impl Joiner {
             if Instant::now() >= end {
                 return Err(failed(format!(
                     "The process that keeps the shared Lisp did not serve this client within {} s: {why}. Its log is {}.",
-                    PATIENCE.as_secs(),
+                    HOST_WAIT.as_secs(),
                     self.address.log().display()
                 )));
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(RETRY_PAUSE);
         }
     }
 

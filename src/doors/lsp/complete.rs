@@ -16,7 +16,7 @@ use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::engine::control::Control;
 
 /// The most names that are offered at once.
-const MOST: usize = 200;
+const MOST_NAMES: usize = 200;
 
 /// How well `name` fits what was typed, both in lower case: 0 it begins so, 1 its words do (`mvb`, `m-v-b`), 2 it has it.
 fn fit(name: &str, typed: &str) -> Option<u8> {
@@ -96,13 +96,13 @@ impl Server {
             let fit = fit(&known.written, name)?;
             Some((fit, known.written.len(), Cow::Borrowed(known.written.as_str()), 3, Some(known)))
         }));
-        let incomplete = found.len() > MOST;
+        let incomplete = found.len() > MOST_NAMES;
         let order = |one: &Offered<'_>, other: &Offered<'_>| {
             (one.0, one.1, &one.2).cmp(&(other.0, other.1, &other.2))
         };
         if incomplete {
-            found.select_nth_unstable_by(MOST, order);
-            found.truncate(MOST);
+            found.select_nth_unstable_by(MOST_NAMES, order);
+            found.truncate(MOST_NAMES);
         }
         found.sort_by(order);
         let range = document.range(Range::of(start..at as usize), self.encoding());

@@ -21,9 +21,9 @@ use crate::engine::control::{Cancellation, Control};
 use crate::handle::loaded::{Diagnostic, Severity};
 
 /// The time limit of a check.
-const ALLOWED: Duration = Duration::from_secs(300);
+const CHECK_TIME: Duration = Duration::from_secs(300);
 /// The time without a change after which text that is not saved is compiled.
-pub(super) const PAUSE: Duration = Duration::from_millis(700);
+pub(super) const TYPING_PAUSE: Duration = Duration::from_millis(700);
 
 /// A document that is to be compiled.
 pub(super) struct NextCheck {
@@ -61,7 +61,7 @@ impl Spare {
     /// Starts a copy from the snapshot of what is loaded. Has one made where none is new enough.
     fn start(&mut self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
         let stamp = bank.index().stamp();
-        if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(ALLOWED)) {
+        if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(CHECK_TIME)) {
             return Some((stamp, copy));
         }
         let changed = bank.changed_at();
@@ -155,7 +155,7 @@ impl Server {
     fn look_again(&self) {
         self.refresh_tokens();
         for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {
-            self.check_later(document, PAUSE, document.is_saved());
+            self.check_later(document, TYPING_PAUSE, document.is_saved());
         }
     }
 
@@ -207,7 +207,7 @@ impl Server {
             match first.map(|at| (at, checks.due[at].due)) {
                 None => self.check_due.wait(&mut checks),
                 Some((at, due)) if due <= Instant::now() => {
-                    let (next, control) = (checks.due.swap_remove(at), Control::new(ALLOWED));
+                    let (next, control) = (checks.due.swap_remove(at), Control::new(CHECK_TIME));
                     checks.running = Some((Arc::clone(&next.document), control.cancellation()));
                     return Some((next, control));
                 }

@@ -12,12 +12,12 @@ use super::convert::{self, RequestRefusal};
 use crate::actions::uses::open_text::OpenTextAnswer;
 
 /// The largest text that is looked into, in bytes: larger files are data.
-const LARGEST: usize = 8 << 20;
+const LARGEST_TEXT: usize = 8 << 20;
 /// What is said of larger ones.
 pub(super) const TOO_LARGE: &str = "This text is larger than 8 MB: steelbank does not look into it.";
 
 fn is_too_large(text: &str) -> bool {
-    text.len() > LARGEST
+    text.len() > LARGEST_TEXT
 }
 
 /// Returns what is looked into of `text`: nothing of one that is too large.

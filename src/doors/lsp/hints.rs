@@ -14,7 +14,7 @@ use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::engine::control::Control;
 
 /// The most hints of an answer.
-const MOST: usize = 500;
+const MOST_HINTS: usize = 500;
 
 impl Server {
     /// Hints in calls of functions that are not the standard's: at each optional argument, and at each required one that is a
@@ -28,7 +28,7 @@ impl Server {
         let mut known: HashMap<(&str, &str), Vec<String>> = HashMap::new();
         let mut hints = Vec::new();
         for (index, form) in read.forms().iter().enumerate() {
-            if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MOST {
+            if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MOST_HINTS {
                 continue;
             }
             let found = read.head(form).and_then(|head| view.at(head.span.start));

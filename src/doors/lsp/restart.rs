@@ -15,7 +15,7 @@ use crate::doors::restart::{GoOn, ServedClient, UNREAD_RESTART_TIME};
 use crate::handle::recovery::ClientHandover;
 
 /// The time that a request waits for what is loaded again.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RELOAD_WAIT: Duration = Duration::from_secs(20);
 
 /// What one process knows of the editor, for the next.
 #[derive(Debug, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ impl Server {
 
     /// Waits until what the process before this one had loaded is loaded again.
     pub(super) fn await_reload(&self, is_cancelled: impl Fn() -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + RELOAD_WAIT;
         let mut reloading = self.reloading.lock();
         while *reloading && !is_cancelled() && Instant::now() < end {
             self.reloaded.wait_for(&mut reloading, Duration::from_millis(20));

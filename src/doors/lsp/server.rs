@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use steelbank_reader::lines::PositionEncoding;
 
 use super::convert::{self, Answered, RequestRefusal};
-use super::diagnostics::{CheckCopies, ChecksDue, PAUSE};
+use super::diagnostics::{CheckCopies, ChecksDue, TYPING_PAUSE};
 use super::documents::OpenDocument;
 use super::indent::Formatted;
 use super::restart::EditorState;
@@ -609,7 +609,7 @@ impl Server {
         }
         let changes = params["contentChanges"].as_array().map(Vec::as_slice).unwrap_or_default();
         let document = self.set(document.changed(version, changes, self.encoding())?);
-        self.check_later(&document, PAUSE, false);
+        self.check_later(&document, TYPING_PAUSE, false);
         Ok(())
     }
 

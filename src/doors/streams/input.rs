@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use super::{ClientStream, NOW, out_of_reach, wait};
 
 /// The longest line that is read, in bytes.
-const LONGEST: usize = 16 << 20;
+const LONGEST_LINE: usize = 16 << 20;
 /// The longest message after a header, in bytes: an editor sends whole documents.
 const LONGEST_BODY: usize = 256 << 20;
 /// The longest header, in bytes.
@@ -96,7 +96,7 @@ impl ClientInput {
         let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
         // Stand in for an overlong line whose bytes were dropped, so that the next image refuses it too.
         let skipped = match unread.framing {
-            Framing::Lines if unread.skipping => vec![b' '; LONGEST + 1],
+            Framing::Lines if unread.skipping => vec![b' '; LONGEST_LINE + 1],
             Framing::Headers if unread.dropped > 0 => header(unread.dropped).into_bytes(),
             _ => Vec::new(),
         };
@@ -188,7 +188,7 @@ impl Unread {
             Some(at) => self.searched + at,
             None => {
                 self.searched = self.bytes.len();
-                if self.bytes.len() - self.start > LONGEST {
+                if self.bytes.len() - self.start > LONGEST_LINE {
                     self.skipping = true;
                     self.clear();
                 }
@@ -202,10 +202,10 @@ impl Unread {
             }
         };
         let length = end - self.start;
-        if !self.skipping && length <= LONGEST {
+        if !self.skipping && length <= LONGEST_LINE {
             line.extend_from_slice(&self.bytes[self.start..end]);
         }
-        let too_long = std::mem::take(&mut self.skipping) || length > LONGEST;
+        let too_long = std::mem::take(&mut self.skipping) || length > LONGEST_LINE;
         self.start = (end + 1).min(self.bytes.len());
         self.searched = self.start;
         if too_long { Taken::Refused } else { Taken::Message }
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
-        let long = vec![b'x'; LONGEST / 2 + 1];
+        let long = vec![b'x'; LONGEST_LINE / 2 + 1];
         for chunks in [
             vec![&long[..], &long, b"\nshort\n", b""],
             vec![&[&long[..], &long, b"\nshort\n"].concat()[..], b""],

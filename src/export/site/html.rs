@@ -6,7 +6,7 @@ pub(super) use crate::answer::escape::Markup as Text;
 use crate::source::tap::sidecar::fnv_1a;
 
 /// The longest name of a file or place, in bytes.
-const LONGEST: usize = 160;
+const LONGEST_NAME: usize = 160;
 
 /// The name of a symbol's place in a page: no two names share one, and no line of a file has it, as lines are numbers.
 pub(super) fn name_slug(name: &str) -> String {
@@ -36,8 +36,8 @@ fn hex(letter: char) -> String {
 }
 
 fn shortened(slug: String) -> String {
-    match slug.len() > LONGEST {
-        true => format!("{}~{:016x}", &slug[..LONGEST - 17], fnv_1a(slug.as_bytes())),
+    match slug.len() > LONGEST_NAME {
+        true => format!("{}~{:016x}", &slug[..LONGEST_NAME - 17], fnv_1a(slug.as_bytes())),
         false => slug,
     }
 }
@@ -118,6 +118,6 @@ mod tests {
         assert_ne!(path_slug("a/b.lisp"), path_slug("a~b.lisp"));
         assert_eq!(path_slug("src/Cart.lisp"), "src~_43art.lisp");
         let long = |end: &str| name_slug(&("X".repeat(500) + end));
-        assert!(long("A") != long("B") && long("A").len() <= LONGEST);
+        assert!(long("A") != long("B") && long("A").len() <= LONGEST_NAME);
     }
 }

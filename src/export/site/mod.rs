@@ -58,10 +58,11 @@ impl ShownFile {
 
     /// The line with this number, as a list shows it.
     fn line(&self, number: u32) -> &str {
-        const LONGEST: usize = 100;
+        // In characters.
+        const LONGEST_LINE: usize = 100;
         let rest = self.text.get(self.lines.start(number) as usize..).unwrap_or_default();
         let line = rest.lines().next().unwrap_or_default().trim();
-        line.char_indices().nth(LONGEST).map_or(line, |(at, _)| &line[..at])
+        line.char_indices().nth(LONGEST_LINE).map_or(line, |(at, _)| &line[..at])
     }
 }
 

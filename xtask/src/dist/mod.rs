@@ -29,7 +29,8 @@ type Made = Result<(), String>;
 /// The folder of what is made, in the target folder.
 const FOLDER: &str = "dist";
 /// The most octets of the packages whose names end so, and of the others.
-const MOST: [(&str, usize); 3] = [(".deb", 20_000_000), ("-linux.tar.xz", 20_000_000), ("", 28_000_000)];
+const LARGEST_PACKAGES: [(&str, usize); 3] =
+    [(".deb", 20_000_000), ("-linux.tar.xz", 20_000_000), ("", 28_000_000)];
 
 /// What is made, of what, and where.
 struct Release {
@@ -198,7 +199,7 @@ fn checksums(release: &Release) -> Made {
         let octets = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         println!("{:>12} {name}", octets.len());
-        let most = MOST.iter().find(|(end, _)| name.ends_with(end)).map_or(0, |(_, most)| *most);
+        let most = LARGEST_PACKAGES.iter().find(|(end, _)| name.ends_with(end)).map_or(0, |(_, most)| *most);
         if octets.len() > most {
             return Err(format!("{name} has {} octets; {most} are the most", octets.len()));
         }

@@ -13,7 +13,7 @@ use crate::kind::DefinitionKind;
 use crate::language::Language;
 
 /// The longest text, in bytes, that is parsed to a syntax tree: a longer one is generated, and would take seconds.
-const LONGEST: usize = 4 << 20;
+const LONGEST_PARSED: usize = 4 << 20;
 
 /// The longest time that parsing one text may take.
 const PARSE_LIMIT: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ pub(super) fn definitions(
     language: Language,
     stop: &dyn Fn() -> bool,
 ) -> Option<Vec<LispTextDefinition>> {
-    if text.len() > LONGEST {
+    if text.len() > LONGEST_PARSED {
         return None;
     }
     let tagger = grammars::tagger(language)?;

@@ -1,6 +1,8 @@
 //! The occurrences of symbols in Lisp text.
 
-use crate::scan::occurrence::{LONGEST, ScannedName, TextRole, first_character, is_word_character};
+use crate::scan::occurrence::{
+    LONGEST_IDENTIFIER, ScannedName, TextRole, first_character, is_word_character,
+};
 use std::sync::LazyLock;
 use steelbank_reader::{
     Dialect, Features, FormKind, LispText, Marker, NoCalls, Token, TokenKind, normalized, upcase,
@@ -32,7 +34,7 @@ pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(
 }
 
 fn send(key: &str, offset: u32, role: TextRole, emit: &mut dyn FnMut(ScannedName<'_>)) {
-    if !key.is_empty() && key.len() <= LONGEST {
+    if !key.is_empty() && key.len() <= LONGEST_IDENTIFIER {
         emit(ScannedName { key: key.as_bytes(), offset, role });
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod occurrence;
 
 pub(crate) use occurrence::ScannedName;
 pub use occurrence::TextRole;
-use occurrence::{LONGEST, first_character, is_word_character};
+use occurrence::{LONGEST_IDENTIFIER, first_character, is_word_character};
 
 /// Calls `emit` for every identifier of `text`, in order but for those with a prefix, which follow the bare one.
 pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(ScannedName<'_>)) {
@@ -201,7 +201,7 @@ impl Scanner<'_> {
             ScanState::Within(_) => TextRole::String,
         };
         let mut send = |start: usize, end: usize| {
-            if end - start <= LONGEST {
+            if end - start <= LONGEST_IDENTIFIER {
                 emit(ScannedName { key: &text[start..end], offset: start as u32, role });
             }
         };

@@ -52,7 +52,7 @@ impl TextRole {
 }
 
 /// Identifiers longer than this, in bytes, are not indexed as such: they are data.
-pub(crate) const LONGEST: usize = 200;
+pub(crate) const LONGEST_IDENTIFIER: usize = 200;
 
 /// One occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

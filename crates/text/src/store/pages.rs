@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 const PAGE: u64 = 16 << 10;
 /// The most pages of a file that are kept in memory: the last ones that short reads needed.
-const KEPT: usize = 16;
+const KEPT_PAGES: usize = 16;
 const MAGIC: [u8; 8] = *b"steeltxt";
 /// Length of the table, its checksum, the magic.
 const TRAILER: u64 = 24;
@@ -165,7 +165,7 @@ impl Pages {
         let page: Arc<[u8]> = self.verified(number..number + 1)?.into();
         let mut kept = self.kept.lock();
         if known(&mut kept).is_none() {
-            if kept.len() == KEPT {
+            if kept.len() == KEPT_PAGES {
                 kept.remove(0);
             }
             kept.push((number, Arc::clone(&page)));

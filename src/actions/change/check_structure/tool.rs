@@ -2,7 +2,6 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use steelbank_reader::lines::LineColumn;
 use steelbank_reader::structure::ProblemKind;
 
 use crate::actions::change::check_structure::{StructureAnswer, check_structure};
@@ -48,7 +47,7 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
         }
     };
     let what = answer.path.as_deref().unwrap_or("The text");
-    let own = answer.own_syntax.as_ref().map(|own| (own.line, own.text.trim()));
+    let own = answer.own_syntax.as_ref().map(|own| (line(&own.place), own.text.trim()));
     let mut text = match &answer.problem {
         None if answer.balanced.is_none() => String::new(),
         None => format!("{what} is balanced."),
@@ -61,20 +60,18 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
                 ProblemKind::UnclosedComment => "A #| comment is not closed",
             };
             let place = match &answer.path {
-                Some(path) => {
-                    let at = LineColumn { line: problem.line, column: problem.column };
-                    Location::new(path).at(at).to_string()
-                }
-                None => format!("line {}, column {}", problem.line, problem.column),
+                Some(_) => problem.place.to_string(),
+                None => in_words(&problem.place),
             };
-            let at = format!("line {}, column {}", problem.mend_line, problem.mend_column);
+            let at = in_words(&problem.mend);
             let mend = match problem.insert.as_str() {
                 "" => format!("Take out the parenthesis at {at}."),
                 insert => format!("Insert {insert} at {at}."),
             };
             format!(
                 "{wrong}: {place}\n    {}\nIt shows at line {}. {mend}",
-                problem.text, problem.shows_at_line
+                problem.text,
+                line(&problem.shows_at)
             )
         }
     };
@@ -95,4 +92,13 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
         text.push_str(&told);
     }
     ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)
+}
+
+fn line(place: &Location) -> u32 {
+    place.line.unwrap_or_default()
+}
+
+/// Says where a place is in a text that may have no name.
+fn in_words(place: &Location) -> String {
+    format!("line {}, column {}", line(place), place.column.unwrap_or_default())
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::Control;
 use crate::actions::change::edit_definition::{EditAnswer, EditError, EditOperation, EditRequest};
 use crate::actions::missing::{LookupReply, NotFoundReply};
-use crate::tools::words::sentence;
+use crate::tools::phrases::sentence;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 
 pub(crate) fn tool() -> Tool {

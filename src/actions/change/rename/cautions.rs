@@ -5,6 +5,7 @@ use crate::answer::location::{Range, columns};
 use crate::answer::{LispKind, Location};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
+use steelbank_reader::operators::look_ups;
 use steelbank_reader::{Dialect, Features, FormId, LispText, Marker, Token};
 
 use super::makers::NameAsDatum;
@@ -301,10 +302,9 @@ fn looks_up_by_name(project: &Project, now: &Now, package: &str, name: &str) -> 
         let definitions = file.occurrences(&sought, &|_| false);
         definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
             let symbols = file.symbols_in(found.form);
-            let has = |any: &[&str]| {
-                symbols.iter().any(|(package, name)| *package == "COMMON-LISP" && any.contains(name))
-            };
-            has(&["INTERN", "FIND-SYMBOL", "MAKE-SYMBOL"]) && has(&["STRING", "SYMBOL-NAME", "FORMAT"])
+            let has = |name: &str| symbols.contains(&("COMMON-LISP", name));
+            look_ups().chain(["MAKE-SYMBOL"]).any(has)
+                && ["STRING", "SYMBOL-NAME", "FORMAT"].into_iter().any(has)
         })
     })
 }

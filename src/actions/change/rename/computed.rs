@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use steelbank_reader::operators::names_symbol_at;
+use steelbank_reader::operators::{look_ups, looks_up};
 use steelbank_reader::{
     Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Token, TokenKind, upcase,
 };
@@ -19,10 +19,6 @@ use crate::workspace::{FileVersion, Look, Project, ProjectText, UnseenText};
 
 /// The operators that make a symbol of strings, beside those that the table of operators has.
 const MAKERS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL", "MAKE-KEYWORD"];
-
-/// Those of the table.
-const LOOK_UPS: [&str; 7] =
-    ["INTERN", "FIND-SYMBOL", "INTERN*", "FIND-SYMBOL*", "ENSURE-SYMBOL", "SYMBOL-CALL", "FIND-OR-INTERN"];
 
 /// A call that makes a symbol of a name that is computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +129,7 @@ impl Planner<'_> {
         if let Some(names) = self.context.memo.get(known) {
             return names;
         }
-        let operators = MAKERS.into_iter().chain(LOOK_UPS);
+        let operators = MAKERS.into_iter().chain(look_ups());
         let mut files: Vec<_> = operators
             .flat_map(|operator| project.named_at(self.now, operator, Look::All, true).files)
             .collect();
@@ -192,8 +188,8 @@ impl Templates<'_> {
         let template = match MAKERS.contains(&operator.as_str()) {
             true => self.of_form(id),
             false => {
-                let at = (0..arguments.len()).find(|at| names_symbol_at(&operator, *at))?;
-                LOOK_UPS.contains(&operator.as_str()).then(|| self.of_datum(arguments[at]))?
+                let at = (0..arguments.len()).find(|at| looks_up(&operator, *at))?;
+                self.of_datum(arguments[at])
             }
         };
         template.contains(&NamePart::Open).then_some(template)

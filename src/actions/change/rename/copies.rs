@@ -237,7 +237,7 @@ impl Steelbank {
             if traces.compiled == 0 {
                 return Ok(traces);
             }
-            scratch.again(&control.until(deadline))?;
+            scratch.restart(&control.until(deadline))?;
             loading.anew = false;
         }
         loading.from_fasls = false;
@@ -363,8 +363,8 @@ impl Steelbank {
             if place.file.is_empty() || own.contains(path) {
                 let place = Location { file: project.shown(path), ..place };
                 let said = ComparedDiagnostic { severity: said.severity, place, message: said.message };
-                if !traces.said.contains(&said) {
-                    traces.said.push(said);
+                if !traces.diagnostics.contains(&said) {
+                    traces.diagnostics.push(said);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Names that forms make from the renamed one.
+//! Renames along with a name those that forms make of it, as DEFSTRUCT makes `make-point` of `point`; tells of those that it
+//! cannot rename.
 
 use crate::answer::{LispKind, Location};
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,10 +1,11 @@
-//! Names that are made from other names.
+//! Finds the project's names that have another name as a part, and what macros make of a name that they are given.
 
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::sidecar::Name;
 use crate::workspace::{Now, Project};
+use steelbank_reader::operators::class_definers;
 use steelbank_reader::{FormId, FormKind, LispText};
 use steelbank_xref::{Index, Symbol};
 
@@ -102,16 +103,16 @@ pub(super) fn part_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&
     new.strip_prefix(before)?.strip_suffix(after).filter(|part| !part.is_empty())
 }
 
-/// The operators of the standard that make classes, with what DEFCLASS expands to.
-const CLASS_MAKERS: [&str; 4] = ["DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "ENSURE-CLASS"];
+/// What DEFCLASS expands to, which a macro's definition may call itself.
+const ENSURE_CLASS: &str = "ENSURE-CLASS";
 
 /// Whether a macro's definition, or what that uses, makes a class. The standard's own are none: their slots are known.
 pub(super) fn makes_class(project: &Project, now: &Now, operator: &Name) -> bool {
     let Name::Symbol { package, name } = operator else { return false };
     let expander = Expander { package: package.clone(), name: name.clone(), symbol_macro: false };
     !PackageOwner::of(package).is_locked()
-        && CLASS_MAKERS.iter().any(|maker| {
-            let maker = SearchTarget { package: "COMMON-LISP".to_owned(), name: (*maker).to_owned() };
+        && class_definers().chain([ENSURE_CLASS]).any(|maker| {
+            let maker = SearchTarget { package: "COMMON-LISP".to_owned(), name: maker.to_owned() };
             let origin = Origins::new(project, now).of(&maker, &|_| false, &expander, Vec::new());
             matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
         })

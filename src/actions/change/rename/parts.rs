@@ -1,5 +1,5 @@
-//! Edits of a form that make it make another name: an option of a structure, another name of its slot, or a
-//! name beside the string of a foreign function.
+//! Edits of a DEFSTRUCT, DEFCFUN or their like so that it defines the new name where the form does not have the old one: an
+//! option such as `(:copier new)`, another name of a slot, or a name beside the string of a foreign function.
 
 use std::path::{Path, PathBuf};
 

@@ -65,7 +65,7 @@ pub(crate) struct GoneSymbol {
 pub(crate) struct LoadRecord {
     /// The systems and files that do not load.
     pub(crate) failed: Vec<FailedLoad>,
-    pub(crate) said: Vec<ComparedDiagnostic>,
+    pub(crate) diagnostics: Vec<ComparedDiagnostic>,
     pub(crate) records: Vec<ComparedXref>,
     pub(crate) tests: Vec<Tested>,
     /// The symbols of the packages that were made or changed: package, symbol, whether it is exported.
@@ -252,7 +252,7 @@ pub(crate) fn compare(
     let names = Renamed::new(plan);
     let mut verified = Verified {
         references: before.records.len(),
-        diagnostics: before.said.len(),
+        diagnostics: before.diagnostics.len(),
         computed: plan.computed.clone(),
         tested: before.tests.iter().map(|test| test.system.clone()).collect(),
         ..Verified::default()
@@ -285,7 +285,7 @@ pub(crate) fn compare(
         originals.extend(plain.iter().cloned().zip(said.iter().cloned()));
         plain
     };
-    let (first, second) = (diagnostics(&before.said), diagnostics(&after.said));
+    let (first, second) = (diagnostics(&before.diagnostics), diagnostics(&after.diagnostics));
     for (change, line) in changes(first, second) {
         let said = originals.get(&line);
         let line = said.map_or(line, |said| said.text(&said.message));

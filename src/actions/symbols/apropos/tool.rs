@@ -1,6 +1,6 @@
 //! The tool apropos: finds symbols by parts of their names.
 
-use crate::tools::words::listed;
+use crate::tools::phrases::listed;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;

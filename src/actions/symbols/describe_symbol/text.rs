@@ -5,7 +5,7 @@ use std::fmt::{Display, Write as _};
 use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, VariableUses};
 use crate::answer::lookup::missing;
 use crate::answer::{LispName, SourcePlace};
-use crate::tools::words::listed;
+use crate::tools::phrases::listed;
 
 /// Renders describe-symbol: a heading, a line for each item of the contract, and below them every facet with
 /// its place.

@@ -1,6 +1,6 @@
 //! The tool package-info: what a package exports, uses and shadows.
 
-use crate::tools::words::listed;
+use crate::tools::phrases::listed;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;

@@ -12,7 +12,7 @@ const NODES: usize = 60;
 /// The most calls that it has.
 const EDGES: usize = 240;
 /// The longest label, in characters.
-const LONGEST: usize = 44;
+const LONGEST_LABEL: usize = 44;
 
 /// The height of a box, and the distance from one to the next.
 const BOX: usize = 36;
@@ -267,7 +267,7 @@ fn subtitle(node: &GraphNode) -> String {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(LONGEST_LABEL) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }

@@ -82,7 +82,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
 }
 
 /// The most drawings that are kept.
-const KEPT: usize = 32;
+const KEPT_DRAWINGS: usize = 32;
 
 /// Writes a drawing into the cache: as text it would fill a model's context. The oldest ones go.
 fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathBuf, Failure> {
@@ -103,7 +103,7 @@ fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathB
     let mut drawings: Vec<_> =
         entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     drawings.sort();
-    for (_, old) in drawings.iter().take(drawings.len().saturating_sub(KEPT)) {
+    for (_, old) in drawings.iter().take(drawings.len().saturating_sub(KEPT_DRAWINGS)) {
         // Ignore errors: another process may have removed it.
         let _ = std::fs::remove_file(old);
     }

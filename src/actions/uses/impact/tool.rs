@@ -11,7 +11,7 @@ use crate::actions::uses::unseen::Unseen;
 use crate::answer::{Location, OtherText, counted};
 use crate::engine::ALLOWED;
 use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
-use crate::tools::words::listed;
+use crate::tools::phrases::listed;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -114,7 +114,7 @@ impl Referrers {
     }
 
     /// Returns the function with this number, from 0.
-    pub fn get(&self, number: usize) -> Option<User<'_>> {
+    pub fn get(&self, number: usize) -> Option<Referrer<'_>> {
         let index = self.index.as_ref()?;
         let end = *self.ends.get(number)?;
         let start = self.start(number);
@@ -124,7 +124,7 @@ impl Referrers {
             Some(symbol) => (Some(symbol.name), symbol.package),
             None => (None, None),
         };
-        Some(User {
+        Some(Referrer {
             name: LispName::new(index, first.function),
             symbol,
             package,
@@ -214,7 +214,7 @@ impl Referrers {
 }
 
 impl<'a> IntoIterator for &'a Referrers {
-    type Item = User<'a>;
+    type Item = Referrer<'a>;
     type IntoIter = Iter<'a>;
 
     fn into_iter(self) -> Iter<'a> {
@@ -250,9 +250,9 @@ pub struct Iter<'a> {
 }
 
 impl<'a> Iterator for Iter<'a> {
-    type Item = User<'a>;
+    type Item = Referrer<'a>;
 
-    fn next(&mut self) -> Option<User<'a>> {
+    fn next(&mut self) -> Option<Referrer<'a>> {
         self.users.get(self.numbers.next()?)
     }
 
@@ -263,10 +263,10 @@ impl<'a> Iterator for Iter<'a> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-/// A function that does what was asked.
+/// A function that uses the symbol in the way that was asked about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct User<'a> {
+pub struct Referrer<'a> {
     /// The name: `shop:total`, `(setf shop:price)`, `(method shop:total (shop:cart))`.
     pub name: LispName,
     /// The name of the symbol under which the function is filed.

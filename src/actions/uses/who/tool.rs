@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::uses::unseen::Unseen;
 use crate::actions::uses::who::{
-    CalledName, Elsewhere, PlaceDetail, RecordedPlace, TopLevelUse, User, WhoRequest, text,
+    CalledName, Elsewhere, PlaceDetail, RecordedPlace, Referrer, TopLevelUse, WhoRequest, text,
 };
 use crate::answer::designator::elements;
 use crate::answer::lookup::NamedSymbol;
@@ -160,7 +160,7 @@ fn is_specialized_on(method: &str, class: &str) -> bool {
 
 impl<'a> ShownReferrer<'a> {
     fn new(
-        user: User<'a>,
+        user: Referrer<'a>,
         (kind, symbol): (Kind, &LispName),
         shown: impl Fn(&str) -> String,
         detail: bool,

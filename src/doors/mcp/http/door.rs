@@ -32,7 +32,7 @@ const LONGEST_BODY: usize = 4 << 20;
 /// The time in which a body must be there.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// The time that an answer may take before the client is given a stream.
-const PATIENCE: Duration = Duration::from_millis(500);
+const STREAM_AFTER: Duration = Duration::from_millis(500);
 /// The time after which a stream without news says that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The most events that wait for a client to read them.
@@ -208,7 +208,7 @@ impl Door {
         status: impl Fn(ErrorCode) -> StatusCode,
     ) -> Answer {
         let reader = reading.exchange.claim();
-        match timeout(PATIENCE, reading.exchange.next(reader, 0)).await {
+        match timeout(STREAM_AFTER, reading.exchange.next(reader, 0)).await {
             Ok(Some((_, message))) if reading.exchange.is_answer_alone() => {
                 reading.session.forget(reading.number);
                 let status = error_code(&message).map_or(StatusCode::OK, status);

@@ -44,7 +44,7 @@ const MOST_CONNECTIONS: usize = 256;
 /// The time that requests may go on once the server is to end.
 const ENDING_TIME: Duration = Duration::from_secs(5);
 /// How long to wait where the system accepts nobody, as where there is no descriptor left.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The reasons for which the server does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,7 @@ async fn accept(listener: &Listener, door: &Arc<Door>, connections: &mut JoinSet
         match listener.accept().await {
             Ok(Some(stream)) => drop(connections.spawn(serve_connection(stream, Arc::clone(door)))),
             Ok(None) => (),
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(ACCEPT_PAUSE).await,
         }
         while connections.try_join_next().is_some() {}
         if connections.len() >= MOST_CONNECTIONS {
