@@ -114,7 +114,6 @@ impl Seat {
         }
     }
 
-    /// The client's number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
