@@ -34,7 +34,6 @@ pub struct QueryContext<'a> {
     pub(crate) project: &'a Project,
     /// SBCL's own sources.
     pub(crate) sbcl: &'a SbclSources,
-    /// The last answers.
     pub(crate) memo: &'a super::memo::Memo,
     /// The index of the project's text, if there is one.
     pub text: Option<&'a steelbank_text::TextIndex>,

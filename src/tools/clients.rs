@@ -81,7 +81,7 @@ impl Seat {
     }
 
     /// Seats a client that had `number` and `edits` in the image before this one.
-    pub(crate) fn again(
+    pub(crate) fn resume(
         clients: &Arc<Clients>,
         had: (u64, Vec<String>),
         kind: ClientKind,
@@ -114,7 +114,6 @@ impl Seat {
         }
     }
 
-    /// The client's number.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -197,7 +196,7 @@ mod tests {
         assert!(first.others().is_empty());
         // Numbers go on after a restart.
         let next = Arc::<Clients>::default();
-        let again = Seat::again(
+        let again = Seat::resume(
             &next,
             (first.number(), vec!["4".to_owned()]),
             first.all()[0].kind,

@@ -56,7 +56,7 @@ pub struct About {
 pub type Object = Map<String, Value>;
 type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolReply, Failure> + Send + Sync;
 
-/// A tool.
+/// A name that agents and people call, the schemas of its arguments and answers, and what it does.
 pub struct Tool {
     about: About,
     offer: Offer,

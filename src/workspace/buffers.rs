@@ -12,7 +12,6 @@ const FIRST_TEXT_VERSION: u64 = 1 << 40;
 pub(crate) struct BufferText {
     /// Where it stood in the buffer: a count of characters, from 1.
     position: u32,
-    /// The text.
     text: String,
 }
 

@@ -71,12 +71,11 @@ impl TextVersion {
     }
 }
 
-/// The record of an edit.
+/// What the journal has of an edit.
 #[derive(Debug)]
 pub(super) struct EditRecord {
     path: PathBuf,
     token: u64,
-    /// Its number.
     pub(super) number: u64,
     /// The sentence that describes the edit.
     pub(super) what: String,

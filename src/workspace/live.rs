@@ -24,13 +24,12 @@ pub(super) struct WorkspaceChanges {
     pub(super) walked: bool,
     /// Whether nothing that was known of files is valid.
     pub(super) everything: bool,
-    /// The files that have changed.
     pub(super) changed: BTreeSet<PathBuf>,
     /// Folders that were created, deleted or replaced, with all that is below them.
     pub(super) folders: BTreeSet<PathBuf>,
 }
 
-/// The tree and its watch.
+/// The project's tree as it was last walked, and what is known of its changes since.
 #[derive(Debug, Default)]
 pub(super) struct WatchedTree {
     begun: bool,

@@ -172,7 +172,6 @@ pub(crate) struct ImageSystem {
 /// A file as it was when it was loaded or compiled.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileVersion {
-    /// The file.
     pub(super) path: PathBuf,
     /// Its write date, in universal time (seconds).
     pub(super) write_date: u64,

@@ -47,7 +47,6 @@ pub(super) enum EntryPlace {
 /// The standings of all files that can be searched.
 #[derive(Debug, Default)]
 pub(super) struct Standings {
-    /// The standings by path.
     pub(super) entries: IndexMap<Arc<Path>, FileState>,
     /// Where the files of the index are among the entries, by segment and by number there, as far as was asked; forgotten
     /// where entries come or go.

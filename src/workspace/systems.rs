@@ -12,7 +12,6 @@ const EXCLUDED: [&str; 8] =
 /// A `.asd` file below the project's root.
 #[derive(Debug, Clone)]
 pub(crate) struct DefinitionFile {
-    /// The file.
     pub(crate) path: PathBuf,
     /// The systems that its text defines.
     pub(crate) systems: Vec<SystemDefinition>,

@@ -48,7 +48,6 @@ pub enum TextState {
 /// Where a name stands in a file's text.
 #[derive(Debug)]
 pub(crate) struct NamedText {
-    /// The path.
     pub(crate) path: Arc<Path>,
     /// The relation of the image to the file.
     pub(crate) standing: TextState,
@@ -78,7 +77,6 @@ impl NamedText {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub(crate) struct UnseenText {
-    /// The path.
     pub(crate) path: PathBuf,
     /// The relation of the image to the file. In one that is [`TextState::LeftOut`], only the tokens of which
     /// [`in_seen_file`] says so are unseen.
@@ -98,11 +96,9 @@ impl Deref for UnseenText {
 /// The text of a file as it was read.
 #[derive(Debug)]
 pub(crate) struct ReadText {
-    /// The decoded text.
+    /// Decoded: offsets are of it, not of the bytes on disk.
     pub(crate) text: String,
-    /// Its lines.
     pub(crate) lines: LineIndex,
-    /// The tokens of its names.
     pub(crate) tokens: FileTokens,
     key_parameters: OnceLock<BTreeSet<u32>>,
 }
@@ -146,7 +142,7 @@ const KEPT_BYTES: usize = 64 << 20;
 /// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// The project's own.
+    /// Shared with the project: an open one stands in for its file.
     pub(super) documents: Arc<RwLock<Documents>>,
     pub(super) root: Option<PathBuf>,
     pub(super) live: WatchedTree,

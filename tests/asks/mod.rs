@@ -9,7 +9,7 @@ use steelbank::engine::Lane;
 use steelbank::{Action, Control, Error, EvaluateRequest, Question, Steelbank};
 
 /// As long as code of a test may run.
-const PATIENCE: Duration = Duration::from_secs(100);
+const ANSWER_TIME: Duration = Duration::from_secs(100);
 
 pub(crate) trait Asks {
     /// Returns the answer to `question`.
@@ -51,7 +51,7 @@ impl Asks for Steelbank {
 
     #[track_caller]
     fn done<A: Action>(&self, action: &A) -> A::Answer {
-        self.run(action, &Control::new(PATIENCE)).unwrap()
+        self.run(action, &Control::new(ANSWER_TIME)).unwrap()
     }
 
     fn tried(
@@ -66,7 +66,7 @@ impl Asks for Steelbank {
     #[track_caller]
     fn values(&self, source: impl Into<String>) -> Vec<String> {
         let source = source.into();
-        let done = self.run(&EvaluateRequest::new(source.as_str()).values(), &Control::new(PATIENCE));
+        let done = self.run(&EvaluateRequest::new(source.as_str()).values(), &Control::new(ANSWER_TIME));
         done.unwrap_or_else(|error| panic!("{source}: {error}")).values
     }
 }

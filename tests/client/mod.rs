@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use keys::KeysOnce;
 
 /// How long the server may be silent where an answer is awaited, in seconds: much longer than anything takes.
-const PATIENCE: i64 = 900;
+const REPLY_SECONDS: i64 = 900;
 
 /// A stream whose readers fail rather than hang.
 struct Patient<T>(T);
 
 impl<T: Read + AsFd> Read for Patient<T> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let patience = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
+        let patience = Timespec { tv_sec: REPLY_SECONDS, tv_nsec: 0 };
         let ready = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience));
         assert!(ready != Ok(0), "the server is silent");
         self.0.read(buffer)

@@ -62,7 +62,7 @@ struct Generation {
     stale: Bits,
 }
 
-/// A set of small numbers.
+/// A set of small numbers, a bit each.
 #[derive(Debug, Clone, Default)]
 struct Bits(Vec<u64>);
 
@@ -145,7 +145,7 @@ impl UseNumber {
 pub struct FiledUnder<'a> {
     /// The home package's name; none if uninterned.
     pub package: Option<Cow<'a, str>>,
-    /// The symbol's name.
+    /// The symbol's name, without package and bars.
     pub name: Cow<'a, str>,
 }
 

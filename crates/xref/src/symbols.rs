@@ -32,9 +32,9 @@ pub(super) enum SymbolTable {
 /// A symbol that the image does not have, though a text does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextSymbol {
-    /// Its home.
+    /// Its home, which the image has.
     pub package: Package,
-    /// Its name.
+    /// Its name, without package and bars.
     pub name: String,
     /// The name as it is printed, with bars where they are needed.
     pub printed: String,
@@ -67,7 +67,7 @@ impl Index {
         (0..self.newest().packages()).map(Package)
     }
 
-    /// A package's name.
+    /// The name of the package, which may have been renamed: its name in the newest export.
     pub fn package_name(&self, package: Package) -> Cow<'_, str> {
         self.newest().text(self.newest().package(package.0, PackageColumn::Name))
     }

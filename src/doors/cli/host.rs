@@ -260,7 +260,7 @@ impl Host {
         let settings: ClientSettings = serde_json::from_str(&joined.settings).map_err(io::Error::from)?;
         let had = (joined.number, joined.edits.clone());
         let permissions = settings.permissions();
-        let seat = Seat::again(&self.clients, had, kind(&settings), peer_process(socket), permissions);
+        let seat = Seat::resume(&self.clients, had, kind(&settings), peer_process(socket), permissions);
         self.seat(socket, streams, &settings, seat, Some(client))
     }
 

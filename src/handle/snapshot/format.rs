@@ -88,7 +88,6 @@ pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<
 pub(crate) struct SnapshotManifest {
     pub(super) core: FilePart,
     pub(super) index: FilePart,
-    /// The project's folder.
     pub(super) root: Option<PathBuf>,
     pub(super) kind: SnapshotKind,
     /// The loads that were asked for.
@@ -114,7 +113,6 @@ pub(crate) struct OrderedSystem {
 /// Why the image of a key cannot be saved.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
-    /// A sentence.
     pub(super) why: String,
     /// The systems that are no obstacle, in the order of their loads.
     pub(super) systems: Vec<OrderedSystem>,

@@ -61,7 +61,7 @@ pub(crate) struct SnapshotKey {
     /// Whether files that it holds may have changed since: an image as this one was loaded is meant.
     #[serde(default)]
     pub(crate) as_loaded: bool,
-    /// The hash of the identity.
+    /// A hash of the identity, the same for every kind: folders are named after the sum of both.
     number: u64,
 }
 
@@ -290,7 +290,6 @@ pub(crate) enum IndexUse {
 /// A snapshot that the program can start from.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Its folder.
     pub(crate) path: PathBuf,
     /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
@@ -300,7 +299,6 @@ pub(crate) struct Snapshot {
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) inputs: Inputs,
     pub(crate) answers: Vec<LoadAnswer>,
-    /// The contents of its image.
     pub(crate) image: ImageContents,
 }
 
