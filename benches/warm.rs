@@ -111,7 +111,7 @@ fn main() {
     let costs: Vec<[Cost; 2]> = (0..pairs).map(|_| pair()).collect();
     println!("{} systems are asked for, {pairs} pairs", systems.len());
     println!("{:<36} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
-    let mut failed = Vec::new();
+    let mut failed: Vec<&(&str, f64)> = Vec::new();
     for (number, figure) in FIGURES.iter().enumerate() {
         let median = |side: usize| {
             let mut values: Vec<f64> =
