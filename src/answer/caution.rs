@@ -57,6 +57,13 @@ pub enum Caution {
     RecordIncomplete(Vec<String>),
     /// No loaded file has this name.
     OnlyInImage(String),
+    /// The symbol stands in vendored files that are not loaded.
+    InVendored {
+        /// How often.
+        places: usize,
+        /// The files.
+        files: Vec<String>,
+    },
     /// Files that are not loaded could not be searched: their names, maybe the first of them with a count.
     NotSearched(String),
     /// The project's folder has more files than are searched.
@@ -167,6 +174,13 @@ impl Display for Caution {
                 f,
                 "No loaded file has the name {name}: a form makes it, or only the image remembers it."
             ),
+            Self::InVendored { places, files } => write!(
+                f,
+                "The symbol is also in {} of vendored files that are not loaded: {}{}.",
+                counted(*places, "place", "places"),
+                files[..files.len().min(MOST_FILES)].join(", "),
+                if files.len() > MOST_FILES { ", …" } else { "" }
+            ),
             Self::NotSearched(files) => {
                 write!(f, "Files that are not loaded could not be searched: {files}.")
             }
@@ -198,6 +212,7 @@ impl Caution {
     pub fn worded(&self, wording: Wording) -> String {
         match self {
             Self::UsedBesideProject(_) => format!("{self} {}", Advice::ListAll.worded(wording)),
+            Self::InVendored { .. } => format!("{self} {}", Advice::ListText.worded(wording)),
             _ => self.to_string(),
         }
     }
