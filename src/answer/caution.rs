@@ -76,6 +76,8 @@ pub enum Caution {
     IndexBehindLoad(String),
     /// The index of uses still has what a reload removed.
     IndexBehindRemoval(String),
+    /// So many lines write the slot or place that the symbol names, which is no variable that is set.
+    Written(usize),
     /// The name also stands in text that is no Lisp.
     OtherText(OtherText),
     /// Lisp said it, or an earlier answer that was kept as JSON.
@@ -201,6 +203,11 @@ impl Display for Caution {
             Self::IndexBehindRemoval(error) => {
                 write!(f, "The index of uses could not be brought up to date ({error}).")
             }
+            Self::Written(lines) => write!(
+                f,
+                "The slot or place of this name is written in {}: ask code-find-references.",
+                counted(*lines, "line", "lines")
+            ),
             Self::OtherText(text) => f.write_str(&text.sentence()),
             Self::Said(sentence) => f.write_str(sentence),
         }
