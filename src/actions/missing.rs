@@ -69,13 +69,14 @@ impl NotFoundReply {
         let note = (!note.is_empty()).then(|| note.join(" "));
         let uninterned = status == LookupStatus::Uninterned;
         let bare = asked.name.strip_prefix("#:").filter(|_| uninterned).unwrap_or(&asked.name);
-        let mut suggestions = nearest::elsewhere(index, bare);
-        if suggestions.is_empty() {
-            suggestions = match status {
+        let suggestions = bank.project().with_read_symbols(|read| {
+            let elsewhere = nearest::elsewhere(index, read, bare);
+            match status {
+                _ if !elsewhere.is_empty() => elsewhere,
                 LookupStatus::NoPackage => nearest::packages(index, &asked.package),
-                _ => nearest::names(index, bare, find_package(index, &asked.package)),
-            };
-        }
+                _ => nearest::names(index, read, bare, find_package(index, &asked.package)),
+            }
+        });
         let load = "Load the system that defines it (load-system), or correct the name.";
         let mut remedies =
             if suggestions.is_empty() || note.is_some() { vec![load.to_owned()] } else { Vec::new() };

@@ -20,6 +20,8 @@ pub enum Advice {
     SetProjectOrSearchAll,
     /// Search all files, to have uses listed that are counted only.
     ListAll,
+    /// Search the text, to have places listed that are counted only.
+    ListText,
     /// Narrow a search, or insist on it. Most references are in these files.
     Narrow(Vec<(String, u64)>),
     /// Say what changes.
@@ -81,6 +83,9 @@ impl Advice {
             ),
             Self::ListAll => {
                 ("To list them, pass project_only=false.", "To list them, pass --no-project-only.")
+            }
+            Self::ListText => {
+                ("To list them, call find_references.", "To list them: steelbank find-references.")
             }
             Self::Narrow(densest) => return narrow(densest, wording),
             Self::SayWhatChanges => (

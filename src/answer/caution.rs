@@ -57,6 +57,13 @@ pub enum Caution {
     RecordIncomplete(Vec<String>),
     /// No loaded file has this name.
     OnlyInImage(String),
+    /// The symbol stands in vendored files that are not loaded.
+    InVendored {
+        /// How often.
+        places: usize,
+        /// The files.
+        files: Vec<String>,
+    },
     /// Files that are not loaded could not be searched: their names, maybe the first of them with a count.
     NotSearched(String),
     /// The project's folder has more files than are searched.
@@ -69,6 +76,8 @@ pub enum Caution {
     IndexBehindLoad(String),
     /// The index of uses still has what a reload removed.
     IndexBehindRemoval(String),
+    /// So many lines write the slot or place that the symbol names, which is no variable that is set.
+    Written(usize),
     /// The name also stands in text that is no Lisp.
     OtherText(OtherText),
     /// Lisp said it, or an earlier answer that was kept as JSON.
@@ -167,6 +176,13 @@ impl Display for Caution {
                 f,
                 "No loaded file has the name {name}: a form makes it, or only the image remembers it."
             ),
+            Self::InVendored { places, files } => write!(
+                f,
+                "The symbol is also in {} of vendored files that are not loaded: {}{}.",
+                counted(*places, "place", "places"),
+                files[..files.len().min(MOST_FILES)].join(", "),
+                if files.len() > MOST_FILES { ", …" } else { "" }
+            ),
             Self::NotSearched(files) => {
                 write!(f, "Files that are not loaded could not be searched: {files}.")
             }
@@ -187,6 +203,11 @@ impl Display for Caution {
             Self::IndexBehindRemoval(error) => {
                 write!(f, "The index of uses could not be brought up to date ({error}).")
             }
+            Self::Written(lines) => write!(
+                f,
+                "The slot or place of this name is written in {}: ask code-find-references.",
+                counted(*lines, "line", "lines")
+            ),
             Self::OtherText(text) => f.write_str(&text.sentence()),
             Self::Said(sentence) => f.write_str(sentence),
         }
@@ -198,6 +219,7 @@ impl Caution {
     pub fn worded(&self, wording: Wording) -> String {
         match self {
             Self::UsedBesideProject(_) => format!("{self} {}", Advice::ListAll.worded(wording)),
+            Self::InVendored { .. } => format!("{self} {}", Advice::ListText.worded(wording)),
             _ => self.to_string(),
         }
     }

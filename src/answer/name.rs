@@ -161,7 +161,7 @@ pub(crate) fn prefix(package: &str) -> String {
 }
 
 /// Writes the symbol called `name` whose home is called `package`.
-fn qualified(index: &Index, package: &str, name: &str) -> String {
+pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
     let is_external = index.symbol_named(package, name).is_some_and(|(_, access)| access == Access::External);
     let prefix = if package == "KEYWORD" { String::new() } else { prefix(package) };
     let colons = if is_external || prefix.is_empty() { ":" } else { "::" };

@@ -7,9 +7,9 @@ use std::path::Path;
 use steelbank_reader::upcase;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
-use crate::answer::name::{of_symbol, readable};
+use crate::answer::name::{of_symbol, qualified, readable};
 use crate::answer::package_owner::PackageOwner;
-use crate::workspace::Project;
+use crate::workspace::{Project, ReadSymbols};
 
 /// The most suggestions of a kind.
 const MOST_SUGGESTIONS: usize = 5;
@@ -28,7 +28,7 @@ pub(crate) fn of_users(index: &Index, name: &str) -> BTreeSet<String> {
 
 /// Lists the symbols called `name` in all packages, as one types them: those that packages export, and the
 /// user's.
-pub(crate) fn elsewhere(index: &Index, name: &str) -> Vec<String> {
+pub(crate) fn elsewhere(index: &Index, read: &ReadSymbols, name: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (package, symbol, access) in index.homes(name) {
         let users = is_users(&index.package_name(package));
@@ -37,50 +37,52 @@ pub(crate) fn elsewhere(index: &Index, name: &str) -> Vec<String> {
                 .map(|text| (!users, access == Access::Internal, text)),
         );
     }
+    let named = read.near(name, 0).filter(|(_, other)| *other == name);
+    found.extend(named.filter_map(|symbol| Some((false, true, only_read(index, symbol, None)?))));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
 /// Lists the names that are spelt nearly as `name`, as one types them in `package` or with a prefix: the
 /// user's and what packages export, nearest first.
-pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
+pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
-    let wanted: String = name.chars().map(upcase).collect();
+    let wanted = upper(name);
+    // Compares in upper case: a name between bars is often typed without them.
+    let distance = |other: &str| {
+        let is_other = other != name;
+        is_other.then(|| strsim::osa_distance(&wanted, &upper(other))).filter(|distance| *distance <= most)
+    };
     let mut found: BTreeSet<(usize, bool, String)> = BTreeSet::new();
     for symbol in index.symbols_near(name, most) {
         let other = index.symbol_name(symbol);
-        if other == name {
-            continue;
-        }
-        // Compares in upper case: a name between bars is often typed without them.
-        let upper: String = other.chars().map(upcase).collect();
-        let distance = strsim::osa_distance(&wanted, &upper);
-        if distance > most {
-            continue;
-        }
+        let Some(distance) = distance(&other) else { continue };
         let Some(home) = index.symbol_package(symbol) else { continue };
         let users = is_users(&index.package_name(home));
         if let Some(text) = written(index, symbol, home, &other, package, users) {
             found.insert((distance, !users, text));
         }
     }
+    found.extend(read.near(name, most).filter_map(|symbol| {
+        let distance = distance(symbol.1)?;
+        Some((distance, false, only_read(index, symbol, package)?))
+    }));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
 /// Lists names that have each word of `pattern`, or one spelt nearly so: the user's and what packages export,
 /// nearest first.
-pub(crate) fn names_by_words(index: &Index, pattern: &str) -> Vec<String> {
+pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -> Vec<String> {
     let split = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        words.map(|word| word.chars().map(upcase).collect()).collect()
+        words.map(upper).collect()
     };
     let wanted = split(pattern);
     if wanted.is_empty() {
         return Vec::new();
     }
-    let mut found: BTreeSet<(usize, bool, usize, String)> = BTreeSet::new();
-    for symbol in index.symbols() {
-        let (name, Some(home)) = (index.symbol_name(symbol), index.symbol_package(symbol)) else { continue };
-        let (upper, words): (String, _) = (name.chars().map(upcase).collect(), split(&name));
+    // The distance of all words, and how many the name has.
+    let rank = |name: &str| {
+        let (upper, words) = (upper(name), split(name));
         let distance = |word: &String| match upper.contains(word.as_str()) {
             true => Some(0),
             false => {
@@ -89,14 +91,37 @@ pub(crate) fn names_by_words(index: &Index, pattern: &str) -> Vec<String> {
             }
         };
         let distances: Option<Vec<usize>> = wanted.iter().map(distance).collect();
+        Some((distances?.iter().sum(), words.len()))
+    };
+    let mut found: BTreeSet<(usize, bool, usize, String)> = BTreeSet::new();
+    for symbol in index.symbols() {
+        let (name, Some(home)) = (index.symbol_name(symbol), index.symbol_package(symbol)) else { continue };
+        let Some((distance, words)) = rank(&name) else { continue };
         let users = is_users(&index.package_name(home));
-        if let Some(distances) = distances
-            && let Some(text) = written(index, symbol, home, &name, None, users)
-        {
-            found.insert((distances.iter().sum(), !users, words.len(), text));
+        if let Some(text) = written(index, symbol, home, &name, None, users) {
+            found.insert((distance, !users, words, text));
         }
     }
+    found.extend(read.all().filter_map(|symbol| {
+        let (distance, words) = rank(symbol.1)?;
+        Some((distance, false, words, only_read(index, symbol, None)?))
+    }));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(.., text)| text).collect()
+}
+
+fn upper(text: &str) -> String {
+    text.chars().map(upcase).collect()
+}
+
+/// Writes the symbol called `name` whose home is called `home` as one types it, if it is the user's and the image does not have
+/// it.
+fn only_read(index: &Index, (home, name): (&str, &str), package: Option<Package>) -> Option<String> {
+    let at_home = index.find_package(home, None).filter(|_| is_users(home))?;
+    let is_missing = index.find_symbol(name, at_home).is_none();
+    is_missing.then(|| match package == Some(at_home) {
+        true => readable(name),
+        false => qualified(index, home, name),
+    })
 }
 
 /// Writes `symbol` as one types it: without a prefix where `package` has it; none for what only SBCL itself

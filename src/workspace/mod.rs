@@ -7,6 +7,7 @@ pub(crate) mod journal;
 mod live;
 pub(crate) mod names;
 mod positions;
+mod read_symbols;
 pub(crate) mod replacement;
 mod shown_path;
 mod stamp;
@@ -17,6 +18,7 @@ mod tree;
 pub(crate) mod write;
 
 pub(crate) use buffers::BufferText;
+pub(crate) use read_symbols::ReadSymbols;
 pub use shown_path::ShownPath;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
@@ -113,6 +115,7 @@ pub(crate) struct Project {
     image: RwLock<KnownImage>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
+    read_symbols: Mutex<ReadSymbols>,
     texts: Mutex<texts::Texts>,
     /// The index of the tree's text, opened at the first question.
     text: OnceLock<Arc<TextIndex>>,

@@ -166,6 +166,13 @@ impl Project {
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
     }
 
+    /// Lists the sidecars of the loaded files, each by its name, with its stamp.
+    pub(super) fn live_sidecars(&self) -> Vec<(PathBuf, FileStamp)> {
+        self.read_new_files();
+        let names = self.names.lock();
+        names.files.iter().filter(|file| file.live).filter_map(|file| file.sidecar.clone()).collect()
+    }
+
     /// Reads the names in the files that were loaded since the last call, from the cache's table of names or
     /// else from the sidecars. The first question calls it if no load did.
     pub(crate) fn read_new_files(&self) {

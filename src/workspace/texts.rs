@@ -26,7 +26,7 @@ use steelbank_text::{
     FileTokens, IndexControl, IndexedText, LispNames, NamedIn, PackageText, TextContext, TokenClass,
     WordMatch,
 };
-use steelbank_tree::is_lisp;
+use steelbank_tree::{is_lisp, is_vendored};
 
 /// How the image relates to a file's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -71,6 +71,14 @@ impl NamedText {
             Some((number, &**class, run.iter().map(|(_, line)| *line)))
         })
     }
+}
+
+/// Where a name stands in a vendored file.
+#[derive(Debug)]
+pub(crate) struct VendoredText {
+    pub(crate) path: PathBuf,
+    /// By place: what decides which symbol the tokens are, and how many there are in a row.
+    pub(crate) runs: Vec<(Arc<TokenClass>, usize)>,
 }
 
 /// A file with text that the image does not have.
@@ -479,6 +487,29 @@ impl Project {
             files.sort_by(|left, right| left.path.as_os_str().cmp(right.path.as_os_str()));
         }
         NamedTexts { files, unreadable, cut: texts.live.walk.cut }
+    }
+
+    /// Finds where `name` stands in vendored files that [`Project::named_at`] does not search, by what decides which symbol a
+    /// token is, with how often in a row, as of the look of `_now` or a later one. Reads no file.
+    pub(crate) fn named_in_vendored(&self, _now: &Now, name: &str, own_only: bool) -> Vec<VendoredText> {
+        let mut guard = self.texts.lock();
+        let Texts { names, root, standings, .. } = &mut *guard;
+        let (Some(names), Some(root)) = (names.as_ref(), root.as_ref()) else { return Vec::new() };
+        let Some(named) = names.named(name) else { return Vec::new() };
+        let mut files = Vec::new();
+        for NamedIn { path: relative, file, classes, tokens, .. } in named.files {
+            let entry = standings.indexed(file, || root.join(relative));
+            if entry.is_some_and(|(_, entry)| entry.own || !own_only) || !is_vendored(root, relative) {
+                continue;
+            }
+            let runs = named.tokens[tokens].chunk_by(|(one, _), (other, _)| one == other);
+            let runs = runs.filter_map(|run| {
+                let class = classes.get(run.first()?.0 as usize)?;
+                Some((Arc::clone(class), run.len()))
+            });
+            files.push(VendoredText { path: root.join(relative), runs: runs.collect() });
+        }
+        files
     }
 
     /// Returns what tells this text from that of another moment, as of the look of `now` or a later one.

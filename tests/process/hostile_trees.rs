@@ -359,7 +359,7 @@ fn every_tool_has_the_same_files() {
     let files = [
         ".hidden/a.lisp", "by-ignore/a.lisp", "by-git/a.lisp", "by-git/below/a.lisp", "by-user/a.lisp",
         "by-exclude/a.lisp", "some/left/a.lisp", "some/kept/a.lisp", "repository/a.lisp", "kept/a.lisp",
-        "b.txt",
+        "ocicl/lib/a.lisp", "b.txt",
     ];
     files.iter().for_each(|path| write(&root, &[(path, use_it)]));
     git(&root.join("repository"), &["init", "-q"]);

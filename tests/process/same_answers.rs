@@ -150,7 +150,8 @@ fn names_that_no_fasl_refers_to_are_known_whatever_the_cache() {
     write_project(&project, include_str!("../projects/same_names.txt"));
     let names = [
         "cold::space-p", "cold::lonely-function", "cold::only-here", "cold:user", "cold::quoted",
-        "cold::no-such", "lonely-function", "cold::*matchers*",
+        "cold::no-such", "lonely-function", "cold::*matchers*", "cold::lonely-functio", "only-her",
+        "cl-user::lonely-function", "cold::space lonely", "cold::balance", "cold::owner",
     ];
     // Each of these stands where only sidecars know it.
     let taken = ["space-p", "only-here"];
@@ -158,6 +159,24 @@ fn names_that_no_fasl_refers_to_are_known_whatever_the_cache() {
         for new in taken {
             let plan = client.call("rename", json!({ "name": "cold:user", "new_name": new })).to_string();
             assert!(plan.contains(&format!("cold::{new} exists.")), "{plan}");
+        }
+        // And it is suggested for a misspelt one.
+        for (tool, argument, misspelt) in [
+            ("describe-symbol", "name", "cold::lonely-functio"),
+            ("find-definition", "name", "cold::lonely-functio"),
+            ("who-calls", "name", "cl-user::lonely-functio"),
+            ("apropos", "pattern", "lonely-functio"),
+            ("apropos", "pattern", "functin lonely"),
+        ] {
+            let answer = client.call(tool, json!({ argument: misspelt })).to_string();
+            assert!(answer.contains("lonely-function"), "{tool} {misspelt}: {answer}");
+        }
+        // What is written and no variable is told of, also by who looks for assignments.
+        for (name, expected) in [("balance", true), ("owner", true), ("user", false)] {
+            let text = client.text("who-sets", json!({ "name": format!("cold::{name}") }));
+            let told = text
+                .contains("The slot or place of this name is written in 1 line: ask code-find-references.");
+            assert_eq!(told, expected, "{name}: {text}");
         }
         let asked = |name: &&str| Asked::new(name, "COLD", "a.lisp");
         let plain = names.iter().map(asked);

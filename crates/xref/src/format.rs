@@ -102,7 +102,8 @@ impl XrefSegment {
 
     /// The spellings of the symbols' names.
     pub fn spellings(&self) -> &Spellings {
-        self.spellings.get_or_init(|| Spellings::of(self))
+        let name = |row| self.text(self.symbol(row, BakedSymbolColumn::Name));
+        self.spellings.get_or_init(|| Spellings::of((0..self.symbols()).map(name)))
     }
 
     fn section(&self, section: Section) -> &[u8] {

@@ -1,10 +1,7 @@
-//! Which symbols may be spelt nearly as a name, without reading the others' names.
+//! Which names may be spelt nearly as another, without reading the rest of them.
 
-use super::columns::BakedSymbolColumn;
-use super::format::XrefSegment;
-
-/// The symbols of a segment by the length of their names, each with its name's letters.
-#[derive(Debug, Clone)]
+/// The places of names in a list, by the length of the names, each with its name's letters.
+#[derive(Debug, Clone, Default)]
 pub struct Spellings(Vec<Vec<(Letters, u32)>>);
 
 /// The letters of a name in upper case: a bit each for the first and for the second time that one of its kind occurs.
@@ -36,22 +33,23 @@ impl Letters {
 }
 
 impl Spellings {
-    pub(super) fn of(segment: &XrefSegment) -> Self {
+    /// Notes the spellings of `names`.
+    pub fn of(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut by_length: Vec<Vec<(Letters, u32)>> = Vec::new();
-        for row in 0..segment.symbols() {
-            let name = segment.text(segment.symbol(row, BakedSymbolColumn::Name));
+        for (row, name) in (0..).zip(names) {
+            let name = name.as_ref();
             let length = name.chars().count();
             if by_length.len() <= length {
                 by_length.resize_with(length + 1, Vec::new);
             }
-            by_length[length].push((Letters::of(&name), row));
+            by_length[length].push((Letters::of(name), row));
         }
         Self(by_length)
     }
 
-    /// Lists the rows of symbols whose names may be made of `name` with so many `edits`, letters' cases aside: all that
-    /// can, and others.
-    pub(super) fn near<'a>(&'a self, name: &str, edits: usize) -> impl Iterator<Item = u32> + use<'a> {
+    /// Lists the places of the names that may be made of `name` with so many `edits`, letters' cases aside: all that can,
+    /// and others.
+    pub fn near<'a>(&'a self, name: &str, edits: usize) -> impl Iterator<Item = u32> + use<'a> {
         let (letters, length) = (Letters::of(name), name.chars().count());
         let last = (length + edits + 1).min(self.0.len());
         let of_length = self.0.get(length.saturating_sub(edits).min(last)..last).unwrap_or_default();

@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::unseen::{
-    SoughtSymbol, TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses,
+    Likelihood, SoughtSymbol, TextDefined, TextState, TextUse, TextUses, TokenResolver, text_counts,
+    text_definitions, text_uses,
 };
 use super::via::{ExpansionOrigin, Origins};
 use super::who::CalledName;
@@ -27,7 +28,7 @@ use crate::answer::designator::Designator;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{Advice, LispName, Location, NotFound, some_of};
+use crate::answer::{Advice, Caution, LispName, Location, NotFound, some_of};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -51,13 +52,17 @@ impl Question for CodeFindReferencesRequest {
         control: &Control,
     ) -> Result<CodeFindReferencesAnswer, Error> {
         control.check()?;
-        let mut answer = code_find_references(context, self)?;
-        answer.loading = context.project.is_loading();
-        Ok(answer)
+        searched(context, self, |search, now, index, looked_up_in| {
+            let vendored = in_vendored(self, index, context.project, now, search.uses);
+            let mut answer = search.answered(self, index, looked_up_in);
+            answer.cautions.extend(vendored);
+            answer.loading = context.project.is_loading();
+            answer
+        })
     }
 }
 
-/// Finds the uses of a symbol.
+/// Finds the uses of a symbol, for another answer: without the caution about vendored files.
 ///
 /// # Errors
 /// When the symbol or package does not exist, or there is no project to limit the answer to.
@@ -65,11 +70,34 @@ pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<CodeFindReferencesAnswer, Error> {
-    searched(context, request, |search, now, index, looked_up_in| {
-        let target = SoughtSymbol::of(search.uses);
-        let text = text_uses(index, context.project, now, &target, request.project_only);
-        CodeFindReferencesAnswer { looked_up_in, ..search.finish(request, text) }
-    })
+    searched(context, request, |search, _, index, looked_up_in| search.answered(request, index, looked_up_in))
+}
+
+/// Counts the places in vendored files that are not loaded where the symbol stands for certain: a library that is not loaded has names
+/// of its own.
+fn in_vendored(
+    request: &CodeFindReferencesRequest,
+    index: &Index,
+    project: &Project,
+    now: &Now,
+    uses: &SymbolUses<'_>,
+) -> Option<Caution> {
+    if uses.is_standard() || request.written {
+        return None;
+    }
+    let target = &SoughtSymbol::of(uses);
+    let resolver = TokenResolver::new(index, project, now, target);
+    let (mut places, mut files) = (0, Vec::new());
+    for file in project.named_in_vendored(now, &target.name, request.project_only) {
+        let used = file.runs.iter().filter(|(class, _)| !class.defines);
+        let meant = used.filter(|(class, _)| resolver.meaning(class, false) == Some(Likelihood::Certain));
+        let count: usize = meant.map(|(_, count)| count).sum();
+        if count > 0 && project.loaded_date(&file.path).is_none() {
+            places += count;
+            files.push(project.shown(&file.path));
+        }
+    }
+    (places > 0).then_some(Caution::InVendored { places, files })
 }
 
 /// A use, and the text of its line.
@@ -323,6 +351,17 @@ struct UseSearch<'a> {
 }
 
 impl UseSearch<'_> {
+    fn answered(
+        self,
+        request: &CodeFindReferencesRequest,
+        index: &Index,
+        looked_up_in: Option<String>,
+    ) -> CodeFindReferencesAnswer {
+        let target = SoughtSymbol::of(self.uses);
+        let text = text_uses(index, self.project, self.now, &target, request.project_only);
+        CodeFindReferencesAnswer { looked_up_in, ..self.finish(request, text) }
+    }
+
     /// Reads a file and finds the symbol's occurrences in it. None if it has no text that could be shown.
     fn read(
         &mut self,

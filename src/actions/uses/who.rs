@@ -3,7 +3,9 @@
 pub mod text;
 pub(crate) mod tool;
 
-use super::code_find_references::{Facts, UseType, shown_expander, unrecorded};
+use super::code_find_references::{
+    CodeFindReferencesRequest, Facts, UseType, code_find_references, shown_expander, unrecorded,
+};
 use super::symbol_uses::SymbolUses;
 use super::unseen::{SoughtSymbol, Unseen, text_counts};
 use crate::answer::designator::DesignatorError;
@@ -327,13 +329,44 @@ impl WhoRequest {
     }
 }
 
+impl WhoRequest {
+    /// Counts the lines that write the slot or place that the symbol names, where it can be one: no variable, and code writes it with
+    /// SETF, or no record has the symbol, as none has a slot's name.
+    fn written_lines(&self, context: &QueryContext<'_>, answer: &WhoAnswer) -> Option<usize> {
+        let lookup = self.symbol.lookup(&context.index).ok()?;
+        let (symbol, _) = lookup.found.ok()?;
+        let index = &context.index;
+        let is_variable =
+            || [Kind::Binds, Kind::References].iter().any(|&kind| index.count(kind, symbol, |_| true) > 0);
+        let by_setf = || index.count(Kind::Calls, symbol, |role| role == NameRole::Setf) > 0;
+        let may_be_place = || !is_variable() && (answer.elsewhere.is_empty() || by_setf());
+        let uses = SymbolUses::new(index, symbol, lookup.function_name);
+        if uses.is_standard() || self.places == PlaceDetail::Recorded || !may_be_place() {
+            return None;
+        }
+        let request = CodeFindReferencesRequest {
+            package: self.symbol.package.clone(),
+            written: true,
+            project_only: context.project.root().is_some(),
+            limit: 0,
+            ..CodeFindReferencesRequest::new(self.symbol.name.as_str())
+        };
+        let written = code_find_references(context, &request).ok()?;
+        (written.total > 0).then_some(written.total)
+    }
+}
+
 impl Question for WhoRequest {
     type Answer = WhoAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoAnswer, Error> {
         control.check()?;
-        let context = context.knowing_symbol(&self.symbol);
-        Ok(self.answer_with(&context.index, context.project, context.sbcl)?)
+        let context = &*context.knowing_symbol(&self.symbol);
+        let mut answer = self.answer_with(&context.index, context.project, context.sbcl)?;
+        if self.kind == Kind::Sets && answer.count == 0 && answer.toplevel.is_empty() {
+            answer.cautions.extend(self.written_lines(context, &answer).map(Caution::Written));
+        }
+        Ok(answer)
     }
 }
 

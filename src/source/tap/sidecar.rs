@@ -216,8 +216,46 @@ impl Sidecar {
         Sidecar::parse(&bytes)
     }
 
+    /// Reads the names in the sidecar at `path` and nothing that follows them.
+    pub fn read_names(path: &Path) -> Result<Vec<Name>, SidecarError> {
+        let bytes = steelbank_cache::read(path)
+            .map_err(|source| SidecarError::Unreadable { path: path.to_path_buf(), source })?;
+        Ok(Sidecar::parse_head(&bytes)?.1.names)
+    }
+
     /// Decodes `bytes`. Damaged input gives an error, never a panic or an endless loop.
     pub fn parse(bytes: &[u8]) -> Result<Sidecar, SidecarError> {
+        let (mut input, head) = Sidecar::parse_head(bytes)?;
+        let name_count = head.names.len() as u64;
+        let mut start = 0;
+        let forms = input.many(|input| {
+            let number = input.small()?;
+            let events = input.many(|input| input.event(&mut start, name_count))?;
+            Ok(TapForm::new(number, events))
+        })?;
+        let uses = input.many(|input| {
+            let kind = match input.byte()? {
+                0 => Kind::Binds,
+                1 => Kind::Calls,
+                2 => Kind::Sets,
+                3 => Kind::References,
+                4 => Kind::Macroexpands,
+                _ => return Err(input.damaged()),
+            };
+            let (name, setf) = input.name_and_bit(name_count)?;
+            Ok(TapTopLevelUse { kind, name, setf, form: input.small()?, number: input.small()? })
+        })?;
+        let mut locals = input.many(|input| {
+            let form = input.small()?;
+            let (name, function) = input.name_and_bit(name_count)?;
+            Ok((form, name, function))
+        })?;
+        locals.sort_unstable();
+        Ok(Sidecar { forms, uses, locals, ..head })
+    }
+
+    /// Decodes what stands before the forms. The rest is empty in it.
+    fn parse_head(bytes: &[u8]) -> Result<(SidecarBytes<'_>, Sidecar), SidecarError> {
         if bytes.len() < 7 || &bytes[..6] != b"SBTAP\0" {
             return Err(SidecarError::NotASidecar);
         }
@@ -260,32 +298,7 @@ impl Sidecar {
             Ok((name, kind))
         })?;
         let (names, kinds): (Vec<Name>, Vec<NameKind>) = named.into_iter().unzip();
-        let name_count = names.len() as u64;
-        let mut start = 0;
-        let forms = input.many(|input| {
-            let number = input.small()?;
-            let events = input.many(|input| input.event(&mut start, name_count))?;
-            Ok(TapForm::new(number, events))
-        })?;
-        let uses = input.many(|input| {
-            let kind = match input.byte()? {
-                0 => Kind::Binds,
-                1 => Kind::Calls,
-                2 => Kind::Sets,
-                3 => Kind::References,
-                4 => Kind::Macroexpands,
-                _ => return Err(input.damaged()),
-            };
-            let (name, setf) = input.name_and_bit(name_count)?;
-            Ok(TapTopLevelUse { kind, name, setf, form: input.small()?, number: input.small()? })
-        })?;
-        let mut locals = input.many(|input| {
-            let form = input.small()?;
-            let (name, function) = input.name_and_bit(name_count)?;
-            Ok((form, name, function))
-        })?;
-        locals.sort_unstable();
-        Ok(Sidecar {
+        let head = Sidecar {
             content_hash,
             size,
             write_date,
@@ -295,10 +308,11 @@ impl Sidecar {
             newlines,
             names,
             kinds,
-            forms,
-            uses,
-            locals,
-        })
+            forms: Vec::new(),
+            uses: Vec::new(),
+            locals: Vec::new(),
+        };
+        Ok((input, head))
     }
 
     /// The top-level form that SBCL numbered `number`.

@@ -68,10 +68,13 @@ pub(super) fn no_match(
     if nameable {
         let words: Vec<String> = plain.split_whitespace().map(str::to_uppercase).collect();
         if nothing.wider.is_empty() {
-            nothing.near = nearest::names(&context.index, &words.join("-"), None);
-        }
-        if nothing.wider.is_empty() && nothing.near.is_empty() {
-            nothing.near = nearest::names_by_words(&context.index, plain);
+            nothing.near = context.project.with_read_symbols(|read| {
+                let near = nearest::names(&context.index, read, &words.join("-"), None);
+                match near.is_empty() {
+                    true => nearest::names_by_words(&context.index, read, plain),
+                    false => near,
+                }
+            });
         }
         // A symbol of that very name names nothing.
         let is_it = |near: &str| {
