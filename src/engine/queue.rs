@@ -256,9 +256,12 @@ impl JobQueue {
         }
     }
 
-    /// Returns the number of jobs that the lane has taken so far; none while it runs one.
+    /// Returns the number of jobs that the lane has taken so far; none while it runs one. Who has a job's outcome finds it ended.
     pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
-        self.lane(lane).with(|state| state.running.is_none().then_some(state.taken))
+        self.lane(lane).with(|state| {
+            let is_idle = state.running.as_ref().is_none_or(|running| running.job_state.has_ended());
+            is_idle.then_some(state.taken)
+        })
     }
 
     pub(super) fn note_abandoned(&self) {

@@ -91,6 +91,27 @@ fn a_death_reaches_every_job() {
     );
 }
 
+/// Whoever has the outcome of a job finds the lane idle, whatever its thread has still to do.
+#[test]
+fn who_has_an_outcome_finds_the_lane_idle() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, SECOND);
+            let server = thread::spawn(move || {
+                let job = queue.next(Lane::Query, 0).unwrap();
+                job.job_state.end();
+                job.job_state.fail(LispError::Cancelled).deliver();
+                queue.finish(Lane::Query, 0);
+            });
+            assert_eq!(ticket.wait(), Err(LispError::Cancelled));
+            assert_eq!(queue.taken_if_idle(Lane::Query), Some(1));
+            server.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}
+
 /// The watch may come as late as it likes: a job that does not stop is answered before its lane is taken over, and has
 /// its time to stop after the first interrupt.
 #[test]

@@ -103,6 +103,8 @@ struct JobTimes {
     cancelled: bool,
     /// Whether Lisp was entered for it.
     begun: bool,
+    /// Whether its thread is done with it, but for handing the outcome over.
+    ended: bool,
 }
 
 impl JobState {
@@ -126,6 +128,14 @@ impl JobState {
 
     pub(super) fn begin(&self) {
         self.state.lock().begun = true;
+    }
+
+    pub(super) fn end(&self) {
+        self.state.lock().ended = true;
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.lock().ended
     }
 
     /// The reason why a job ended without an answer.
@@ -267,13 +277,18 @@ pub(super) fn job<T: Send + 'static>(
     let job_state = Arc::new(JobState {
         lane,
         allowed,
-        state: Mutex::new(JobTimes { deadline: deadline_after(allowed), cancelled: false, begun: false }),
+        state: Mutex::new(JobTimes {
+            deadline: deadline_after(allowed),
+            cancelled: false,
+            begun: false,
+            ended: false,
+        }),
         fail: Box::new(move |error| failing.fill(Err(error))),
     });
     let running = Arc::clone(&job_state);
     let filling = Arc::clone(&slot);
     let run = Box::new(move |on_lisp: &OnLisp<'_>| {
-        filling.fill(match catch_unwind(AssertUnwindSafe(|| body(on_lisp))) {
+        let outcome = match catch_unwind(AssertUnwindSafe(|| body(on_lisp))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(CallError::Fault(fault))) => Err(LispError::Fault(fault)),
             Ok(Err(CallError::Interrupted)) => Err(queue.end(&running)),
@@ -282,7 +297,9 @@ pub(super) fn job<T: Send + 'static>(
                 std::mem::forget(payload);
                 Err(LispError::Panicked(text))
             }
-        })
+        };
+        running.end();
+        filling.fill(outcome)
     });
     let interrupt = Interrupt { job_state: Arc::clone(&job_state), queue };
     (Job { job_state, progress, run }, Ticket { slot, interrupt })
