@@ -7,7 +7,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
 use steelbank::Control;
 
 use divan::Bencher;
@@ -300,10 +299,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
         bencher.bench_local(|| server.ask(&ping).len());
         return server.end();
     }
-    // Share the SBCL: a process has one.
-    static BANK: OnceLock<Steelbank> = OnceLock::new();
-    let bank = BANK.get_or_init(|| Steelbank::builder().start().unwrap());
-    bank.lisp().wait_until_ready().unwrap();
+    let bank = Steelbank::get_or_start(Steelbank::builder()).unwrap();
     let session = Session::new(bank.clone()).with_tools(steelbank::actions::tools().clone());
     let tool = session.tools().get("who-references").unwrap();
     let Value::Object(given) = arguments("cl:*print-base*") else { return };

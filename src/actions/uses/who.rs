@@ -327,9 +327,7 @@ impl WhoRequest {
             _ => false,
         }
     }
-}
 
-impl WhoRequest {
     /// Counts the lines that write the slot or place that the symbol names, where it can be one: no variable, and code writes it with
     /// SETF, or no record has the symbol, as none has a slot's name.
     fn written_lines(&self, context: &QueryContext<'_>, answer: &WhoAnswer) -> Option<usize> {

@@ -27,8 +27,9 @@ use crate::tools::session::Load;
 use crate::tools::{Clients, Permissions, Session};
 use crate::{Control, RecoverEditsRequest, Steelbank};
 
-/// The time between two tries where the system accepts nobody, as where Lisp code has used up the descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The time between two looks: whether the system accepts somebody again, as where Lisp code has used up the descriptors, and whether
+/// a load is over.
+const GLANCE: Duration = Duration::from_millis(100);
 
 /// What all clients of the process share.
 struct Host {
@@ -168,7 +169,7 @@ impl Host {
                     continue;
                 }
                 // Those who are there need no listener. There may be a descriptor later, or none of its own any more.
-                Err(_) if !alone => std::thread::sleep(ACCEPT_PAUSE),
+                Err(_) if !alone => std::thread::sleep(GLANCE),
                 told => drop(told?),
             }
             if !alone {
@@ -311,7 +312,7 @@ impl Host {
         let named = self.loads.clone();
         Box::new(move |session| {
             while session.started().is_some_and(Steelbank::is_loading) {
-                std::thread::sleep(ACCEPT_PAUSE);
+                std::thread::sleep(GLANCE);
             }
             let failed =
                 session.loads().into_iter().filter(|load| !load.loaded && named.contains(&load.name));

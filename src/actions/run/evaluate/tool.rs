@@ -63,7 +63,7 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     if given.scratch {
         let arguments = json!({ "code": given.code, "package": given.package });
-        return in_scratch(session, "evaluate", arguments, &control, call);
+        return in_scratch(session, "evaluate", arguments, &control);
     }
     let request = EvaluateRequest::new(given.code).package(given.package.clone());
     let bank = session.bank()?;

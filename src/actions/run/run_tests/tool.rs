@@ -77,7 +77,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
             "system": given.system, "tests": given.tests, "only_affected_by": given.only_affected_by,
             "test_timeout_seconds": given.test_timeout_seconds,
         });
-        return in_scratch(session, "run-tests", arguments, &control, call);
+        return in_scratch(session, "run-tests", arguments, &control);
     }
     let mut request = RunTestsRequest {
         system: given.system,

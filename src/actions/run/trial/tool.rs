@@ -8,7 +8,7 @@ use crate::actions::run::trial::{StackFrame, TrialFailure};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::scratch::ScratchOutcome;
-use crate::tools::{Call, CallOutcome, Failure, Session, ToolAnswer};
+use crate::tools::{CallOutcome, Failure, Session, ToolAnswer};
 
 /// Calls `tool` in a scratch image, which is thrown away. Removes handles from the structured answer, as its text has none: their
 /// objects are gone.
@@ -17,7 +17,6 @@ pub(crate) fn in_scratch(
     tool: &str,
     arguments: Value,
     control: &Control,
-    _call: &Call,
 ) -> Result<ToolAnswer, Failure> {
     let answer = session.bank()?.call_in_scratch(tool, arguments, control);
     let mut answer = answer.map_err(Error::from)?;
