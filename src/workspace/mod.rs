@@ -22,7 +22,9 @@ pub(crate) use read_symbols::ReadSymbols;
 pub use shown_path::ShownPath;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
-pub(crate) use texts::{Look, NamedText, Now, Own, ProjectText, UnseenText, in_seen_file};
+pub(crate) use texts::{
+    Look, NamedText, NamedTexts, Now, Own, ProjectText, UnseenText, VendoredText, in_seen_file,
+};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;

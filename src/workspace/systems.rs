@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::asd::SystemDefinition;
-use steelbank_tree::{Found, WalkState, read_definitions};
+use steelbank_tree::{Found, WalkState, defines_systems, read_definitions};
 
 /// Folders in which ASDF looks for no systems (`*default-source-registry-exclusions*`).
 const EXCLUDED: [&str; 8] =
@@ -46,12 +46,10 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
                 return WalkState::Skip;
             }
             Found::LeftOut(path, why) => found.left_out.push((relative(path), why.to_string())),
-            Found::File(path, _) if path.extension().is_some_and(|extension| extension == "asd") => {
-                match read_definitions(root, path) {
-                    Ok(systems) => found.files.push(DefinitionFile { path: path.to_owned(), systems }),
-                    Err(why) => found.left_out.push((relative(path), why.to_string())),
-                }
-            }
+            Found::File(path, _) if defines_systems(path) => match read_definitions(root, path) {
+                Ok(systems) => found.files.push(DefinitionFile { path: path.to_owned(), systems }),
+                Err(why) => found.left_out.push((relative(path), why.to_string())),
+            },
             _ => {}
         }
         WalkState::Continue

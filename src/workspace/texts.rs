@@ -137,6 +137,8 @@ impl ReadText {
 pub(crate) struct NamedTexts<T> {
     /// The files, by path.
     pub(crate) files: Vec<T>,
+    /// With [`Look::UnseenAndVendored`], vendored files that no system of the project has.
+    pub(crate) vendored: Vec<VendoredText>,
     /// Files that could not be read, or are too large.
     pub(crate) unreadable: Vec<PathBuf>,
     /// Whether the project has more files than are searched.
@@ -317,6 +319,8 @@ pub(crate) fn in_seen_file(token: &TokenClass) -> Option<TextState> {
 pub(crate) enum Look {
     /// Text that the image does not have.
     Unseen,
+    /// The same, and beside it that of vendored files that no system of the project has.
+    UnseenAndVendored,
     /// All text.
     All,
 }
@@ -443,7 +447,7 @@ impl Project {
         let shows = |standing, class: &TokenClass| {
             look == Look::All || standing != TextState::LeftOut || in_seen_file(class).is_some()
         };
-        let mut files = Vec::new();
+        let (mut files, mut vendored) = (Vec::new(), Vec::new());
         let Texts { names: index, root, standings, .. } = texts;
         if let (Some(names), Some(root)) = (index.as_ref(), root.as_ref()) {
             let Some(named) = names.named(name) else {
@@ -451,19 +455,25 @@ impl Project {
                 self.text.get().into_iter().for_each(|index| index.discard());
                 *index = None;
                 unreadable.extend(self.root().map(Path::to_owned));
-                return NamedTexts { files, unreadable, cut: texts.live.walk.cut };
+                return NamedTexts { files, vendored, unreadable, cut: texts.live.walk.cut };
             };
             let tokens = Arc::new(named.tokens);
-            for NamedIn { path, file, classes, tokens: range, .. } in named.files {
-                let Some((path, entry)) = standings.indexed(file, || root.join(path)) else { continue };
+            for NamedIn { path: relative, file, classes, tokens: range, .. } in named.files {
+                let entry = standings.indexed(file, || root.join(relative));
+                let Some((path, entry)) = entry.filter(|(_, entry)| entry.own || !own_only) else {
+                    if look == Look::UnseenAndVendored && is_vendored(root, relative) {
+                        let runs = tokens[range].chunk_by(|(one, _), (other, _)| one == other);
+                        let class = |run: &[(u32, u32)]| classes.get(run.first()?.0 as usize).cloned();
+                        let runs = runs.filter_map(|run| Some((class(run)?, run.len()))).collect();
+                        vendored.push(VendoredText { path: root.join(relative), runs });
+                    }
+                    continue;
+                };
                 let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
                 let is_shown = |(class, _): &(u32, u32)| {
                     classes.get(*class as usize).is_some_and(|class| shows(standing, class))
                 };
-                if known.indexed.is_some()
-                    && (entry.own || !own_only)
-                    && tokens[range.clone()].iter().any(is_shown)
-                {
+                if known.indexed.is_some() && tokens[range.clone()].iter().any(is_shown) {
                     let (path, classes, stamp) = (Arc::clone(path), Arc::clone(classes), known.stamp);
                     let tokens = (Arc::clone(&tokens), range);
                     files.push(NamedText { path, standing, classes, tokens, stamp });
@@ -486,30 +496,7 @@ impl Project {
         if files.len() > indexed {
             files.sort_by(|left, right| left.path.as_os_str().cmp(right.path.as_os_str()));
         }
-        NamedTexts { files, unreadable, cut: texts.live.walk.cut }
-    }
-
-    /// Finds where `name` stands in vendored files that [`Project::named_at`] does not search, by what decides which symbol a
-    /// token is, with how often in a row, as of the look of `_now` or a later one. Reads no file.
-    pub(crate) fn named_in_vendored(&self, _now: &Now, name: &str, own_only: bool) -> Vec<VendoredText> {
-        let mut guard = self.texts.lock();
-        let Texts { names, root, standings, .. } = &mut *guard;
-        let (Some(names), Some(root)) = (names.as_ref(), root.as_ref()) else { return Vec::new() };
-        let Some(named) = names.named(name) else { return Vec::new() };
-        let mut files = Vec::new();
-        for NamedIn { path: relative, file, classes, tokens, .. } in named.files {
-            let entry = standings.indexed(file, || root.join(relative));
-            if entry.is_some_and(|(_, entry)| entry.own || !own_only) || !is_vendored(root, relative) {
-                continue;
-            }
-            let runs = named.tokens[tokens].chunk_by(|(one, _), (other, _)| one == other);
-            let runs = runs.filter_map(|run| {
-                let class = classes.get(run.first()?.0 as usize)?;
-                Some((Arc::clone(class), run.len()))
-            });
-            files.push(VendoredText { path: root.join(relative), runs: runs.collect() });
-        }
-        files
+        NamedTexts { files, vendored, unreadable, cut: texts.live.walk.cut }
     }
 
     /// Returns what tells this text from that of another moment, as of the look of `now` or a later one.
@@ -542,12 +529,9 @@ impl Project {
         look: Look,
         own_only: bool,
     ) -> NamedTexts<UnseenText> {
-        let NamedTexts { files, unreadable, cut } = self.named_at(now, name, look, own_only);
-        NamedTexts {
-            files: files.iter().filter_map(|named| self.read_named(named)).collect(),
-            unreadable,
-            cut,
-        }
+        let NamedTexts { files, vendored, unreadable, cut } = self.named_at(now, name, look, own_only);
+        let files = files.iter().filter_map(|named| self.read_named(named)).collect();
+        NamedTexts { files, vendored, unreadable, cut }
     }
 
     /// Finds the definitions of the package that is called `name` in files whose text the image does not have as it

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use steelbank_tree::{Found, IGNORE_FILES, WalkState, may_be_lisp};
+use steelbank_tree::{Found, IGNORE_FILES, WalkState, defines_systems, may_be_lisp};
 use steelbank_watch::{Watch, Watched};
 
 use crate::workspace::stamp::{COARSE, FileStamp};
@@ -160,7 +160,7 @@ impl ProjectWalk {
     pub(super) fn decides(&self, path: &Path) -> bool {
         let named = |name: &str| path.file_name().is_some_and(|other| other == name);
         OF_NOTE.into_iter().chain(["systems.csv", "ocicl.csv"]).any(named)
-            || (self.has_repositories && path.extension().is_some_and(|extension| extension == "asd"))
+            || (self.has_repositories && defines_systems(path))
     }
 
     /// Whether files in `folder` are the project's own.

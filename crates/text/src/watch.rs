@@ -95,7 +95,7 @@ impl TreeWatch {
         // Some names decide what is vendored.
         const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
-            self.has_repositories && path.extension() == Some("asd".as_ref())
+            self.has_repositories && steelbank_tree::defines_systems(path)
                 || IGNORE_FILES.iter().chain(&DECIDING).any(|name| path.file_name() == Some(name.as_ref()))
         };
         if change.what == ChangeKind::Folder {

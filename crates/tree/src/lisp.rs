@@ -15,6 +15,11 @@ pub fn may_be_lisp(path: &Path) -> bool {
     path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
+/// Whether the file at `path` has, by its name, definitions of systems: an `.asd` file.
+pub fn defines_systems(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "asd")
+}
+
 /// Whether the extension alone says that it is Lisp.
 pub fn is_lisp_by_name(path: &Path) -> bool {
     path.extension().is_some_and(|ending| {

@@ -1,6 +1,7 @@
 //! The walk through a project's tree.
 
 use crate::git::{Nested, exclude_file, is_in_working_tree, nested};
+use crate::lisp::defines_systems;
 use crate::plain::{ReadRefusal, read_unlinked};
 use crate::rules::{IGNORE_FILES, Rules, is_hidden, verdict};
 use crate::vendored::is_vendored_folder;
@@ -246,7 +247,7 @@ impl Walk<'_> {
                     continue;
                 }
                 if !kind.is_dir() {
-                    if !folder.vendored && is_definition(&path) {
+                    if !folder.vendored && defines_systems(&path) {
                         self.definitions.push(path.clone());
                     }
                     self.tell(Found::File(&path, kind))?;
@@ -299,7 +300,7 @@ impl Walk<'_> {
                             is_repository: false,
                         });
                     }
-                } else if is_definition(&path) {
+                } else if defines_systems(&path) {
                     found.systems.extend(path.file_stem().and_then(OsStr::to_str).map(str::to_owned));
                 }
             }
@@ -340,10 +341,6 @@ fn entries(folder: &Path) -> io::Result<Vec<(OsString, FileType)>> {
 
 fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
     entries.iter().any(|(other, _)| other == name)
-}
-
-fn is_definition(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "asd")
 }
 
 /// The systems that the project has, and those that it needs.

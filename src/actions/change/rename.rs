@@ -72,6 +72,7 @@ use crate::source::positions::Evidence;
 use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{FileVersion, Look, Now, Project, TextContext, TextState, in_seen_file};
+use steelbank_tree::defines_systems;
 use steelbank_xref::{Index, Package, Symbol};
 
 /// A request to rename a symbol.
@@ -265,6 +266,7 @@ impl<'a> Planner<'a> {
                 self.plan.scope = Scope::Symbol;
                 self.plan.reason = reason;
                 self.symbol_cautions(&files, &text);
+                self.defines_nothing(&image, &files, &text);
             }
         }
         self.clause_words(&files);
@@ -340,7 +342,7 @@ impl<'a> Planner<'a> {
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
         // A loaded file may have become a link: what it leads to has its own name.
         for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {
-            let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
+            let is_system = defines_systems(&file.path);
             for token in file.tokens.named(&target.name) {
                 let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };
                 let seen = file.standing == TextState::LeftOut;

@@ -19,8 +19,7 @@ use std::sync::Arc;
 
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::unseen::{
-    Likelihood, SoughtSymbol, TextDefined, TextState, TextUse, TextUses, TokenResolver, text_counts,
-    text_definitions, text_uses,
+    SoughtSymbol, TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses,
 };
 use super::via::{ExpansionOrigin, Origins};
 use super::who::CalledName;
@@ -52,10 +51,9 @@ impl Question for CodeFindReferencesRequest {
         control: &Control,
     ) -> Result<CodeFindReferencesAnswer, Error> {
         control.check()?;
-        searched(context, self, |search, now, index, looked_up_in| {
-            let vendored = in_vendored(self, index, context.project, now, search.uses);
-            let mut answer = search.answered(self, index, looked_up_in);
-            answer.cautions.extend(vendored);
+        searched(context, self, |search, index, looked_up_in| {
+            let (mut answer, vendored) = search.answered(self, index, looked_up_in);
+            answer.cautions.extend(vendored.filter(|_| !self.written));
             answer.loading = context.project.is_loading();
             answer
         })
@@ -70,34 +68,7 @@ pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<CodeFindReferencesAnswer, Error> {
-    searched(context, request, |search, _, index, looked_up_in| search.answered(request, index, looked_up_in))
-}
-
-/// Counts the places in vendored files that are not loaded where the symbol stands for certain: a library that is not loaded has names
-/// of its own.
-fn in_vendored(
-    request: &CodeFindReferencesRequest,
-    index: &Index,
-    project: &Project,
-    now: &Now,
-    uses: &SymbolUses<'_>,
-) -> Option<Caution> {
-    if uses.is_standard() || request.written {
-        return None;
-    }
-    let target = &SoughtSymbol::of(uses);
-    let resolver = TokenResolver::new(index, project, now, target);
-    let (mut places, mut files) = (0, Vec::new());
-    for file in project.named_in_vendored(now, &target.name, request.project_only) {
-        let used = file.runs.iter().filter(|(class, _)| !class.defines);
-        let meant = used.filter(|(class, _)| resolver.meaning(class, false) == Some(Likelihood::Certain));
-        let count: usize = meant.map(|(_, count)| count).sum();
-        if count > 0 && project.loaded_date(&file.path).is_none() {
-            places += count;
-            files.push(project.shown(&file.path));
-        }
-    }
-    (places > 0).then_some(Caution::InVendored { places, files })
+    searched(context, request, |search, index, looked_up_in| search.answered(request, index, looked_up_in).0)
 }
 
 /// A use, and the text of its line.
@@ -111,7 +82,7 @@ pub(crate) fn single_uses(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<Vec<SingleUse>, Error> {
-    searched(context, request, |search, _, _, _| {
+    searched(context, request, |search, _, _| {
         let lines = search.lines.into_values();
         let uses = lines.flat_map(|line| {
             let text = line.context.map(Arc::from);
@@ -124,7 +95,7 @@ pub(crate) fn single_uses(
 fn searched<R>(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
-    then: impl FnOnce(UseSearch<'_>, &Now, &Index, Option<String>) -> R,
+    then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
 ) -> Result<R, Error> {
     let context = context.knowing(&request.symbol, request.package.as_deref());
     let QueryContext { index, project, sbcl, .. } = &*context;
@@ -184,7 +155,7 @@ fn searched<R>(
     for text in texts {
         search.text(text);
     }
-    Ok(then(search, &now, index, lookup.looked_up_in))
+    Ok(then(search, index, lookup.looked_up_in))
 }
 
 /// Chooses the name under which a loaded file is listed: its real one, if it was loaded under that too.
@@ -356,10 +327,11 @@ impl UseSearch<'_> {
         request: &CodeFindReferencesRequest,
         index: &Index,
         looked_up_in: Option<String>,
-    ) -> CodeFindReferencesAnswer {
+    ) -> (CodeFindReferencesAnswer, Option<Caution>) {
         let target = SoughtSymbol::of(self.uses);
-        let text = text_uses(index, self.project, self.now, &target, request.project_only);
-        CodeFindReferencesAnswer { looked_up_in, ..self.finish(request, text) }
+        let mut text = text_uses(index, self.project, self.now, &target, request.project_only);
+        let vendored = text.vendored.take();
+        (CodeFindReferencesAnswer { looked_up_in, ..self.finish(request, text) }, vendored)
     }
 
     /// Reads a file and finds the symbol's occurrences in it. None if it has no text that could be shown.

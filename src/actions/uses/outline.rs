@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
-use steelbank_tree::{belonging, nested};
+use steelbank_tree::{belonging, defines_systems, nested};
 use steelbank_xref::{Access, Index};
 
 use super::code_find_references::UseType;
@@ -581,7 +581,7 @@ fn textual(
         match each.role {
             Some(TextRole::String) if !known.has(&line) => string = string.or(Some(line)),
             Some(TextRole::Comment) | None => (),
-            _ if !loaded && path.extension().is_none_or(|extension| extension != "asd") => {
+            _ if !loaded && !defines_systems(&path) => {
                 unloaded = unloaded.or(Some(line));
             }
             _ => (),

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,17 +9,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
 use steelbank_text::{DefinitionKind, LispDefinition, lisp_definitions};
+use steelbank_tree::defines_systems;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
 use crate::answer::lookup::{Asked, DEFAULT_PACKAGE};
 use crate::answer::name::canonical;
+use crate::answer::package_owner::PackageOwner;
 use crate::answer::{Caution, LispName, Location, counted, some_of};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
 use crate::workspace::{
-    Look, NamedText, Now, PackageText, Project, TextContext, TokenClass, UnseenText, in_seen_file,
+    Look, NamedText, NamedTexts, Now, PackageText, Project, TextContext, TokenClass, UnseenText,
+    VendoredText, in_seen_file,
 };
 pub use crate::workspace::{ShownPath, TextState};
 
@@ -154,6 +156,9 @@ pub(crate) struct TextUses {
     pub(crate) lines: Vec<TextUse>,
     /// What could not be searched.
     pub(crate) cautions: Vec<Caution>,
+    /// Places in vendored files that are not loaded, where the symbol stands for certain: a library that is not loaded has names
+    /// of its own. None of a standard symbol.
+    pub(crate) vendored: Option<Caution>,
 }
 
 impl TextUses {
@@ -230,10 +235,13 @@ pub(crate) fn text_uses(
     target: &SoughtSymbol,
     own_only: bool,
 ) -> TextUses {
-    let (files, cautions) = named(project, now, target, own_only);
+    let is_standard = PackageOwner::of(&target.package) != PackageOwner::User;
+    let look = if is_standard { Look::Unseen } else { Look::UnseenAndVendored };
+    let found = project.named_at(now, &target.name, look, own_only);
     let resolver = TokenResolver::new(index, project, now, target);
-    let mut uses = TextUses { lines: Vec::new(), cautions };
-    for file in &files {
+    let vendored = resolver.vendored(&found.vendored);
+    let mut uses = TextUses { lines: Vec::new(), cautions: not_searched(project, &found), vendored };
+    for file in &found.files {
         if resolver.count(file).0 > 0
             && let Some(file) = project.read_named(file)
         {
@@ -245,10 +253,10 @@ pub(crate) fn text_uses(
 
 /// Counts where `target` stands in text that the image does not have, also outside of the project.
 pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &SoughtSymbol) -> TextCounts {
-    let (files, cautions) = named(project, now, target, false);
+    let found = project.named_at(now, &target.name, Look::Unseen, false);
     let resolver = TokenResolver::new(index, project, now, target);
-    let mut counts = TextCounts { cautions, ..TextCounts::default() };
-    for file in &files {
+    let mut counts = TextCounts { cautions: not_searched(project, &found), ..TextCounts::default() };
+    for file in &found.files {
         let (mut uses, mut definitions) = (None, None);
         resolver.count_by_state(file, |state, defines, count| {
             let found = if defines { &mut definitions } else { &mut uses };
@@ -283,9 +291,9 @@ pub(crate) fn text_definitions(
     let default = index.find_package(DEFAULT_PACKAGE, None);
     let anywhere = default.is_some_and(|default| index.package_name(default) == target.package.as_str());
     let mut found = Vec::new();
-    for file in named(project, now, target, false).0 {
+    for file in project.named_at(now, &target.name, Look::Unseen, false).files {
         let is_meant = |class: &TokenClass| {
-            class.defines && (anywhere || resolver.meaning(class, is_system(&file.path)).is_some())
+            class.defines && (anywhere || resolver.meaning(class, defines_systems(&file.path)).is_some())
         };
         let lines: BTreeSet<u32> =
             file.runs().filter(|(_, class, _)| is_meant(class)).flat_map(|(.., lines)| lines).collect();
@@ -310,13 +318,7 @@ pub(crate) fn text_definitions(
     found
 }
 
-fn named(
-    project: &Project,
-    now: &Now,
-    target: &SoughtSymbol,
-    own_only: bool,
-) -> (Vec<NamedText>, Vec<Caution>) {
-    let found = project.named_at(now, &target.name, Look::Unseen, own_only);
+fn not_searched(project: &Project, found: &NamedTexts<NamedText>) -> Vec<Caution> {
     let mut cautions = Vec::new();
     if !found.unreadable.is_empty() {
         let files: Vec<String> = found.unreadable.iter().map(|path| project.shown(path)).collect();
@@ -325,7 +327,7 @@ fn named(
     if found.cut {
         cautions.push(Caution::TooManyFiles);
     }
-    (found.files, cautions)
+    cautions
 }
 
 /// Counts the places of the symbols, each a package and a name, in text that the image does not have,
@@ -343,10 +345,6 @@ pub(crate) fn unseen_uses<'a>(
         files.extend(text_counts(index, project, &now, &target).unseen().files);
     }
     Unseen::new(files)
-}
-
-fn is_system(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b".asd")
 }
 
 /// Returns how the image relates to a token in a file of this standing; none if it has it as a symbol.
@@ -418,8 +416,23 @@ impl<'a> TokenResolver<'a> {
         (uses, definitions)
     }
 
+    /// Counts the places in vendored files that are not loaded.
+    fn vendored(&self, found: &[VendoredText]) -> Option<Caution> {
+        let (mut places, mut files) = (0, Vec::new());
+        for file in found {
+            let used = file.runs.iter().filter(|(class, _)| !class.defines);
+            let meant = used.filter(|(class, _)| self.meaning(class, false) == Some(Likelihood::Certain));
+            let count: usize = meant.map(|(_, count)| count).sum();
+            if count > 0 && self.project.loaded_date(&file.path).is_none() {
+                places += count;
+                files.push(self.project.shown(&file.path));
+            }
+        }
+        (places > 0).then_some(Caution::InVendored { places, files })
+    }
+
     fn count_by_state(&self, file: &NamedText, mut add: impl FnMut(TextState, bool, usize)) {
-        let is_system = is_system(&file.path);
+        let is_system = defines_systems(&file.path);
         // A handful at most.
         let mut counts: Vec<(TextState, bool, usize)> = Vec::new();
         let mut meanings = self.meanings.borrow_mut();
@@ -444,7 +457,7 @@ impl<'a> TokenResolver<'a> {
         let mut last: Option<TextUse> = None;
         for token in file.tokens.named(&self.target.name).iter().filter(|token| !token.defines) {
             let Some(state) = state_of(file.standing, token) else { continue };
-            let Some(meaning) = self.meaning(token, is_system(&file.path)) else { continue };
+            let Some(meaning) = self.meaning(token, defines_systems(&file.path)) else { continue };
             let place = Location::in_text(project.shown(&file.path), &file.lines, bytes, token.span);
             match &mut last {
                 Some(last) if last.place.line == place.line => {

@@ -70,7 +70,7 @@ pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
     let root = root();
     if let Some(root) = &root {
         let files = std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-        let definitions = files.filter(|path| path.extension().is_some_and(|end| end == "asd"));
+        let definitions = files.filter(|path| steelbank_tree::defines_systems(path));
         let read = definitions.filter_map(|path| steelbank_tree::read_definitions(root, &path).ok());
         found.extend(read.flatten().map(|system| system.name));
     }

@@ -185,7 +185,7 @@ fn nearest_project(start: &Path) -> Option<PathBuf> {
     let home = std::env::home_dir();
     let defines_system = |folder: &Path| {
         std::fs::read_dir(folder).is_ok_and(|entries| {
-            entries.flatten().any(|entry| entry.path().extension().is_some_and(|e| e == "asd"))
+            entries.flatten().any(|entry| steelbank_tree::defines_systems(&entry.path()))
         })
     };
     let mut upwards = start

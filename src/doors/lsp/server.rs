@@ -12,6 +12,7 @@ use lsp_server::{Message, Notification, Request, RequestId, Response};
 use parking_lot::{Condvar, Mutex};
 use serde_json::{Value, json};
 use steelbank_reader::lines::PositionEncoding;
+use steelbank_tree::defines_systems;
 
 use super::convert::{self, Answered, RequestRefusal};
 use super::diagnostics::{CheckCopies, ChecksDue, TYPING_PAUSE};
@@ -385,7 +386,7 @@ impl Server {
         let folders = folders_of(params);
         let defines_system = |folder: &&PathBuf| {
             let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            entries.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "asd"))
+            entries.into_iter().any(|entry| defines_systems(&entry.path()))
         };
         if let Some(folder) = folders.iter().find(defines_system).or(folders.first()) {
             self.session.name_project(folder.clone());

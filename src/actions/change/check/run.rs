@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
+use steelbank_tree::defines_systems;
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -93,9 +94,7 @@ impl Action for CheckRequest {
         let edited = self.edits.iter().filter(|edit| answer.loads && edit.text.is_some());
         answer.not_loaded = edited
             .map(|edit| bank.project().real(&edit.path))
-            .filter(|path| {
-                path.extension().is_none_or(|kind| kind != "asd") && !known(&path.to_string_lossy())
-            })
+            .filter(|path| !defines_systems(path) && !known(&path.to_string_lossy()))
             .map(|path| bank.project().shown(&path))
             .collect();
         answer.finish();

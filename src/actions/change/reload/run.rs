@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::reload::{Leftover, ReloadAnswer, ReloadRequest};
@@ -35,8 +36,7 @@ impl Action for ReloadRequest {
         let in_systems = files_of(&systems);
         // Leave out `.asd` files, and files of systems: a new file may belong to a system through its changed
         // definition.
-        let alone =
-            |path: &Path| !in_systems.contains(path) && path.extension().is_none_or(|kind| kind != "asd");
+        let alone = |path: &Path| !in_systems.contains(path) && !defines_systems(path);
         let single: Vec<PathBuf> = match wanted.is_empty() {
             true => changed.iter().filter(|path| alone(path)).cloned().collect(),
             false => wanted.iter().filter(|path| alone(path)).cloned().collect(),

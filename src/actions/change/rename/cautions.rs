@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use steelbank_reader::operators::look_ups;
 use steelbank_reader::{Dialect, Features, FormId, LispText, Marker, Token};
+use steelbank_tree::defines_systems;
 
 use super::makers::NameAsDatum;
 use super::plan::CautionKind;
@@ -35,6 +36,33 @@ impl Planner<'_> {
         if !text.unreadable.is_empty() {
             let names = text.unreadable.iter().map(|path| self.context.project.shown(path)).collect();
             self.caution(CautionKind::Unread, "Some files could not be searched.".to_owned(), names);
+        }
+    }
+
+    /// Warns of a symbol that defines nothing and is data, as `(defsystem demo …)` has it: only its name counts there.
+    pub(super) fn defines_nothing(
+        &mut self,
+        image: &ImageDefinitions,
+        files: &[TokensOfFile],
+        text: &TextTokens,
+    ) {
+        if !image.definitions.is_empty() || text.certain.iter().any(|place| place.token.defines) {
+            return;
+        }
+        let shown = |path: &Path| self.context.project.shown(path);
+        let quoted = files.iter().flat_map(|TokensOfFile { path, file, tokens }| {
+            let quoted = tokens.iter().filter(|token| token.role == SyntaxRole::Quoted);
+            quoted.map(|token| Location::placed(shown(path), file, token.range))
+        });
+        let of_systems = text.certain.iter().filter(|place| defines_systems(&place.file.path)).map(|place| {
+            let bytes = place.file.text.as_bytes();
+            Location::in_text(shown(&place.file.path), &place.file.lines, bytes, place.token.span)
+        });
+        let places: Vec<String> =
+            quoted.chain(of_systems).map(|place| place.whole_line().to_string()).collect();
+        if !places.is_empty() {
+            let message = "It defines nothing, and stands where code may use its name: as a system's or a file's name, or in a comparison.";
+            self.caution(CautionKind::UseMade, message.to_owned(), places);
         }
     }
 
@@ -170,12 +198,11 @@ impl Planner<'_> {
             })
         });
         // ASDF finds the classes of components by keywords.
-        let is_system = |path: &Path| path.extension().is_some_and(|ending| ending == "asd");
-        let of_system = files.iter().any(|file| is_system(&file.path));
+        let of_system = files.iter().any(|file| defines_systems(&file.path));
         if !slots && !of_system {
             return;
         }
-        let places = self.keyword_in(&name, |path| slots || is_system(path));
+        let places = self.keyword_in(&name, |path| slots || defines_systems(path));
         if !places.is_empty() {
             let message = format!(
                 "The keyword :{} is written, and may be made from it: an initarg, what a macro makes of a name that it is given, or a component's class in a system definition.",

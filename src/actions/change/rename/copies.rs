@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use steelbank_reader::Range;
+use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::rename::{
@@ -178,11 +179,10 @@ impl Steelbank {
             .into_iter()
             .flat_map(|root| known.iter().flat_map(|system| &system.components).map(|file| root.join(file)))
             .collect();
-        let files = project.own_loaded_files().into_iter().filter(|path| {
-            !of_systems.contains(path)
-                && path.extension().is_none_or(|ending| ending != "asd")
-                && self.is_whole(path)
-        });
+        let files = project
+            .own_loaded_files()
+            .into_iter()
+            .filter(|path| !of_systems.contains(path) && !defines_systems(path) && self.is_whole(path));
         let own = |system: &&String| known.iter().any(|known| known.name == **system);
         let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
         Ok(TracesRequest {
