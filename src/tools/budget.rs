@@ -128,13 +128,11 @@ pub(crate) fn cut(
     };
     answer.text.push_str("\n\n... ");
     answer.text.push_str(&how);
-    if let Value::Object(structured) = &mut *answer.structured {
-        if left_out > 0 {
-            structured.insert("left_out".to_owned(), left_out.into());
-        }
-        if continues {
-            structured.insert("cursor".to_owned(), cursor.into());
-        }
+    if left_out > 0 {
+        answer.structured.insert("left_out", left_out);
+    }
+    if continues {
+        answer.structured.insert("cursor", cursor);
     }
     Ok(())
 }
@@ -221,11 +219,9 @@ pub(crate) fn truncate_hard(answer: &mut ToolAnswer, budget: usize) {
             (None, None) => break,
         }
     }
-    if left_out > 0
-        && let Value::Object(structured) = &mut *answer.structured
-    {
-        let before = structured.get("left_out").and_then(Value::as_u64).unwrap_or_default();
-        structured.insert("left_out".to_owned(), (before + left_out as u64).into());
+    if left_out > 0 {
+        let before = answer.structured.get("left_out").and_then(Value::as_u64).unwrap_or_default();
+        answer.structured.insert("left_out", before + left_out as u64);
     }
     if answer.text.chars().count() > budget {
         let (text, end) = cut_text(&answer.text, 0, room);

@@ -208,8 +208,8 @@ impl PageRange {
 pub(crate) struct Page(ToolAnswer);
 
 impl Page {
-    /// Makes the longest page that fits into `budget` characters, as text and as JSON, of `answer`, which has the
-    /// entries from the first number of `(offset, total)` on. It has at least one: an entry is never cut off.
+    /// Makes a page that fills `budget` characters, as text and as JSON, but for a few, of `answer`, which has the entries from
+    /// the first number of `(offset, total)` on. It has at least one: an entry is never cut off.
     ///
     /// # Errors
     /// Those of `render`.
@@ -247,6 +247,10 @@ impl Page {
             let next = render(&mut part, &PageRange { offset, count, total })?;
             if fits(&next, budget) {
                 (fitting, page) = (count, next);
+                // An entry more is not worth as much work again as the page has cost.
+                if length(&page) + budget / 64 > budget {
+                    break;
+                }
             } else {
                 (too_many, long, answer) = (count, length(&next), part);
             }

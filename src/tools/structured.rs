@@ -31,6 +31,24 @@ impl Structured {
         self.json.get_or_init(|| self.changed.as_ref().unwrap_or(&Value::Null).to_string())
     }
 
+    /// Sets a field of an object. One that is not there is added behind the others of the text, and no tree is made.
+    pub(crate) fn insert(&mut self, name: &str, value: impl Into<Value>) {
+        let (value, field) = (value.into(), format!("{}:", Value::from(name)));
+        match (&mut self.changed, self.json.get_mut()) {
+            (None, Some(json)) if json.ends_with('}') && !json.contains(&field) => {
+                let comma = if json.len() > 2 { "," } else { "" };
+                json.pop();
+                *json += &format!("{comma}{field}{value}}}");
+                self.read = OnceLock::new();
+            }
+            _ => {
+                if let Value::Object(fields) = &mut **self {
+                    fields.insert(name.to_owned(), value);
+                }
+            }
+        }
+    }
+
     /// Returns the answer as a tree.
     pub fn into_value(mut self) -> Value {
         std::mem::take(&mut *self)
@@ -114,5 +132,23 @@ mod tests {
         assert_eq!((answer.json(), answer.to_string()), (r#"{"a":[2],"b":"x"}"#, answer.json().to_owned()));
         assert_eq!(answer, Structured::from(json!({ "a": [2], "b": "x" })));
         assert_eq!(answer.into_value(), json!({ "a": [2], "b": "x" }));
+    }
+
+    #[test]
+    fn fields_are_added_without_a_tree() {
+        let mut answer = Structured::new(&json!({})).unwrap();
+        answer.insert("b", "x\"");
+        answer.insert("a", 1);
+        assert!(answer.changed.is_none() && answer.read.get().is_none());
+        assert_eq!(answer.json(), r#"{"b":"x\"","a":1}"#);
+        assert_eq!(answer["a"], 1);
+        answer.insert("a", 2);
+        assert_eq!(answer["a"], 2);
+        answer["a"] = json!([true]);
+        answer.insert("c", 2);
+        assert_eq!(answer.into_value(), json!({ "a": [true], "b": "x\"", "c": 2 }));
+        let mut list = Structured::new(&[1]).unwrap();
+        list.insert("a", 1);
+        assert_eq!(list.json(), "[1]");
     }
 }

@@ -305,10 +305,8 @@ impl Tool {
                 if let (Effect::Runs, Some(seat)) = (self.about.effect, session.seat()) {
                     seat.note_handles(&answer.structured);
                 }
-                if let (Some(package), Value::Object(structured)) =
-                    (&answer.looked_up_in.clone(), &mut *answer.structured)
-                {
-                    structured.insert("looked_up_in".to_owned(), package.as_str().into());
+                if let Some(package) = &answer.looked_up_in {
+                    answer.structured.insert("looked_up_in", package.as_str());
                 }
                 if call.tells_news() {
                     answer.notes.extend(session.take_restart_note());
@@ -320,9 +318,7 @@ impl Tool {
                         clock(at),
                         session.recovery().advice().worded(call.wording())
                     ));
-                    if let Value::Object(structured) = &mut *answer.structured {
-                        structured.insert("as_of".to_owned(), Value::from(at));
-                    }
+                    answer.structured.insert("as_of", at);
                 }
                 let notes = [
                     ("project_gone", gone),
@@ -330,16 +326,12 @@ impl Tool {
                     ("only_in_image", only_in_image.map(|it| it.to_string())),
                 ];
                 for (key, note) in notes.into_iter().filter_map(|(key, note)| Some((key, note?))) {
-                    if let Value::Object(structured) = &mut *answer.structured {
-                        structured.insert(key.to_owned(), note.as_str().into());
-                    }
+                    answer.structured.insert(key, note.as_str());
                     answer.notes.push(note);
                 }
                 if moving {
                     answer.notes.push(LOADING_NOTE.to_owned());
-                    if let Value::Object(structured) = &mut *answer.structured {
-                        structured.insert("loading".to_owned(), Value::Bool(true));
-                    }
+                    answer.structured.insert("loading", true);
                 }
                 Ok(answer)
             }

@@ -2,6 +2,7 @@
 
 use crate::engine::Control;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ struct ListedReferrers<'a> {
     /// How many functions there are, those left out included.
     count: usize,
     /// The functions.
-    users: Vec<ShownReferrer<'a>>,
+    users: Vec<Rc<ShownReferrer<'a>>>,
     /// Uses by code outside of functions: they follow the functions, on the same pages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     toplevel: Vec<TopLevel>,
@@ -133,7 +134,7 @@ impl Sequence for ListedReferrers<'_> {
     fn lists(&mut self, part: &mut Part) {
         if self.names_first {
             let located = part.take(self.users.len());
-            self.users.iter_mut().skip(located.end).for_each(ShownReferrer::leave_places_out);
+            self.users.iter_mut().skip(located.end).for_each(|user| *user = Rc::new(user.without_places()));
         } else {
             part.keep(&mut self.users);
         }
@@ -238,16 +239,16 @@ impl<'a> ShownReferrer<'a> {
         entry
     }
 
-    fn leave_places_out(&mut self) {
-        *self = Self {
-            name: std::mem::take(&mut self.name),
+    fn without_places(&self) -> Self {
+        Self {
+            name: self.name.clone(),
             setf: self.setf,
             places: Vec::new(),
             approximate: Vec::new(),
             via: Vec::new(),
             detail: Vec::new(),
             lines: String::new(),
-        };
+        }
     }
 }
 
@@ -355,8 +356,10 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     };
     let (symbol, looked_up_in) = (subject.text.clone(), answer.looked_up_in.clone());
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
-    let users =
-        answer.users.iter().map(|user| ShownReferrer::new(user, (kind, &symbol), shown, given.detail.detail));
+    let users = answer
+        .users
+        .iter()
+        .map(|user| Rc::new(ShownReferrer::new(user, (kind, &symbol), shown, given.detail.detail)));
     // Not all names fit: make no more entries than may have places, of which a page has fewer.
     let all = !limited || answer.count == answer.users.len();
     let mut listed = ListedReferrers {
@@ -389,7 +392,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let mut part = Part::new(offset.saturating_sub(listed.count), behind);
     part.keep(&mut listed.toplevel);
     part.keep(&mut listed.unseen.files);
-    listed.users.iter_mut().skip(located).for_each(ShownReferrer::leave_places_out);
+    listed.users.iter_mut().skip(located).for_each(|user| *user = Rc::new(user.without_places()));
     let total = listed.total;
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         Ok(page(listed, range)?.looked_up_in(looked_up_in.clone()))
