@@ -95,8 +95,16 @@ impl JsonSchema for LispName {
     }
 }
 
+/// Whether the character stands in a symbol's name without bars, and has no other normal form.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !byte.is_ascii_lowercase() && !b"()'\"`,;:|\\#".contains(&byte)
+}
+
 /// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case, in the reader's normal form.
 pub(crate) fn escaped(name: &str) -> String {
+    if !name.is_empty() && name.bytes().all(is_plain) {
+        return name.to_owned();
+    }
     let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
     match !name.is_empty() && name.chars().all(plain) && normalized(name) == name {
         true => name.to_owned(),
@@ -106,6 +114,9 @@ pub(crate) fn escaped(name: &str) -> String {
 
 /// Writes a symbol's name as a person does: in lower case, or between bars.
 pub(crate) fn readable(name: &str) -> String {
+    if !name.is_empty() && name.bytes().all(is_plain) {
+        return name.to_ascii_lowercase();
+    }
     let (text, lower) = (escaped(name), name.to_lowercase());
     match text == name && lower.chars().map(upcase).eq(name.chars()) {
         true => lower,
@@ -136,6 +147,12 @@ pub(crate) fn of_symbol(index: &Index, symbol: Symbol) -> String {
 
 /// Writes as a person does what the image prints as `canonical`.
 pub(crate) fn written(index: &Index, canonical: &str) -> String {
+    // Most names are those of symbols without bars: nothing must be read.
+    if let Some((package, name)) = canonical.split_once("::").filter(|(package, name)| {
+        [package, name].iter().all(|part| !part.is_empty() && part.bytes().all(is_plain))
+    }) {
+        return qualified(index, package, name);
+    }
     with_symbols(canonical, |marker, SymbolName { package, name }| match (package, marker) {
         (Some(package), _) => qualified(index, &package, &name),
         (None, Marker::Keyword) => format!(":{}", readable(&name)),

@@ -19,6 +19,7 @@ use steelbank::actions::change::rename::{
 use steelbank::actions::uses::code_find_references::{
     CodeFindReferencesRequest as References, CodeReference,
 };
+use steelbank::answer::LispKind;
 use steelbank::loaded::{FailureKind, LoadAnswer};
 use steelbank::source::positions::Evidence;
 
@@ -165,7 +166,10 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
         let found = bank.ask(&FindDefinitionRequest::new(name).package("CL-USER"), &control);
         found.is_ok_and(|found| {
             found.definitions.iter().any(|found| {
-                !Path::new(&found.place.file).is_absolute() && !found.place.file.starts_with("SYS:")
+                // A package that is called like the symbol is another thing: (defsystem demo …) has none of it.
+                found.kind != LispKind::Package
+                    && !Path::new(&found.place.file).is_absolute()
+                    && !found.place.file.starts_with("SYS:")
             })
         })
     });
