@@ -75,7 +75,7 @@ pub(crate) fn loaded(
     let text = match &outcome {
         Ok(_) if missing.is_some() => missing.as_ref().map(NotFoundReply::text).unwrap_or_default(),
         Ok(answer) if detail => text::load_in_detail(answer),
-        Ok(answer) => text::load(&relative(answer.clone(), shown)),
+        Ok(answer) => relative(answer.clone(), shown).to_string(),
         Err(error) => error.to_string(),
     };
     let loaded = note_outcome(session, what, &outcome, &text);

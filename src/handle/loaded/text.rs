@@ -1,6 +1,6 @@
 //! A load's answer as text.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Write as _};
 
 use super::{LoadAnswer, LoadCause, LoadStatus, Severity};
 use crate::answer::counted;
@@ -8,14 +8,15 @@ use crate::answer::counted;
 /// The most causes that are told.
 pub(crate) const CAUSES: usize = 12;
 
-/// Renders load-system and load-file: the outcome, the failure, and the diagnostics; of several systems, the causes for which
-/// some are not loaded.
-pub fn load(answer: &LoadAnswer) -> String {
-    load_headed(answer, &head(answer), causes)
+/// The outcome, the failure, and the diagnostics; of several systems, the causes for which some are not loaded.
+impl Display for LoadAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&load_headed(self, &head(self), causes))
+    }
 }
 
 /// Renders the same with the outcome of each system.
-pub fn load_in_detail(answer: &LoadAnswer) -> String {
+pub(crate) fn load_in_detail(answer: &LoadAnswer) -> String {
     load_headed(answer, &head(answer), systems)
 }
 
@@ -40,7 +41,7 @@ fn head(answer: &LoadAnswer) -> String {
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
         true => load_headed(answer, "They are loaded again", causes),
-        false => load(answer),
+        false => answer.to_string(),
     }
 }
 

@@ -6,17 +6,26 @@ use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, find_package};
 use crate::answer::{LispName, nearest};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
+use crate::tools::phrases::quoted;
 
 /// Suggestions for a search that found nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct NoMatch {
+    /// The pattern as given.
+    pub pattern: String,
     /// Names spelt nearly as the pattern, or whose words are spelt nearly as its words, as one types them.
     pub near: Vec<String>,
     /// Wider searches in which something matches.
     pub wider: Vec<Wider>,
     /// A sentence that says where text that is not loaded has the name; empty if none has it.
     pub unseen: String,
+}
+
+impl std::fmt::Display for NoMatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "No symbol matches {}", quoted(&self.pattern))
+    }
 }
 
 /// A wider search.
@@ -48,7 +57,7 @@ pub(super) fn no_match(
     control: &Control,
 ) -> Result<NoMatch, Error> {
     let (prefix, pattern) = request.parts();
-    let mut nothing = NoMatch::default();
+    let mut nothing = NoMatch { pattern: request.pattern.clone(), ..NoMatch::default() };
     let filters = request.filters();
     let single = filters.iter().map(|filter| vec![*filter]);
     let all = (filters.len() > 1).then(|| filters.clone());

@@ -1,21 +1,24 @@
 //! describe-symbol's answer as the contract's text.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 
 use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, VariableUses};
-use crate::answer::lookup::missing;
-use crate::answer::{LispName, SourcePlace};
+use crate::answer::{LispName, NotFound, SourcePlace};
 use crate::tools::phrases::listed;
 
-/// Renders describe-symbol: a heading, a line for each item of the contract, and below them every facet with
-/// its place.
-pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
-    headed(answer, LispName::canonical)
+/// A heading, a line for each item of the contract, and below them every facet with its place.
+impl Display for DescribeSymbolAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&headed(self, LispName::canonical))
+    }
 }
 
 /// Renders the same with the name in the heading as `written` makes it.
 pub(crate) fn headed(answer: &DescribeSymbolAnswer, written: fn(&LispName) -> &str) -> String {
-    let Some(description) = &answer.description else { return missing(&answer.asked, answer.status) };
+    let Some(description) = &answer.description else {
+        let DescribeSymbolAnswer { asked, status, unseen, .. } = answer.clone();
+        return NotFound::Symbol { asked, status, unseen }.to_string();
+    };
     if let Some(operator) = &answer.operator {
         return describe_operator(operator, description);
     }
@@ -210,7 +213,7 @@ mod tests {
             "status": "found", "asked": { "name": "X", "package": "P" }, "description": whole,
         }))
         .unwrap();
-        let text = describe_symbol(&answer);
+        let text = answer.to_string();
         assert!(text.starts_with(expected), "{text}");
         let ours = &text[expected.len()..];
         assert!(ours.is_empty() || ours.starts_with("\n  Defined as "), "below the contract's lines: {ours}");
