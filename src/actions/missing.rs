@@ -158,8 +158,8 @@ impl NotFoundReply {
         }
     }
 
-    /// Makes the answer for a pattern that no symbol matches.
-    pub(crate) fn pattern(nothing: NoMatch) -> Self {
+    /// Makes the answer for a pattern that no symbol matches, which `message` says.
+    pub(crate) fn pattern(message: String, nothing: NoMatch) -> Self {
         let wider = nothing.wider.iter().map(|wider| {
             let found = counted(wider.matches, "symbol matches", "symbols match");
             let how = match &wider.change {
@@ -175,7 +175,7 @@ impl NotFoundReply {
             remedies.push(what.to_owned());
         }
         Self {
-            message: nothing.to_string(),
+            message,
             suggestions: nothing.near,
             note: Some(nothing.unseen).filter(|note| !note.is_empty()),
             remedies,

@@ -105,7 +105,6 @@ pub struct Evaluation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warned {
     /// `error`, `warning` or `style-warning`.
-    #[schemars(with = "String")]
     pub severity: Severity,
     /// `code:line:column`, or where in a file.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]

@@ -177,7 +177,6 @@ pub struct TestResult {
     pub framework: String,
     /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`; `done` of a test-op that returned and made
     /// no assertions that are known: its output says how it went.
-    #[schemars(with = "String")]
     pub status: TestStatus,
     /// How long it took, in milliseconds.
     #[serde(default)]

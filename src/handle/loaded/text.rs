@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{LoadAnswer, LoadCause, LoadStatus, Severity};
+use super::{LoadAnswer, LoadCause, LoadStatus, Severity, SystemOutcome};
 use crate::answer::counted;
 
 /// The most causes that are told.
@@ -77,11 +77,7 @@ fn causes(answer: &LoadAnswer, text: &mut String) {
         let why = cause.message.as_deref().unwrap_or_default();
         let _ = write!(text, "\n  {}{more}: not loaded. {why}", cause.system);
         let failure = answer.systems.iter().find(|outcome| outcome.system == cause.system);
-        for remedy in
-            failure.iter().filter_map(|outcome| outcome.failure.as_ref()).flat_map(|why| &why.remedies)
-        {
-            let _ = write!(text, "\n      Try: {remedy}");
-        }
+        failure.iter().for_each(|outcome| remedies(outcome, text));
     }
     if others.len() > CAUSES {
         let _ = write!(text, "\n  {} are not told here.", counted(others.len() - CAUSES, "cause", "causes"));
@@ -96,9 +92,14 @@ fn systems(answer: &LoadAnswer, text: &mut String) {
             (_, Some(failure)) => write!(text, "\n  {}: not loaded. {}", system.system, failure.message),
             (_, None) => write!(text, "\n  {}: not loaded", system.system),
         };
-        for remedy in system.failure.iter().flat_map(|failure| &failure.remedies) {
-            let _ = write!(text, "\n      Try: {remedy}");
-        }
+        remedies(system, text);
+    }
+}
+
+/// Adds what can be tried where a system is not loaded.
+fn remedies(system: &SystemOutcome, text: &mut String) {
+    for remedy in system.failure.iter().flat_map(|failure| &failure.remedies) {
+        let _ = write!(text, "\n      Try: {remedy}");
     }
 }
 

@@ -84,24 +84,15 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         EvaluationStatus::Failed | EvaluationStatus::Stopped => CallOutcome::Failed,
         EvaluationStatus::NoPackage => CallOutcome::NotFound,
     };
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = evaluation.write(&mut text, call.names_handles());
+    let text = if call.names_handles() { evaluation.to_string() } else { format!("{evaluation:#}") };
     let mut answer = ToolAnswer::new(text, &LookupReply::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);
     Ok(answer)
 }
 
-/// The values with their handles, or the failure; then warnings and output.
+/// The values with their handles, which `{:#}` leaves out, or the failure; then warnings and output.
 impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, true)
-    }
-}
-
-impl Evaluation {
-    /// Renders it; with handles if somebody can inspect them.
-    fn write(&self, f: &mut impl fmt::Write, names_handles: bool) -> fmt::Result {
         match (&self.failure, &self.unread_at) {
             _ if self.status == EvaluationStatus::NoPackage => {
                 return write!(f, "{}", NotFound::Package(self.package.to_uppercase()));
@@ -115,7 +106,7 @@ impl Evaluation {
             }
         }?;
         for value in &self.values {
-            let handle = value.handle.as_deref().filter(|_| names_handles);
+            let handle = value.handle.as_deref().filter(|_| !f.alternate());
             let said: Vec<&str> = handle.into_iter().chain(value.cut.then_some("cut")).collect();
             if !said.is_empty() {
                 write!(f, "\n  ({})", said.join(", "))?;

@@ -100,9 +100,8 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     }
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = listed.answer.write(&mut text, call.names_handles());
+        let said = &listed.answer;
+        let text = if call.names_handles() { said.to_string() } else { format!("{said:#}") };
         ToolAnswer::new(
             text + &range.rest(),
             &LookupReply { found, answer: Some(&*listed), missing: None },
@@ -111,16 +110,9 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     })
 }
 
-/// What it is, with its handle, its facts and its parts.
+/// What it is, with its handle, which `{:#}` leaves out, its facts and its parts.
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, true)
-    }
-}
-
-impl Inspection {
-    /// Renders it; with its handle if somebody can ask about it.
-    fn write(&self, f: &mut impl fmt::Write, names_handles: bool) -> fmt::Result {
         match (self.status, &self.evaluation) {
             (InspectStatus::Gone, _) => {
                 let asked = &self.asked;
@@ -143,7 +135,7 @@ impl Inspection {
         let cut = if self.cut { "..." } else { "" };
         write!(f, "{}: {}{cut}", self.kind.as_ref().map_or("", ObjectKind::name), self.text)?;
         if let Some(handle) = &self.handle {
-            let handle = if names_handles { format!(", handle {handle}") } else { String::new() };
+            let handle = if !f.alternate() { format!(", handle {handle}") } else { String::new() };
             write!(f, "\n  ({}{handle})", self.kind_of)?;
         }
         for fact in &self.facts {

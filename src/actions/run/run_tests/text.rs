@@ -33,20 +33,16 @@ impl Display for TestRun {
         if let Some(why) = self.not_loaded.as_ref().or(self.note.as_ref()) {
             return f.write_str(why);
         }
-        let counts: Vec<String> =
-            self.counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
+        let counts = self.counts.iter().map(|(status, count)| format!("{count} {status}"));
         let checks = [
             (self.checks.passed, "passed"),
             (self.checks.failed, "failed"),
             (self.checks.error, "raised an error"),
             (self.checks.skipped, "skipped"),
         ];
-        let checks: Vec<String> = checks
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, how)| format!("{count} {how}"))
-            .collect();
-        f.write_str(&counts.join(", "))?;
+        let checks = checks.iter().filter(|(count, _)| *count > 0);
+        let checks: Vec<String> = checks.map(|(count, how)| format!("{count} {how}")).collect();
+        f.write_str(&counts.collect::<Vec<_>>().join(", "))?;
         if !checks.is_empty() {
             write!(f, "; assertions: {}", checks.join(", "))?;
         }
@@ -57,9 +53,7 @@ impl Display for TestRun {
 
 impl Display for TestResult {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
-        }
+        self.place.iter().try_for_each(|place| write!(f, "{place}: "))?;
         write!(f, "{} {} ({} ms", self.name, self.status, self.ms)?;
         if self.passed > 0 {
             write!(f, ", {} assertions passed", self.passed)?;

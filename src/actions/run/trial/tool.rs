@@ -56,9 +56,7 @@ pub(crate) fn take_lists(structured: &mut Value) {
 impl fmt::Display for TrialFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.report)?;
-        if let Some(condition) = &self.condition {
-            write!(f, "\n  [{condition}]")?;
-        }
+        self.condition.iter().try_for_each(|condition| write!(f, "\n  [{condition}]"))?;
         for Restart { name, report } in &self.restarts {
             let name = if name.is_empty() { "(no name)" } else { name };
             write!(f, "\n  restart {name}: {report}")?;
@@ -77,9 +75,7 @@ impl fmt::Display for TrialFailure {
 
 impl fmt::Display for StackFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
-        }
+        self.place.iter().try_for_each(|place| write!(f, "{place}: "))?;
         write!(f, "{}", self.function)?;
         if self.times > 0 {
             write!(f, " ({} times)", self.times)?;

@@ -6,7 +6,6 @@ use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, find_package};
 use crate::answer::{LispName, nearest};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
-use crate::tools::phrases::quoted;
 
 /// Suggestions for a search that found nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,12 +19,6 @@ pub struct NoMatch {
     pub wider: Vec<Wider>,
     /// A sentence that says where text that is not loaded has the name; empty if none has it.
     pub unseen: String,
-}
-
-impl std::fmt::Display for NoMatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "No symbol matches {}", quoted(&self.pattern))
-    }
 }
 
 /// A wider search.

@@ -9,7 +9,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
 use crate::actions::symbols::apropos::{AproposAnswer, AproposRequest, Summary};
 use crate::engine::ALLOWED;
 use crate::tools::page::{Page, Paged, Paging, Part, Sequence, ToolReply};
-use crate::tools::phrases::listed;
+use crate::tools::phrases::{listed, quoted};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -52,7 +52,8 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     given.paging.within(answer.total)?;
     let total = answer.total;
     if let Some(nothing) = answer.nothing.clone() {
-        return NotFoundReply::pattern(nothing).with_partial(Paged::new(answer, total)).map(ToolReply::from);
+        let missing = NotFoundReply::pattern(answer.to_string(), nothing);
+        return missing.with_partial(Paged::new(answer, total)).map(ToolReply::from);
     }
     Page::longest(Paged::new(answer, total), (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
@@ -65,7 +66,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
 impl Display for AproposAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(nothing) = &self.nothing {
-            return write!(f, "{nothing}");
+            return write!(f, "No symbol matches {}", quoted(&nothing.pattern));
         }
         let symbols: Vec<String> = self.symbols.iter().map(Summary::to_string).collect();
         f.write_str(symbols.join("\n").trim_end())
@@ -75,12 +76,8 @@ impl Display for AproposAnswer {
 impl Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} [{}]", self.name, listed(&self.kinds))?;
-        if let Some(arglist) = &self.arglist {
-            write!(f, " {arglist}")?;
-        }
-        if let Some(place) = &self.place {
-            write!(f, " {place}")?;
-        }
+        self.arglist.iter().try_for_each(|arglist| write!(f, " {arglist}"))?;
+        self.place.iter().try_for_each(|place| write!(f, " {place}"))?;
         self.documentation.iter().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }

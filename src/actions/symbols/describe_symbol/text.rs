@@ -55,23 +55,19 @@ fn describe_operator(operator: &str, description: &Description) -> String {
     let name = format!("({operator} {})", description.symbol.canonical());
     let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
     let compiler_macro = description.compiler_macro.as_ref().filter(|_| operator == "COMPILER-MACRO");
-    let kind = match (function, compiler_macro) {
-        (Some(facet), _) => facet.kind.name().to_uppercase(),
-        (None, Some(_)) => "COMPILER-MACRO".to_owned(),
-        (None, None) if operator == "SETF" && description.setf_expander => "SETF-EXPANDER".to_owned(),
+    let (kind, arglist, documentation, sources) = match (function, compiler_macro) {
+        (Some(facet), _) => (facet.kind.name(), &facet.arglist, &facet.documentation, &facet.sources),
+        (None, Some(facet)) => ("compiler-macro", &facet.arglist, &facet.documentation, &facet.sources),
+        (None, None) if operator == "SETF" && description.setf_expander => {
+            return format!("{name} [SETF-EXPANDER]");
+        }
         (None, None) => return format!("{name} is not defined"),
     };
-    let mut text = format!("{name} [{kind}]");
-    if let Some(facet) = function {
-        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
-        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
-        definition(&mut text, &facet.kind.name().replace('-', " "), None, &facet.sources);
-        methods(&mut text, facet);
-    } else if let Some(facet) = compiler_macro {
-        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
-        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
-        definition(&mut text, "compiler macro", None, &facet.sources);
-    }
+    let mut text = format!("{name} [{}]", kind.to_uppercase());
+    let source = sources.iter().find(|source| source.octet_offset.is_some());
+    contract_lines(&mut text, arglist.as_deref(), None, documentation.as_deref(), source);
+    definition(&mut text, &kind.replace('-', " "), None, sources);
+    function.iter().for_each(|facet| methods(&mut text, facet));
     text
 }
 

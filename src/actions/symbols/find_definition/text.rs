@@ -26,9 +26,7 @@ impl fmt::Display for FoundDefinition {
             (Evidence::Approximate, _) if self.not_loaded => f.write_str(" (not loaded)")?,
             (Evidence::Approximate, _) => f.write_str(" (approximate)")?,
         }
-        if let Some(kind) = &self.defines {
-            write!(f, " ({kind})")?;
-        }
+        self.defines.iter().try_for_each(|kind| write!(f, " ({kind})"))?;
         if self.stale {
             f.write_str(" (file changed since it was loaded)")?;
         }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::missing::{LookupReply, NotFoundReply};
-use crate::actions::symbols::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
+use crate::actions::symbols::package_info::{PackageInfoAnswer, PackageInfoRequest};
 use crate::answer::{NotFound, counted};
 use crate::engine::ALLOWED;
 use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
@@ -60,33 +60,25 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, F
     })
 }
 
+/// What it has, and each export with what it names and its uses.
 impl Display for PackageInfoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.package {
-            Some(package) => write!(f, "{package}"),
-            None => write!(f, "{}", NotFound::Package(self.asked.clone())),
-        }
-    }
-}
-
-/// What it has, and each export with what it names and its uses.
-impl Display for PackageInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Package {}", self.name)?;
-        if let Some(place) = &self.place {
-            write!(f, " {place}")?;
-        }
-        if let Some(documentation) = &self.documentation {
+        let Some(package) = &self.package else {
+            return write!(f, "{}", NotFound::Package(self.asked.clone()));
+        };
+        write!(f, "Package {}", package.name)?;
+        package.place.iter().try_for_each(|place| write!(f, " {place}"))?;
+        if let Some(documentation) = &package.documentation {
             write!(f, "\n  {}", documentation.replace('\n', "\n  "))?;
         }
         let lists = [
-            ("Nicknames", listed(&self.nicknames)),
-            ("Local nicknames", listed(&self.local_nicknames)),
-            ("Uses", listed(&self.uses)),
-            ("Used by", listed(&self.used_by)),
-            ("Shadows", listed(&self.shadowing)),
-            ("Unused imports", listed(&self.unused_imports)),
-            ("Exports that nothing else uses", listed(&self.unused_exports)),
+            ("Nicknames", listed(&package.nicknames)),
+            ("Local nicknames", listed(&package.local_nicknames)),
+            ("Uses", listed(&package.uses)),
+            ("Used by", listed(&package.used_by)),
+            ("Shadows", listed(&package.shadowing)),
+            ("Unused imports", listed(&package.unused_imports)),
+            ("Exports that nothing else uses", listed(&package.unused_exports)),
         ];
         for (heading, names) in lists {
             if !names.is_empty() {
@@ -96,15 +88,15 @@ impl Display for PackageInfo {
         write!(
             f,
             "\n  {} of its own with a definition, {} internal; {} exported:",
-            counted(self.own_symbols, "symbol", "symbols"),
-            self.internal_symbols,
-            self.export_count
+            counted(package.own_symbols, "symbol", "symbols"),
+            package.internal_symbols,
+            package.export_count
         )?;
-        for exported in &self.exports {
+        for exported in &package.exports {
             let kinds =
                 if exported.kinds.is_empty() { "nothing".to_owned() } else { listed(&exported.kinds) };
             write!(f, "\n    {} [{kinds}]", exported.symbol.name)?;
-            if self.counted {
+            if package.counted {
                 write!(f, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"))?;
             }
         }
