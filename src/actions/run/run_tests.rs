@@ -306,8 +306,8 @@ impl TestResult {
 }
 
 impl TestRun {
-    /// Finishes the run, which took `duration`: counts the results, and puts first what did not pass. Says why there are
-    /// none of `request`.
+    /// Finishes the run, which took `duration`: counts the results, and puts first what did not pass; if
+    /// `request` has none, notes why.
     pub(crate) fn finished(mut self, request: &RunTestsRequest, duration: Duration) -> Self {
         if self.tests.is_empty() && self.not_loaded.is_none() && self.unknown_test.is_none() {
             self.note = Some(text::no_tests(&self.systems, request.lines.is_some()));
