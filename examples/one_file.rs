@@ -12,6 +12,6 @@ fn main() -> Result<(), Error> {
     // there.
     let bank = Steelbank::builder().installation(Installation::embedded(None)).start()?;
     let answer = bank.ask(&DescribeSymbolRequest::new("*print-base*").package("CL"), &Control::default())?;
-    println!("{}", steelbank::actions::symbols::describe_symbol::text::describe_symbol(&answer));
+    println!("{answer}");
     Ok(())
 }

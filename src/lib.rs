@@ -56,6 +56,7 @@
 //! let found = bank.ask(&AproposRequest::new("hash-table-count"), &control)?;
 //! assert!(found.total > 0);
 //! let described = bank.ask(&DescribeSymbolRequest::new("hash-table-count").package("CL"), &control)?;
+//! assert!(described.to_string().starts_with("COMMON-LISP::HASH-TABLE-COUNT [FUNCTION]"));
 //! assert_eq!(described.description.unwrap().symbol, "cl:hash-table-count");
 //! let readers = bank.ask(&WhoRequest::new(Kind::References, "cl:*print-base*"), &control)?;
 //! assert!(readers.count > 0);
@@ -85,6 +86,8 @@
 //! | have a copy to try code in | [`ScratchRequest`] | [`scratch::Scratch`] |
 //! | index the text | `IndexProjectRequest` | `Indexed` |
 //!
+//! Every answer is `Display`: the text that the tools give.
+//!
 //! ```
 //! use std::time::Duration;
 //!
@@ -106,8 +109,8 @@
 //! # Map
 //!
 //! * [`Steelbank`], [`Builder`], [`Installation`]: start SBCL, ask questions.
-//! * [`actions`]: everything that it does, one module each, with requests and answers (all serialize to JSON), and the
-//!   answers as text; [`answer`]: what they are made of.
+//! * [`actions`]: everything that it does, one module each, with requests and answers (all serialize to JSON);
+//!   [`answer`]: what they are made of.
 //! * [`xref`]: the index of cross references that the who-calls family is answered from.
 //! * [`reader`]: Lisp text without Lisp.
 //! * [`text`]: the index of any source tree's text.

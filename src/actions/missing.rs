@@ -12,7 +12,6 @@ use crate::answer::{NotFound, counted, nearest};
 use crate::engine::{ALLOWED, Control};
 use crate::handle::{Error, Steelbank};
 use crate::tools::call::{CallOutcome, Failure, ToolAnswer};
-use crate::tools::phrases::quoted;
 use crate::workspace::write::FileError;
 
 /// The answer about something that may not be there.
@@ -159,8 +158,8 @@ impl NotFoundReply {
         }
     }
 
-    /// Makes the answer for a `pattern` that no symbol matches.
-    pub(crate) fn pattern(pattern: &str, nothing: NoMatch) -> Self {
+    /// Makes the answer for a pattern that no symbol matches, which `message` says.
+    pub(crate) fn pattern(message: String, nothing: NoMatch) -> Self {
         let wider = nothing.wider.iter().map(|wider| {
             let found = counted(wider.matches, "symbol matches", "symbols match");
             let how = match &wider.change {
@@ -176,7 +175,7 @@ impl NotFoundReply {
             remedies.push(what.to_owned());
         }
         Self {
-            message: format!("No symbol matches {}", quoted(&cut(pattern))),
+            message,
             suggestions: nothing.near,
             note: Some(nothing.unseen).filter(|note| !note.is_empty()),
             remedies,

@@ -1,6 +1,6 @@
 //! load-system and load-file: the questions that change the image.
 
-pub mod text;
+pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! describe-symbol, field by field, for symbols of every kind.
 
 use steelbank::DescribeSymbolRequest;
-use steelbank::actions::symbols::describe_symbol::{Description, text};
+use steelbank::actions::symbols::describe_symbol::Description;
 use steelbank::actions::uses::who::WhoRequest;
 use steelbank::answer::LispName;
 use steelbank::answer::lookup::LookupStatus;
@@ -172,7 +172,7 @@ fn nothing_of_the_builder_is_in_the_core() {
 
 /// Returns the text that the tool shows.
 fn shown(name: &str, package: &str) -> String {
-    text::describe_symbol(&bank().answer(&DescribeSymbolRequest::new(name).package(package)))
+    bank().answer(&DescribeSymbolRequest::new(name).package(package)).to_string()
 }
 
 #[test]

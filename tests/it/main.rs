@@ -17,6 +17,7 @@ mod contracts;
 #[path = "../contracts/mod.rs"]
 mod contracts_table;
 mod describe_symbol;
+mod displayed;
 mod edit_definition;
 mod edit_loop;
 mod evaluate;

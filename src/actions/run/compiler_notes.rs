@@ -64,7 +64,6 @@ pub struct CompilerNote {
     #[schemars(with = "String")]
     pub place: Location,
     /// `note`, `style-warning`, `warning` or `error`.
-    #[schemars(with = "String")]
     pub severity: Severity,
     /// What it says.
     pub message: String,

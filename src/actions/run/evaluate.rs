@@ -68,6 +68,9 @@ pub enum EvaluationStatus {
 pub struct Evaluation {
     /// How it ended.
     pub status: EvaluationStatus,
+    /// The package that the forms were to be read in, as it was given.
+    #[serde(skip)]
+    pub package: String,
     /// The values of the last form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<PrintedValue>,
@@ -102,7 +105,6 @@ pub struct Evaluation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warned {
     /// `error`, `warning` or `style-warning`.
-    #[schemars(with = "String")]
     pub severity: Severity,
     /// `code:line:column`, or where in a file.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
@@ -183,6 +185,7 @@ impl EvaluateRequest {
         let warnings: Vec<Warned> = warnings.collect();
         Evaluation {
             status: told.status,
+            package: self.package.clone(),
             value_count: (told.value_count > told.printed.len()).then_some(told.value_count),
             values: told.printed,
             output: told.output.0,

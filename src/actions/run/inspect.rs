@@ -139,6 +139,9 @@ words! {
 pub struct Inspection {
     /// Whether it was found.
     pub status: InspectStatus,
+    /// The handle that was asked about; empty if it was an expression.
+    #[serde(skip)]
+    pub asked: String,
     /// What to ask about it again with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
@@ -282,6 +285,9 @@ impl InspectRequest {
         match control.wait(ticket)? {
             InspectionOutcome::Inspected(mut inspection) => {
                 inspection.write_names(&context.index);
+                if let Inspected::Handle(handle) = &self.subject {
+                    inspection.asked.clone_from(handle);
+                }
                 Ok(*inspection)
             }
             InspectionOutcome::Failed(told) => Ok(Inspection {

@@ -1,7 +1,7 @@
 //! list-systems: the systems that the project's `.asd` files define, and which of them are loaded. Runs
 //! nothing, and does not need Lisp.
 
-pub mod text;
+mod text;
 pub(crate) mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -75,7 +75,7 @@ pub(crate) fn loaded(
     let text = match &outcome {
         Ok(_) if missing.is_some() => missing.as_ref().map(NotFoundReply::text).unwrap_or_default(),
         Ok(answer) if detail => text::load_in_detail(answer),
-        Ok(answer) => text::load(&relative(answer.clone(), shown)),
+        Ok(answer) => relative(answer.clone(), shown).to_string(),
         Err(error) => error.to_string(),
     };
     let loaded = note_outcome(session, what, &outcome, &text);
@@ -191,37 +191,35 @@ pub(crate) struct ListedLoad {
 impl ListedLoad {
     /// Makes the listed form. With `detail` it has every file and the whole paths: a program can read it as a
     /// [`LoadAnswer`].
-    pub(crate) fn new(mut answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
-        let (most, shown_or_whole) = if detail { (usize::MAX, None) } else { (LISTED_FILES, Some(&shown)) };
-        for system in &mut answer.systems {
-            system.failure = system.failure.take().map(|failure| shorter(failure, &shown, detail));
-        }
+    pub(crate) fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+        let mut answer = if detail { answer } else { relative(answer, shown) };
         let systems_total = Some(answer.systems.len()).filter(|total| *total > 0);
         let systems_loaded = systems_total.map(|_| answer.systems_loaded());
         let mut causes = answer.causes();
         causes.truncate(text::CAUSES);
-        let systems = if detail { std::mem::take(&mut answer.systems) } else { Vec::new() };
-        let file = |path: &String| shown_or_whole.map_or_else(|| path.clone(), |shown| shown(path));
+        let (compiled_count, cached_count) = (answer.compiled.len(), answer.cached.len());
+        if !detail {
+            answer.compiled.truncate(LISTED_FILES);
+            answer.cached.clear();
+            answer.systems.clear();
+        }
+        let listed = |said| ShownDiagnostic::new(said, str::to_owned, detail);
         Self {
             system: answer.system,
-            path: answer.path.as_ref().map(file),
+            path: answer.path,
             status: answer.status,
             duration_ms: answer.duration_ms,
-            compiled_count: answer.compiled.len(),
-            compiled: answer.compiled.iter().take(most).map(file).collect(),
-            cached_count: answer.cached.len(),
-            cached: if detail { answer.cached } else { Vec::new() },
-            diagnostics: answer
-                .diagnostics
-                .into_iter()
-                .map(|said| ShownDiagnostic::new(said, &shown, detail))
-                .collect(),
+            compiled: answer.compiled,
+            compiled_count,
+            cached: answer.cached,
+            cached_count,
+            diagnostics: answer.diagnostics.into_iter().map(listed).collect(),
             diagnostics_total: answer.diagnostics_total,
-            failure: answer.failure.map(|failure| shorter(failure, &shown, detail)),
+            failure: answer.failure,
             systems_loaded,
             systems_total,
             causes,
-            systems,
+            systems: answer.systems,
             cautions: answer.cautions,
         }
     }

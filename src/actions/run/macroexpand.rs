@@ -9,23 +9,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::location::as_text;
+use crate::answer::words::words;
 use crate::answer::{LispName, Location};
 use crate::engine::{Control, Lane};
 use crate::handle::{Error, QueryContext, Question};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, Form, FormKind, LispText};
 
-/// How far to expand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Depth {
-    /// One step of the form itself.
-    Once,
-    /// Until the form itself is no macro form any more.
-    #[default]
-    Full,
-    /// The forms inside it too.
-    All,
+words! {
+    /// How far to expand.
+    #[derive(Default)]
+    Depth {
+        /// One step of the form itself.
+        Once = "once",
+        /// Until the form itself is no macro form any more.
+        #[default]
+        Full = "full",
+        /// The forms inside it too.
+        All = "all",
+    }
 }
 
 /// A request to expand a form.
@@ -118,15 +120,12 @@ impl Question for MacroexpandRequest {
             Some(package) => context.index.package_name(package).into_owned(),
             None => self.package.to_uppercase(),
         };
-        let depth = match self.depth {
-            Depth::Once => "once",
-            Depth::Full => "full",
-            Depth::All => "all",
-        };
         let flag = |set| if set { "yes".to_owned() } else { String::new() };
         let flags = [flag(self.read_eval), flag(self.local_definitions)];
-        let arguments =
-            [self.form.clone(), package.clone(), depth.to_owned()].into_iter().chain(flags).collect();
+        let arguments = [self.form.clone(), package.clone(), self.depth.name().to_owned()]
+            .into_iter()
+            .chain(flags)
+            .collect();
         let (mut answer, _): (MacroexpandAnswer, _) =
             context.ask_on(Lane::Work, "macroexpand", arguments, control)?;
         answer.form = self.form.clone();

@@ -2,6 +2,7 @@
 //! other.
 
 mod places;
+mod text;
 pub(crate) mod tool;
 
 use std::collections::BTreeMap;
@@ -176,7 +177,6 @@ pub struct TestResult {
     pub framework: String,
     /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`; `done` of a test-op that returned and made
     /// no assertions that are known: its output says how it went.
-    #[schemars(with = "String")]
     pub status: TestStatus,
     /// How long it took, in milliseconds.
     #[serde(default)]
@@ -306,8 +306,12 @@ impl TestResult {
 }
 
 impl TestRun {
-    /// Finishes the run, which took `duration`: counts the results, and puts first what did not pass.
-    pub(crate) fn finished(mut self, duration: Duration) -> Self {
+    /// Finishes the run, which took `duration`: counts the results, and puts first what did not pass; if
+    /// `request` has none, notes why.
+    pub(crate) fn finished(mut self, request: &RunTestsRequest, duration: Duration) -> Self {
+        if self.tests.is_empty() && self.not_loaded.is_none() && self.unknown_test.is_none() {
+            self.note = Some(text::no_tests(&self.systems, request.lines.is_some()));
+        }
         self.tests.sort_by_key(|test| test.status == TestStatus::Passed);
         for test in &self.tests {
             *self.counts.entry(test.status).or_default() += 1;

@@ -217,26 +217,13 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
             counted(*connections as u64, "editor is", "editors are")
         );
     }
-    if let Some(why) = &answer.no_swank {
-        let _ = write!(text, "\n- {why}");
-    }
-    if let Some(sentence) = &answer.unwatched {
-        let _ = write!(text, "\n- {sentence}");
-    }
-    if let Some(why) = &answer.no_snapshot {
-        let _ = write!(text, "\n- There is no snapshot of all that is loaded first: {why}");
-    }
-    for sentence in &answer.recovery {
-        let _ = write!(text, "\n- {sentence}");
-    }
-    for edit in &answer.unfinished_edits {
-        let _ = write!(text, "\n- {edit}");
-    }
-    for load in &answer.loads {
-        let _ = write!(text, "\n- {}", load.outcome);
-    }
-    for report in &answer.reports {
-        let _ = write!(text, "\n- {report}");
-    }
+    let snapshot = answer.no_snapshot.iter();
+    let snapshot = snapshot.map(|why| format!("There is no snapshot of all that is loaded first: {why}"));
+    let notes = answer.no_swank.iter().chain(&answer.unwatched).cloned().chain(snapshot);
+    let notes = notes.chain(answer.recovery.iter().cloned());
+    let notes = notes.chain(answer.unfinished_edits.iter().map(ToString::to_string));
+    let loads = answer.loads.iter().map(|load| &load.outcome);
+    let notes = notes.chain(loads.chain(&answer.reports).cloned());
+    notes.for_each(|note| text.extend(["\n- ", &note]));
     text
 }

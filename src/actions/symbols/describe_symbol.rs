@@ -1,6 +1,6 @@
 //! describe-symbol: everything that the image knows about one symbol.
 
-pub mod text;
+pub(crate) mod text;
 pub(crate) mod tool;
 
 mod kinds;

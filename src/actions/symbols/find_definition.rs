@@ -4,7 +4,7 @@
 //! where the name stands in that form. Names that a macro makes (structure accessors, `define-foo`) may stand
 //! nowhere in it: then the place of the form is all that is known.
 
-pub mod text;
+mod text;
 pub(crate) mod tool;
 
 use crate::answer::{LispKind, LispName, Location};

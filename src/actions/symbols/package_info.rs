@@ -26,6 +26,9 @@ pub struct PackageInfoRequest {
 pub struct PackageInfoAnswer {
     /// Whether there is such a package.
     pub status: LookupStatus,
+    /// The package's name as it was looked up.
+    #[serde(skip)]
+    pub asked: String,
     /// The package.
     #[serde(default, skip_serializing_if = "Option::is_none", flatten)]
     pub package: Option<PackageInfo>,
@@ -166,7 +169,8 @@ impl Question for PackageInfoRequest {
             Some(package) => index.package_name(package).into_owned(),
             None => self.package.trim().trim_start_matches([':', '#']).to_uppercase(),
         };
-        let mut answer: PackageInfoAnswer = context.ask("package-info", vec![name], control)?;
+        let mut answer: PackageInfoAnswer = context.ask("package-info", vec![name.clone()], control)?;
+        answer.asked = name;
         let Some(package) = &mut answer.package else { return Ok(answer) };
         package.names().for_each(|name| name.write(index));
         package.place = context.places().first(&mut package.sources);

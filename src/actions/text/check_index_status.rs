@@ -1,7 +1,7 @@
 //! The tool check_index_status: tells how old the index of the project's text is.
 
 use super::find_references::tool::controlled;
-use crate::actions::text::index_project::{IndexState, IndexStatus, check_index_status};
+use crate::actions::text::index_project::{IndexStatus, check_index_status};
 use crate::handle::Error;
 use crate::tools::arguments::NoArguments;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -20,11 +20,12 @@ pub(crate) fn tool() -> Tool {
 fn status(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let status = controlled(call, |control| check_index_status(index, control)).map_err(Error::from)?;
-    let name = match status.status {
-        IndexState::Fresh => "fresh",
-        IndexState::Stale => "stale",
-        IndexState::Missing => "missing",
-    };
-    let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    ToolAnswer::json(&status, format!("{name}{reason}"), CallOutcome::Answered)
+    ToolAnswer::json(&status, status.to_string(), CallOutcome::Answered)
+}
+
+impl std::fmt::Display for IndexStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.status.name())?;
+        self.reason.iter().try_for_each(|reason| write!(f, ": {reason}"))
+    }
 }

@@ -2,10 +2,12 @@
 
 pub(crate) mod tool;
 
+use crate::answer::counted;
+use crate::answer::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use steelbank_text::{IndexControl, Language, Skipped, TextError, TextIndex};
+use steelbank_text::{IndexControl, Language, Skipped, TextError, TextIndex, TreeStatus};
 
 /// What is asked of index_project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -88,16 +90,16 @@ pub struct SkippedFile {
     pub reason: Skipped,
 }
 
-/// The age of the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum IndexState {
-    /// It covers the files as they are.
-    Fresh,
-    /// Files were changed, added or removed since.
-    Stale,
-    /// There is none.
-    Missing,
+words! {
+    /// The age of the index.
+    IndexState {
+        /// It covers the files as they are.
+        Fresh = "fresh",
+        /// Files were changed, added or removed since.
+        Stale = "stale",
+        /// There is none.
+        Missing = "missing",
+    }
 }
 
 /// What check_index_status tells.
@@ -171,30 +173,17 @@ pub fn check_index_status(
     index: &TextIndex,
     control: &IndexControl<'_>,
 ) -> Result<IndexStatus, IndexProjectError> {
-    let action = || Some("Call index_project.".to_owned());
-    Ok(match index.status(control)? {
-        steelbank_text::TreeStatus::Fresh => IndexStatus {
-            status: IndexState::Fresh,
-            reason: None,
-            action_required: None,
-            files_modified: None,
-        },
-        steelbank_text::TreeStatus::Stale(changed) => IndexStatus {
-            status: IndexState::Stale,
-            reason: Some(match changed {
-                1 => "1 file was changed, added or removed since the project was indexed".to_owned(),
-                _ => format!("{changed} files were changed, added or removed since the project was indexed"),
-            }),
-            action_required: action(),
-            files_modified: Some(changed),
-        },
-        steelbank_text::TreeStatus::Missing(reason) => IndexStatus {
-            status: IndexState::Missing,
-            reason: Some(reason),
-            action_required: action(),
-            files_modified: None,
-        },
-    })
+    let (status, reason, files_modified) = match index.status(control)? {
+        TreeStatus::Fresh => (IndexState::Fresh, None, None),
+        TreeStatus::Stale(changed) => {
+            let changed_files = counted(changed, "file was", "files were");
+            let why = format!("{changed_files} changed, added or removed since the project was indexed");
+            (IndexState::Stale, Some(why), Some(changed))
+        }
+        TreeStatus::Missing(reason) => (IndexState::Missing, Some(reason), None),
+    };
+    let action_required = (status != IndexState::Fresh).then(|| "Call index_project.".to_owned());
+    Ok(IndexStatus { status, reason, action_required, files_modified })
 }
 
 impl From<IndexProjectError> for crate::Error {

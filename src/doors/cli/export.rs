@@ -17,7 +17,7 @@ use crate::export::ExportError;
 use crate::export::scip::{ScipFormat, ScipSummary, write_scip};
 use crate::export::site::{check_folder, unfinished, write_site};
 use crate::handle::Error;
-use crate::handle::loaded::{Diagnostic, LoadStatus, text};
+use crate::handle::loaded::{Diagnostic, LoadStatus};
 use crate::handle::recovery::LoadedItem;
 use crate::{Control, LoadRequest, Steelbank};
 
@@ -87,7 +87,7 @@ impl LoadedProject {
                 Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.tell(&news));
             let answer = loaded.bank.run(&request, &control)?;
             if answer.status != LoadStatus::Loaded {
-                shell.output.error(&text::load(&answer));
+                shell.output.error(&answer.to_string());
                 loaded.complete = false;
             }
             loaded.diagnostics.extend(answer.diagnostics);

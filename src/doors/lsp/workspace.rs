@@ -19,7 +19,6 @@ use crate::actions::run::run_tests::RunTestsRequest;
 use crate::actions::symbols::apropos::AproposRequest;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::engine::control::Control;
-use crate::handle::loaded::text;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
 
@@ -67,7 +66,7 @@ impl Server {
     fn load(&self, what: LoadedItem, request: &LoadRequest, control: &Control) -> Answered {
         self.session().recovery().note_begun(&what);
         let outcome = self.bank()?.run(request, control);
-        let text = outcome.as_ref().map_or_else(ToString::to_string, text::load);
+        let text = outcome.as_ref().map_or_else(ToString::to_string, ToString::to_string);
         note_outcome(self.session(), what, &outcome, &text);
         Ok(json!(outcome?))
     }

@@ -1,21 +1,22 @@
 //! A load's answer as text.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Write as _};
 
-use super::{LoadAnswer, LoadCause, LoadStatus, Severity};
+use super::{LoadAnswer, LoadCause, LoadStatus, Severity, SystemOutcome};
 use crate::answer::counted;
 
 /// The most causes that are told.
 pub(crate) const CAUSES: usize = 12;
 
-/// Renders load-system and load-file: the outcome, the failure, and the diagnostics; of several systems, the causes for which
-/// some are not loaded.
-pub fn load(answer: &LoadAnswer) -> String {
-    load_headed(answer, &head(answer), causes)
+/// The outcome, the failure, and the diagnostics; of several systems, the causes for which some are not loaded.
+impl Display for LoadAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&load_headed(self, &head(self), causes))
+    }
 }
 
 /// Renders the same with the outcome of each system.
-pub fn load_in_detail(answer: &LoadAnswer) -> String {
+pub(crate) fn load_in_detail(answer: &LoadAnswer) -> String {
     load_headed(answer, &head(answer), systems)
 }
 
@@ -40,7 +41,7 @@ fn head(answer: &LoadAnswer) -> String {
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
         true => load_headed(answer, "They are loaded again", causes),
-        false => load(answer),
+        false => answer.to_string(),
     }
 }
 
@@ -76,11 +77,7 @@ fn causes(answer: &LoadAnswer, text: &mut String) {
         let why = cause.message.as_deref().unwrap_or_default();
         let _ = write!(text, "\n  {}{more}: not loaded. {why}", cause.system);
         let failure = answer.systems.iter().find(|outcome| outcome.system == cause.system);
-        for remedy in
-            failure.iter().filter_map(|outcome| outcome.failure.as_ref()).flat_map(|why| &why.remedies)
-        {
-            let _ = write!(text, "\n      Try: {remedy}");
-        }
+        failure.iter().for_each(|outcome| remedies(outcome, text));
     }
     if others.len() > CAUSES {
         let _ = write!(text, "\n  {} are not told here.", counted(others.len() - CAUSES, "cause", "causes"));
@@ -95,9 +92,14 @@ fn systems(answer: &LoadAnswer, text: &mut String) {
             (_, Some(failure)) => write!(text, "\n  {}: not loaded. {}", system.system, failure.message),
             (_, None) => write!(text, "\n  {}: not loaded", system.system),
         };
-        for remedy in system.failure.iter().flat_map(|failure| &failure.remedies) {
-            let _ = write!(text, "\n      Try: {remedy}");
-        }
+        remedies(system, text);
+    }
+}
+
+/// Adds what can be tried where a system is not loaded.
+fn remedies(system: &SystemOutcome, text: &mut String) {
+    for remedy in system.failure.iter().flat_map(|failure| &failure.remedies) {
+        let _ = write!(text, "\n      Try: {remedy}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! The tool compiler-notes: the compiler's diagnostics for one definition.
 
-use std::fmt::Write as _;
+use std::fmt;
 
-use super::{CompilerNotes, CompilerNotesRequest};
+use super::{CompilerNote, CompilerNotes, CompilerNotesRequest, NotedDefinition};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::engine::ALLOWED;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -26,28 +26,26 @@ fn notes(session: &Session, request: CompilerNotesRequest, call: &Call) -> Resul
     };
     let found = !answer.definitions.is_empty();
     let outcome = if found { CallOutcome::Answered } else { CallOutcome::NotFound };
-    let (text, looked_up_in) = (text(&answer), answer.looked_up_in.clone());
+    let (text, looked_up_in) = (answer.to_string(), answer.looked_up_in.clone());
     let answer = ToolAnswer::new(text, &LookupReply { found, answer: Some(answer), missing: None }, outcome)?;
     Ok(answer.looked_up_in(looked_up_in))
 }
 
-fn text(answer: &CompilerNotes) -> String {
-    if answer.definitions.is_empty() {
-        return format!("{} is no function or macro that was loaded from a file.", answer.symbol);
+/// The definitions that were compiled, and what the compiler says of them.
+impl fmt::Display for CompilerNotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.definitions.is_empty() {
+            return write!(f, "{} is no function or macro that was loaded from a file.", self.symbol);
+        }
+        for NotedDefinition { name, kind, place, skipped } in &self.definitions {
+            let skipped = skipped.as_deref().map(|why| format!(" (not compiled: {why})")).unwrap_or_default();
+            writeln!(f, "{place}: {kind} {name}{skipped}")?;
+        }
+        if self.notes.is_empty() && self.definitions.iter().any(|definition| definition.skipped.is_none()) {
+            f.write_str("\nThe compiler says nothing.")?;
+        }
+        self.notes.iter().try_for_each(|CompilerNote { place, severity, message }| {
+            write!(f, "\n  {place}: {severity}: {}", message.replace('\n', "\n      "))
+        })
     }
-    let mut text = String::new();
-    for definition in &answer.definitions {
-        let skipped =
-            definition.skipped.as_deref().map(|why| format!(" (not compiled: {why})")).unwrap_or_default();
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}: {} {}{skipped}", definition.place, definition.kind, definition.name);
-    }
-    if answer.notes.is_empty() && answer.definitions.iter().any(|definition| definition.skipped.is_none()) {
-        text.push_str("\nThe compiler says nothing.");
-    }
-    for note in &answer.notes {
-        let _ =
-            write!(text, "\n  {}: {}: {}", note.place, note.severity, note.message.replace('\n', "\n      "));
-    }
-    text
 }

@@ -1,6 +1,8 @@
 //! The tool disassemble: the machine code of a function.
 
-use super::{DisassembleRequest, Disassembly};
+use std::fmt;
+
+use super::{DisassembleRequest, Disassembly, FunctionCode};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::engine::ALLOWED;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -23,14 +25,24 @@ fn disassemble(session: &Session, request: DisassembleRequest, call: &Call) -> R
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     if answer.functions.is_empty() {
-        let text = format!("{} names no function.", answer.symbol);
+        let text = answer.to_string();
         let nothing = LookupReply { found: false, answer: Some(answer), missing: None };
         return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
     }
-    let heading = answer.functions.iter().map(|function| {
-        format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
-    });
-    let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
     let looked_up_in = answer.looked_up_in.clone();
-    Ok(ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
+        .looked_up_in(looked_up_in))
+}
+
+/// The functions in figures, and their code.
+impl fmt::Display for Disassembly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.functions.is_empty() {
+            return write!(f, "{} names no function.", self.symbol);
+        }
+        for FunctionCode { name, instructions, bytes } in &self.functions {
+            writeln!(f, "{name}: {instructions} instructions, {bytes} bytes")?;
+        }
+        write!(f, "\n{}", self.lines.join("\n"))
+    }
 }

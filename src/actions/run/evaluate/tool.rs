@@ -1,6 +1,6 @@
 //! The tool evaluate: evaluates forms, and tells values, output, warnings and failure.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,8 +9,9 @@ use serde_json::json;
 
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::run::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
-use crate::actions::run::trial::tool::{failure_text, in_scratch, take_lists};
+use crate::actions::run::trial::tool::{in_scratch, take_lists};
 use crate::actions::run::trial::{Restart, StackFrame};
+use crate::answer::NotFound;
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
@@ -83,43 +84,48 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         EvaluationStatus::Failed | EvaluationStatus::Stopped => CallOutcome::Failed,
         EvaluationStatus::NoPackage => CallOutcome::NotFound,
     };
-    let mut answer =
-        ToolAnswer::new(text(&evaluation, call.names_handles()), &LookupReply::yes(evaluation), outcome)?;
+    let text = if call.names_handles() { evaluation.to_string() } else { format!("{evaluation:#}") };
+    let mut answer = ToolAnswer::new(text, &LookupReply::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);
     Ok(answer)
 }
 
-fn text(evaluation: &Evaluation, names_handles: bool) -> String {
-    let mut text = match (&evaluation.failure, &evaluation.unread_at) {
-        (Some(failure), Some(place)) => format!("{place}: {}", failure_text(failure)),
-        (Some(failure), None) => failure_text(failure),
-        (None, _) if evaluation.values.is_empty() => "; No values".to_owned(),
-        (None, _) => {
-            let values: Vec<&str> = evaluation.values.iter().map(|value| value.text.as_str()).collect();
-            values.join("\n")
+/// The values with their handles, which `{:#}` leaves out, or the failure; then warnings and output.
+impl fmt::Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.failure, &self.unread_at) {
+            _ if self.status == EvaluationStatus::NoPackage => {
+                return write!(f, "{}", NotFound::Package(self.package.to_uppercase()));
+            }
+            (Some(failure), Some(place)) => write!(f, "{place}: {failure}"),
+            (Some(failure), None) => write!(f, "{failure}"),
+            (None, _) if self.values.is_empty() => f.write_str("; No values"),
+            (None, _) => {
+                let values: Vec<&str> = self.values.iter().map(|value| value.text.as_str()).collect();
+                f.write_str(&values.join("\n"))
+            }
+        }?;
+        for value in &self.values {
+            let handle = value.handle.as_deref().filter(|_| !f.alternate());
+            let said: Vec<&str> = handle.into_iter().chain(value.cut.then_some("cut")).collect();
+            if !said.is_empty() {
+                write!(f, "\n  ({})", said.join(", "))?;
+            }
         }
-    };
-    for value in &evaluation.values {
-        let handle = value.handle.as_deref().filter(|_| names_handles);
-        let said: Vec<&str> = handle.into_iter().chain(value.cut.then_some("cut")).collect();
-        if !said.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\n  ({})", said.join(", "));
+        if !self.warnings.is_empty() {
+            f.write_str("\n\nWarnings:")?;
         }
-    }
-    if !evaluation.warnings.is_empty() {
-        text.push_str("\n\nWarnings:");
-        for warning in &evaluation.warnings {
+        for warning in &self.warnings {
             let place = warning.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
             let message = warning.message.replace('\n', "\n    ");
-            let _ = write!(text, "\n  {place}{}: {message}", warning.severity);
+            write!(f, "\n  {place}{}: {message}", warning.severity)?;
         }
-    }
-    if !evaluation.output.is_empty() {
-        let _ = write!(text, "\n\nOutput:\n{}", evaluation.output.trim_end());
-        if evaluation.output_dropped > 0 {
-            let _ = write!(text, "\n... {} more characters", evaluation.output_dropped);
+        if !self.output.is_empty() {
+            write!(f, "\n\nOutput:\n{}", self.output.trim_end())?;
+            if self.output_dropped > 0 {
+                write!(f, "\n... {} more characters", self.output_dropped)?;
+            }
         }
+        Ok(())
     }
-    text
 }

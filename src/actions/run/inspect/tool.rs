@@ -1,17 +1,16 @@
 //! The tool inspect: shows an object and its parts.
 
-use std::fmt::Write as _;
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::actions::missing::{LookupReply, NotFoundReply};
-use crate::actions::run::evaluate::EvaluationStatus;
+use crate::actions::run::evaluate::{Evaluation, EvaluationStatus};
 use crate::actions::run::inspect::{InspectRequest, InspectStatus, Inspected, Inspection, ObjectKind};
-use crate::actions::run::trial::tool::failure_text;
 use crate::tools::arguments::{Timeout, default_package};
-use crate::tools::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Page, Paged, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,20 +33,9 @@ struct Arguments {
     timeout: Timeout,
 }
 
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-struct ListedParts {
-    #[serde(flatten)]
-    inspection: Inspection,
-    /// How many parts there are in all.
-    total: usize,
-    /// Pass it as `cursor` to get the entries that follow; absent at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cursor: Option<String>,
-}
-
-impl Sequence for ListedParts {
+impl Sequence for Inspection {
     fn lists(&mut self, part: &mut Part) {
-        part.keep(&mut self.inspection.parts);
+        part.keep(&mut self.parts);
     }
 }
 
@@ -62,7 +50,9 @@ pub(crate) fn tool() -> Tool {
             closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::paged::<Arguments, LookupReply<ListedParts>>(about, inspect).needs(Permission::Eval).of_image()
+    Tool::paged::<Arguments, LookupReply<Paged<Inspection>>>(about, inspect)
+        .needs(Permission::Eval)
+        .of_image()
 }
 
 fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
@@ -83,7 +73,8 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     let bank = session.bank()?;
     let inspection = match &request.subject {
         Inspected::Handle(handle) if !session.owns_handle(handle) => {
-            Inspection { status: InspectStatus::Unknown, ..Inspection::default() }
+            let (status, asked) = (InspectStatus::Unknown, handle.clone());
+            Inspection { status, asked, ..Inspection::default() }
         }
         _ => bank.run(&request, &control)?,
     };
@@ -96,67 +87,68 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     let evaluated = inspection.evaluation.as_ref().map(|evaluation| evaluation.status);
     let found = inspection.status == InspectStatus::Found;
     let total = inspection.count;
-    let listed = ListedParts { inspection, total, cursor: None };
+    let listed = Paged::new(inspection, total);
     if evaluated == Some(EvaluationStatus::NoPackage) {
         return NotFoundReply::package(bank, &request.package, None)
             .with_partial(listed)
             .map(ToolReply::from);
     }
     if outcome == CallOutcome::NotFound {
-        let text = text(&listed.inspection, &request.subject, None, call.names_handles());
-        return NotFoundReply::other(text, Vec::new(), None).with_partial(listed).map(ToolReply::from);
+        return NotFoundReply::other(listed.answer.to_string(), Vec::new(), None)
+            .with_partial(listed)
+            .map(ToolReply::from);
     }
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.inspection, &request.subject, Some(range), call.names_handles());
-        ToolAnswer::new(text, &LookupReply { found, answer: Some(&*listed), missing: None }, outcome)
+        let said = &listed.answer;
+        let text = if call.names_handles() { said.to_string() } else { format!("{said:#}") };
+        ToolAnswer::new(
+            text + &range.rest(),
+            &LookupReply { found, answer: Some(&*listed), missing: None },
+            outcome,
+        )
     })
 }
 
-fn text(
-    inspection: &Inspection,
-    subject: &Inspected,
-    range: Option<&PageRange>,
-    names_handles: bool,
-) -> String {
-    let asked = match subject {
-        Inspected::Expression(_) => "",
-        Inspected::Handle(handle) => handle,
-    };
-    match inspection.status {
-        InspectStatus::Gone => {
-            return format!(
-                "The object of {asked} was forgotten since: only so many are kept. Evaluate again."
-            );
+/// What it is, with its handle, which `{:#}` leaves out, its facts and its parts.
+impl fmt::Display for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.status, &self.evaluation) {
+            (InspectStatus::Gone, _) => {
+                let asked = &self.asked;
+                return write!(
+                    f,
+                    "The object of {asked} was forgotten since: only so many are kept. Evaluate again."
+                );
+            }
+            (InspectStatus::Unknown, _) => return write!(f, "No object has the handle {}.", self.asked),
+            (InspectStatus::NoPart, _) => return f.write_str(&self.text),
+            (InspectStatus::Failed, Some(Evaluation { failure: Some(failure), .. })) => {
+                return write!(f, "{failure}");
+            }
+            (InspectStatus::Failed, Some(evaluation)) if evaluation.status == EvaluationStatus::NoPackage => {
+                return write!(f, "{evaluation}");
+            }
+            (InspectStatus::Failed, _) => return f.write_str("The expression has no value."),
+            (InspectStatus::Found, _) => (),
         }
-        InspectStatus::Unknown => return format!("No object has the handle {asked}."),
-        InspectStatus::NoPart => return inspection.text.clone(),
-        InspectStatus::Failed => {
-            let failure = inspection.evaluation.as_ref().and_then(|evaluation| evaluation.failure.as_ref());
-            return failure.map_or_else(|| "The expression has no value.".to_owned(), failure_text);
+        let cut = if self.cut { "..." } else { "" };
+        write!(f, "{}: {}{cut}", self.kind.as_ref().map_or("", ObjectKind::name), self.text)?;
+        if let Some(handle) = &self.handle {
+            let handle = if !f.alternate() { format!(", handle {handle}") } else { String::new() };
+            write!(f, "\n  ({}{handle})", self.kind_of)?;
         }
-        InspectStatus::Found => (),
-    }
-    let kind = inspection.kind.as_ref().map_or("", ObjectKind::name);
-    let mut text = format!("{kind}: {}", inspection.text);
-    if inspection.cut {
-        text.push_str("...");
-    }
-    if let Some(handle) = &inspection.handle {
-        let handle = if names_handles { format!(", handle {handle}") } else { String::new() };
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  ({}{handle})", inspection.kind_of);
-    }
-    for fact in &inspection.facts {
-        let _ = write!(text, "\n  {}: {}", fact.name, fact.value.replace('\n', "\n    "));
-    }
-    if !inspection.parts.is_empty() {
-        text.push_str("\n\nParts:");
-        for part in &inspection.parts {
+        for fact in &self.facts {
+            write!(f, "\n  {}: {}", fact.name, fact.value.replace('\n', "\n    "))?;
+        }
+        if !self.parts.is_empty() {
+            f.write_str("\n\nParts:")?;
+        }
+        for part in &self.parts {
             let name = part.name.as_deref().map(|name| format!("{name} = ")).unwrap_or_default();
             let on = if part.parts { " ..." } else { "" };
-            let _ = write!(text, "\n  {}: {name}{}{on}", part.path, part.value.replace('\n', "\n    "));
+            write!(f, "\n  {}: {name}{}{on}", part.path, part.value.replace('\n', "\n    "))?;
         }
+        Ok(())
     }
-    text + &range.map(PageRange::rest).unwrap_or_default()
 }

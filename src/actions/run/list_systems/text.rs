@@ -1,42 +1,41 @@
 //! list-systems' answer as text.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Formatter, Result};
 
-use super::SystemsAnswer;
+use super::{SystemEntry, SystemsAnswer};
 use crate::answer::counted;
 
-/// Renders list-systems: a line for each system.
-pub fn systems(answer: &SystemsAnswer) -> String {
-    let mut text = match answer.systems.is_empty() {
-        true => format!("No .asd file found below {}", answer.root),
-        false => format!("Systems of {}:\n", answer.root),
-    };
-    for system in &answer.systems {
-        let state = match (system.loaded, system.changed.len()) {
+/// A line for each system.
+impl Display for SystemsAnswer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        match self.systems.is_empty() {
+            true => write!(f, "No .asd file found below {}", self.root),
+            false => writeln!(f, "Systems of {}:", self.root),
+        }?;
+        self.systems.iter().try_for_each(|system| write!(f, "\n  {system}"))?;
+        if !self.vendored.is_empty() {
+            write!(f, "\nNot listed, as they are dependencies: {}", self.vendored.join(", "))?;
+        }
+        self.left_out.iter().try_for_each(|out| write!(f, "\nLeft out: {}: {}", out.path, out.reason))
+    }
+}
+
+impl Display for SystemEntry {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        let state = match (self.loaded, self.changed.len()) {
             (true, 0) => "loaded".to_owned(),
             (true, changed) => format!("loaded, {} changed since", counted(changed, "file", "files")),
             (false, _) => "not loaded".to_owned(),
         };
-        let _ = write!(text, "\n  {} ({state}) {}", system.name, system.asd);
-        for path in &system.also_defined_in {
-            let how = if system.loaded { "which is not used" } else { "of which ASDF takes one" };
-            let _ = write!(text, "\n      also defined in {path}, {how}");
-        }
-        for path in &system.changed {
-            let _ = write!(text, "\n      changed: {path}");
-        }
-        for path in &system.components {
-            let _ = write!(text, "\n      {path}");
-        }
-        if system.incomplete {
-            text.push_str("\n      Its definition tells all of its files only when it is loaded.");
+        write!(f, "{} ({state}) {}", self.name, self.asd)?;
+        let how = if self.loaded { "which is not used" } else { "of which ASDF takes one" };
+        let mut line = |line: String| write!(f, "\n      {line}");
+        self.also_defined_in.iter().try_for_each(|path| line(format!("also defined in {path}, {how}")))?;
+        self.changed.iter().try_for_each(|path| line(format!("changed: {path}")))?;
+        self.components.iter().try_for_each(|path| line(path.clone()))?;
+        match self.incomplete {
+            true => line("Its definition tells all of its files only when it is loaded.".to_owned()),
+            false => Ok(()),
         }
     }
-    if !answer.vendored.is_empty() {
-        let _ = write!(text, "\nNot listed, as they are dependencies: {}", answer.vendored.join(", "));
-    }
-    for left_out in &answer.left_out {
-        let _ = write!(text, "\nLeft out: {}: {}", left_out.path, left_out.reason);
-    }
-    text
 }

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::actions::run::list_systems::text;
 use crate::actions::run::list_systems::{ListSystemsRequest, SystemsAnswer};
 use crate::engine::control::ALLOWED;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -30,5 +29,5 @@ pub(crate) fn tool() -> Tool {
 fn systems(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let request = ListSystemsRequest::new().files(given.files);
     let answer = session.bank()?.ask(&request, &call.control(ALLOWED))?;
-    ToolAnswer::new(text::systems(&answer), &answer, CallOutcome::Answered)
+    ToolAnswer::new(answer.to_string(), &answer, CallOutcome::Answered)
 }

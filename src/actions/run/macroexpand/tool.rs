@@ -1,6 +1,6 @@
 //! The tool macroexpand: expands a form as the compiler does.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::actions::missing::{LookupReply, NotFoundReply, of_file};
 use crate::actions::run::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
 use crate::answer::lookup::LookupStatus;
-use crate::answer::{Location, counted};
+use crate::answer::{Location, NotFound, counted};
 use crate::tools::arguments::{Timeout, default_package};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::workspace::write::FileError;
@@ -96,41 +96,33 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     if answer.status != LookupStatus::Found {
         return NotFoundReply::package(bank, &answer.package, None).with_partial(answer);
     }
-    ToolAnswer::new(text(&answer), &LookupReply::yes(answer), CallOutcome::Answered)
+    ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
 }
 
-fn text(answer: &MacroexpandAnswer) -> String {
-    let mut text = expansion(answer);
-    for form in &answer.left {
-        let _ = write!(
-            text,
-            "\n\nLeft as it stands, as its local definitions would be evaluated (allowed by `steelbank serve \
-             --allow-eval`): {form}"
-        );
+/// The expansion and its steps, and what was left as it stands.
+impl fmt::Display for MacroexpandAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.status != LookupStatus::Found {
+            return write!(f, "{}", NotFound::Package(self.package.clone()));
+        }
+        if self.expanded {
+            let cut = if self.cut { "\n... cut here" } else { "" };
+            write!(f, "{}{cut}\n\n{}:", self.expansion, counted(self.step_count, "step", "steps"))?;
+            self.steps.iter().try_for_each(|step| write!(f, "\n  {}", step.macro_name))?;
+            let more = self.step_count.saturating_sub(self.steps.len() as u64);
+            if more > 0 {
+                write!(f, "\n  and {more} more")?;
+            }
+        } else {
+            let hint = if self.compiler_macro { " Its operator has a compiler macro." } else { "" };
+            write!(f, "This is no macro form.{hint}\n\n{}", self.expansion)?;
+        }
+        self.left.iter().try_for_each(|form| {
+            write!(
+                f,
+                "\n\nLeft as it stands, as its local definitions would be evaluated (allowed by `steelbank serve \
+                 --allow-eval`): {form}"
+            )
+        })
     }
-    text
-}
-
-fn expansion(answer: &MacroexpandAnswer) -> String {
-    if !answer.expanded {
-        let hint = if answer.compiler_macro { " Its operator has a compiler macro." } else { "" };
-        return format!("This is no macro form.{hint}\n\n{}", answer.expansion);
-    }
-    let mut text = answer.expansion.clone();
-    if answer.cut {
-        text.push_str("\n... cut here");
-    }
-    let _ = write!(
-        text,
-        "\n\n{}:",
-        counted(usize::try_from(answer.step_count).unwrap_or(usize::MAX), "step", "steps")
-    );
-    for step in &answer.steps {
-        let _ = write!(text, "\n  {}", step.macro_name);
-    }
-    let more = answer.step_count.saturating_sub(answer.steps.len() as u64);
-    if more > 0 {
-        let _ = write!(text, "\n  and {more} more");
-    }
-    text
 }

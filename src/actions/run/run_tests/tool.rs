@@ -1,6 +1,5 @@
 //! The tool run-tests: runs a system's tests one by one.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,10 +8,8 @@ use serde_json::json;
 
 use crate::Steelbank;
 use crate::actions::missing::{LookupReply, NotFoundReply, systems};
-use crate::actions::run::run_tests::{
-    AssertionResult, AssertionStatus, RunTestsRequest, TestResult, TestRun,
-};
-use crate::actions::run::trial::tool::{failure_text, in_scratch};
+use crate::actions::run::run_tests::{RunTestsRequest, TestRun, text};
+use crate::actions::run::trial::tool::in_scratch;
 use crate::actions::uses::impact::ImpactRequest;
 use crate::answer::Advice;
 use crate::engine::control::Control;
@@ -114,83 +111,16 @@ fn answer(bank: &Steelbank, mut run: TestRun, only_affected: bool) -> Result<Too
     }
     if let Some((test, near)) = &run.unknown_test {
         let note = (!run.tests.is_empty()).then(|| "The other tests were run.".to_owned());
-        let missing = NotFoundReply::other(format!("Test {test} not found"), near.clone(), note);
+        let missing = NotFoundReply::other(text::unknown(test), near.clone(), note);
         return missing.with_partial(run);
     }
-    if run.tests.is_empty() && run.not_loaded.is_none() {
-        run.note = Some(no_tests(&run.systems.join(", "), only_affected));
+    if only_affected && run.note.is_some() {
+        run.note = Some(format!(
+            "No tests were run: none of {} reaches what has changed since the last commit.",
+            run.systems.join(", ")
+        ));
     }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text(&run), &LookupReply::yes(run), outcome)
-}
-
-/// Says why no test of `systems` ran.
-fn no_tests(systems: &str, only_affected: bool) -> String {
-    if only_affected {
-        return format!(
-            "No tests were run: none of {systems} reaches what has changed since the last commit."
-        );
-    }
-    format!(
-        "No tests were run: {systems} has none of a framework that is recognised, and no test-op that does anything."
-    )
-}
-
-fn text(run: &TestRun) -> String {
-    if let Some(why) = run.not_loaded.as_ref().or(run.note.as_ref()) {
-        return why.clone();
-    }
-    let counts: Vec<String> = run.counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    let checks = [
-        (run.checks.passed, "passed"),
-        (run.checks.failed, "failed"),
-        (run.checks.error, "raised an error"),
-        (run.checks.skipped, "skipped"),
-    ];
-    let checks: Vec<String> =
-        checks.iter().filter(|(count, _)| *count > 0).map(|(count, how)| format!("{count} {how}")).collect();
-    let checks =
-        if checks.is_empty() { String::new() } else { format!("; assertions: {}", checks.join(", ")) };
-    let mut text = format!("{}{checks} ({} ms)\n", counts.join(", "), run.duration_ms);
-    for test in &run.tests {
-        text.push_str(&test_text(test));
-    }
-    text
-}
-
-fn assertion_text(assertion: &AssertionResult) -> String {
-    let mut lines = Vec::new();
-    if !assertion.within.is_empty() {
-        lines.push(format!("in {}", assertion.within.join(", ")));
-    }
-    if let Some(form) = &assertion.form {
-        let place = assertion.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
-        lines.push(format!("{place}{form}"));
-    }
-    lines.extend(assertion.expected.iter().map(|value| format!("expected {value}")));
-    lines.extend(assertion.actual.iter().map(|value| format!("actual {value}")));
-    lines.extend(assertion.values.iter().map(|part| format!("{} => {}", part.form, part.value)));
-    if assertion.actual.is_none() && assertion.values.is_empty() {
-        let left_out = if assertion.status == AssertionStatus::Skipped { "skipped: " } else { "" };
-        lines.extend(assertion.message.iter().map(|message| format!("{left_out}{message}")));
-    }
-    lines.iter().map(|line| format!("\n      {}", line.replace('\n', "\n        "))).collect()
-}
-
-fn test_text(test: &TestResult) -> String {
-    let place = test.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
-    let passed = if test.passed > 0 { format!(", {} assertions passed", test.passed) } else { String::new() };
-    let mut text = format!("\n  {place}{} {} ({} ms{passed})", test.name, test.status, test.ms);
-    for assertion in &test.assertions {
-        text.push_str(&assertion_text(assertion));
-    }
-    if let Some(failure) = &test.failure {
-        let _ = write!(text, "\n      {}", failure_text(failure).replace('\n', "\n      "));
-    }
-    if !test.output.is_empty() {
-        let _ =
-            write!(text, "\n      Output:\n        {}", test.output.trim_end().replace('\n', "\n        "));
-    }
-    text
+    ToolAnswer::new(run.to_string(), &LookupReply::yes(run), outcome)
 }

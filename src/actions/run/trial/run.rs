@@ -45,7 +45,7 @@ impl Action for RunTestsRequest {
         let mut performed = BTreeSet::new();
         for name in &names {
             let found = bank.load_tests(name, control, deadline, &mut run)?;
-            let Some(found) = found else { return Ok(run.finished(begun.elapsed())) };
+            let Some(found) = found else { return Ok(run.finished(self, begun.elapsed())) };
             let mut tests = found.tests(&bank.context(), &control.until(deadline))?;
             // Run the test-op of a system that was asked for by name and has no tests that are recognised.
             if tests.is_empty() && self.tests.is_empty() && self.lines.is_none() {
@@ -87,7 +87,7 @@ impl Action for RunTestsRequest {
         if !died {
             bank.refresh()?;
         }
-        Ok(run.finished(begun.elapsed()))
+        Ok(run.finished(self, begun.elapsed()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Helpers for tools that run code: the text of a failure, and calls in a scratch image.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::actions::run::trial::{StackFrame, TrialFailure};
+use crate::actions::run::trial::{LocalVariable, Restart, StackFrame, TrialFailure};
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::scratch::ScratchOutcome;
@@ -52,39 +52,36 @@ pub(crate) fn take_lists(structured: &mut Value) {
     answer.extend(lists);
 }
 
-/// Renders `failure` for people.
-pub(crate) fn failure_text(failure: &TrialFailure) -> String {
-    let mut text = failure.report.clone();
-    if let Some(condition) = &failure.condition {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  [{condition}]");
-    }
-    for restart in &failure.restarts {
-        let name = if restart.name.is_empty() { "(no name)" } else { &restart.name };
-        let _ = write!(text, "\n  restart {name}: {}", restart.report);
-    }
-    if !failure.backtrace.is_empty() {
-        text.push_str("\n\nBacktrace:");
-        for frame in &failure.backtrace {
-            text.push_str(&frame_text(frame));
+/// The report, the restarts and the backtrace.
+impl fmt::Display for TrialFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.report)?;
+        self.condition.iter().try_for_each(|condition| write!(f, "\n  [{condition}]"))?;
+        for Restart { name, report } in &self.restarts {
+            let name = if name.is_empty() { "(no name)" } else { name };
+            write!(f, "\n  restart {name}: {report}")?;
         }
-        if failure.frames_left_out > 0 {
-            let _ = write!(text, "\n  and {} more", failure.frames_left_out);
+        if self.backtrace.is_empty() {
+            return Ok(());
+        }
+        f.write_str("\n\nBacktrace:")?;
+        self.backtrace.iter().try_for_each(|frame| write!(f, "\n  {frame}"))?;
+        match self.frames_left_out {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
         }
     }
-    text
 }
 
-fn frame_text(frame: &StackFrame) -> String {
-    let mut text = match &frame.place {
-        Some(place) => format!("\n  {place}: {}", frame.function),
-        None => format!("\n  {}", frame.function),
-    };
-    if frame.times > 0 {
-        let _ = write!(text, " ({} times)", frame.times);
+impl fmt::Display for StackFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.place.iter().try_for_each(|place| write!(f, "{place}: "))?;
+        write!(f, "{}", self.function)?;
+        if self.times > 0 {
+            write!(f, " ({} times)", self.times)?;
+        }
+        self.locals.iter().try_for_each(|LocalVariable { name, value, .. }| {
+            write!(f, "\n      {name} = {}", value.replace('\n', "\n        "))
+        })
     }
-    for local in &frame.locals {
-        let _ = write!(text, "\n      {} = {}", local.name, local.value.replace('\n', "\n        "));
-    }
-    text
 }

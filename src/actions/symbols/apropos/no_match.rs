@@ -11,6 +11,8 @@ use crate::handle::{Error, QueryContext};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct NoMatch {
+    /// The pattern as given.
+    pub pattern: String,
     /// Names spelt nearly as the pattern, or whose words are spelt nearly as its words, as one types them.
     pub near: Vec<String>,
     /// Wider searches in which something matches.
@@ -48,7 +50,7 @@ pub(super) fn no_match(
     control: &Control,
 ) -> Result<NoMatch, Error> {
     let (prefix, pattern) = request.parts();
-    let mut nothing = NoMatch::default();
+    let mut nothing = NoMatch { pattern: request.pattern.clone(), ..NoMatch::default() };
     let filters = request.filters();
     let single = filters.iter().map(|filter| vec![*filter]);
     let all = (filters.len() > 1).then(|| filters.clone());

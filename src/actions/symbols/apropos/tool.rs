@@ -1,7 +1,6 @@
 //! The tool apropos: finds symbols by parts of their names.
 
-use crate::tools::phrases::listed;
-use std::fmt::Write as _;
+use std::fmt::{self, Display};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +8,8 @@ use serde::Deserialize;
 use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
 use crate::actions::symbols::apropos::{AproposAnswer, AproposRequest, Summary};
 use crate::engine::ALLOWED;
-use crate::tools::page::{Page, PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Page, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::phrases::{listed, quoted};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,33 +51,33 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     };
     given.paging.within(answer.total)?;
     let total = answer.total;
-    if total == 0 {
-        let missing = NotFoundReply::pattern(&request.pattern, answer.nothing.clone().unwrap_or_default());
+    if let Some(nothing) = answer.nothing.clone() {
+        let missing = NotFoundReply::pattern(answer.to_string(), nothing);
         return missing.with_partial(Paged::new(answer, total)).map(ToolReply::from);
     }
     Page::longest(Paged::new(answer, total), (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.answer.symbols, range);
+        let text = listed.answer.to_string() + &range.rest();
         ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
     })
 }
 
-fn text(symbols: &[Summary], range: &PageRange) -> String {
-    let mut text = String::new();
-    for symbol in symbols {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{} [{}]", symbol.name, listed(&symbol.kinds));
-        if let Some(arglist) = &symbol.arglist {
-            let _ = write!(text, " {arglist}");
+/// Each symbol with its kinds, lambda list and place, and the first line of its documentation.
+impl Display for AproposAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(nothing) = &self.nothing {
+            return write!(f, "No symbol matches {}", quoted(&nothing.pattern));
         }
-        if let Some(place) = &symbol.place {
-            let _ = write!(text, " {place}");
-        }
-        if let Some(line) = &symbol.documentation {
-            let _ = write!(text, "\n    {line}");
-        }
-        text.push('\n');
+        let symbols: Vec<String> = self.symbols.iter().map(Summary::to_string).collect();
+        f.write_str(symbols.join("\n").trim_end())
     }
-    text.truncate(text.trim_end().len());
-    text + &range.rest()
+}
+
+impl Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.name, listed(&self.kinds))?;
+        self.arglist.iter().try_for_each(|arglist| write!(f, " {arglist}"))?;
+        self.place.iter().try_for_each(|place| write!(f, " {place}"))?;
+        self.documentation.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
 }

@@ -1,21 +1,24 @@
 //! describe-symbol's answer as the contract's text.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::{self, Display, Write as _};
 
 use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, VariableUses};
-use crate::answer::lookup::missing;
-use crate::answer::{LispName, SourcePlace};
+use crate::answer::{LispName, NotFound, SourcePlace};
 use crate::tools::phrases::listed;
 
-/// Renders describe-symbol: a heading, a line for each item of the contract, and below them every facet with
-/// its place.
-pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
-    headed(answer, LispName::canonical)
+/// A heading, a line for each item of the contract, and below them every facet with its place.
+impl Display for DescribeSymbolAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&headed(self, LispName::canonical))
+    }
 }
 
 /// Renders the same with the name in the heading as `written` makes it.
 pub(crate) fn headed(answer: &DescribeSymbolAnswer, written: fn(&LispName) -> &str) -> String {
-    let Some(description) = &answer.description else { return missing(&answer.asked, answer.status) };
+    let Some(description) = &answer.description else {
+        let DescribeSymbolAnswer { asked, status, unseen, .. } = answer.clone();
+        return NotFound::Symbol { asked, status, unseen }.to_string();
+    };
     if let Some(operator) = &answer.operator {
         return describe_operator(operator, description);
     }
@@ -52,23 +55,19 @@ fn describe_operator(operator: &str, description: &Description) -> String {
     let name = format!("({operator} {})", description.symbol.canonical());
     let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
     let compiler_macro = description.compiler_macro.as_ref().filter(|_| operator == "COMPILER-MACRO");
-    let kind = match (function, compiler_macro) {
-        (Some(facet), _) => facet.kind.name().to_uppercase(),
-        (None, Some(_)) => "COMPILER-MACRO".to_owned(),
-        (None, None) if operator == "SETF" && description.setf_expander => "SETF-EXPANDER".to_owned(),
+    let (kind, arglist, documentation, sources) = match (function, compiler_macro) {
+        (Some(facet), _) => (facet.kind.name(), &facet.arglist, &facet.documentation, &facet.sources),
+        (None, Some(facet)) => ("compiler-macro", &facet.arglist, &facet.documentation, &facet.sources),
+        (None, None) if operator == "SETF" && description.setf_expander => {
+            return format!("{name} [SETF-EXPANDER]");
+        }
         (None, None) => return format!("{name} is not defined"),
     };
-    let mut text = format!("{name} [{kind}]");
-    if let Some(facet) = function {
-        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
-        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
-        definition(&mut text, &facet.kind.name().replace('-', " "), None, &facet.sources);
-        methods(&mut text, facet);
-    } else if let Some(facet) = compiler_macro {
-        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
-        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
-        definition(&mut text, "compiler macro", None, &facet.sources);
-    }
+    let mut text = format!("{name} [{}]", kind.to_uppercase());
+    let source = sources.iter().find(|source| source.octet_offset.is_some());
+    contract_lines(&mut text, arglist.as_deref(), None, documentation.as_deref(), source);
+    definition(&mut text, &kind.replace('-', " "), None, sources);
+    function.iter().for_each(|facet| methods(&mut text, facet));
     text
 }
 
@@ -210,7 +209,7 @@ mod tests {
             "status": "found", "asked": { "name": "X", "package": "P" }, "description": whole,
         }))
         .unwrap();
-        let text = describe_symbol(&answer);
+        let text = answer.to_string();
         assert!(text.starts_with(expected), "{text}");
         let ours = &text[expected.len()..];
         assert!(ours.is_empty() || ours.starts_with("\n  Defined as "), "below the contract's lines: {ours}");

@@ -1,6 +1,6 @@
 //! The tool describe-symbol: all that the image knows about a symbol.
 
-use super::{DescribeSymbolAnswer, DescribeSymbolRequest, text};
+use super::{DescribeSymbolAnswer, DescribeSymbolRequest};
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::engine::ALLOWED;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -27,6 +27,6 @@ fn describe(session: &Session, request: DescribeSymbolRequest, call: &Call) -> R
         return NotFoundReply::new(bank, &answer.asked, answer.status, unseen).answer(CallOutcome::NotFound);
     }
     let looked_up_in = answer.looked_up_in.clone();
-    let text = text::describe_symbol(&answer);
-    Ok(ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
+        .looked_up_in(looked_up_in))
 }

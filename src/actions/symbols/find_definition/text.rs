@@ -1,38 +1,35 @@
 //! find-definition's answer as text.
 
-use std::fmt::Write as _;
+use std::fmt;
 
-use super::FindDefinitionAnswer;
+use super::{FindDefinitionAnswer, FoundDefinition};
 use crate::source::positions::Evidence;
 
-/// Renders find-definition: a line for each definition.
-pub fn definitions(answer: &FindDefinitionAnswer) -> String {
-    if answer.definitions.is_empty() {
-        return format!("No definition with a known source found for {}", answer.symbol);
+/// A line for each definition.
+impl fmt::Display for FindDefinitionAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.definitions.is_empty() {
+            return write!(f, "No definition with a known source found for {}", self.symbol);
+        }
+        writeln!(f, "Definitions of {}:", self.symbol)?;
+        self.definitions.iter().try_for_each(|found| write!(f, "\n  {found}"))
     }
-    let mut text = format!("Definitions of {}:\n", answer.symbol);
-    for found in &answer.definitions {
-        let _ = write!(text, "\n  {}: {} {}", found.place, found.kind, found.name);
-        match found.evidence {
-            Evidence::Exact => {}
-            Evidence::Via => match &found.made_by {
-                Some(operator) => {
-                    let _ = write!(text, " (made by {operator})");
-                }
-                None => text.push_str(" (made by this form)"),
-            },
-            Evidence::Approximate if found.not_loaded => text.push_str(" (not loaded)"),
-            Evidence::Approximate => text.push_str(" (approximate)"),
+}
+
+impl fmt::Display for FoundDefinition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {}", self.place, self.kind, self.name)?;
+        match (self.evidence, &self.made_by) {
+            (Evidence::Exact, _) => {}
+            (Evidence::Via, Some(operator)) => write!(f, " (made by {operator})")?,
+            (Evidence::Via, None) => f.write_str(" (made by this form)")?,
+            (Evidence::Approximate, _) if self.not_loaded => f.write_str(" (not loaded)")?,
+            (Evidence::Approximate, _) => f.write_str(" (approximate)")?,
         }
-        if let Some(kind) = &found.defines {
-            let _ = write!(text, " ({kind})");
+        self.defines.iter().try_for_each(|kind| write!(f, " ({kind})"))?;
+        if self.stale {
+            f.write_str(" (file changed since it was loaded)")?;
         }
-        if found.stale {
-            text.push_str(" (file changed since it was loaded)");
-        }
-        if let Some(context) = &found.context {
-            let _ = write!(text, "\n      {context}");
-        }
+        self.context.iter().try_for_each(|context| write!(f, "\n      {context}"))
     }
-    text
 }

@@ -1,6 +1,6 @@
 //! The tool find-definition: finds the definitions of a symbol.
 
-use super::{FindDefinitionAnswer, FindDefinitionRequest, text};
+use super::{FindDefinitionAnswer, FindDefinitionRequest};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::engine::ALLOWED;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -24,6 +24,6 @@ fn definition(session: &Session, request: FindDefinitionRequest, call: &Call) ->
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let looked_up_in = answer.looked_up_in.clone();
-    let text = text::definitions(&answer);
-    Ok(ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
+        .looked_up_in(looked_up_in))
 }

@@ -1,16 +1,16 @@
 //! The tool package-info: what a package exports, uses and shadows.
 
-use crate::tools::phrases::listed;
-use std::fmt::Write as _;
+use std::fmt::{self, Display};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::missing::{LookupReply, NotFoundReply};
-use crate::actions::symbols::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
-use crate::answer::counted;
+use crate::actions::symbols::package_info::{PackageInfoAnswer, PackageInfoRequest};
+use crate::answer::{NotFound, counted};
 use crate::engine::ALLOWED;
-use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::phrases::listed;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,46 +55,51 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, F
     let total = package.exports.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = listed.answer.package.as_ref().map_or_else(String::new, |package| text(package, range));
+        let text = listed.answer.to_string() + &range.rest();
         ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
     })
 }
 
-fn text(package: &PackageInfo, range: &PageRange) -> String {
-    let mut text = format!("Package {}", package.name);
-    if let Some(place) = &package.place {
-        let _ = write!(text, " {place}");
-    }
-    if let Some(documentation) = &package.documentation {
-        let _ = write!(text, "\n  {}", documentation.replace('\n', "\n  "));
-    }
-    let lists = [
-        ("Nicknames", listed(&package.nicknames)),
-        ("Local nicknames", listed(&package.local_nicknames)),
-        ("Uses", listed(&package.uses)),
-        ("Used by", listed(&package.used_by)),
-        ("Shadows", listed(&package.shadowing)),
-        ("Unused imports", listed(&package.unused_imports)),
-        ("Exports that nothing else uses", listed(&package.unused_exports)),
-    ];
-    for (heading, names) in lists {
-        if !names.is_empty() {
-            let _ = write!(text, "\n  {heading}: {names}");
+/// What it has, and each export with what it names and its uses.
+impl Display for PackageInfoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(package) = &self.package else {
+            return write!(f, "{}", NotFound::Package(self.asked.clone()));
+        };
+        write!(f, "Package {}", package.name)?;
+        package.place.iter().try_for_each(|place| write!(f, " {place}"))?;
+        if let Some(documentation) = &package.documentation {
+            write!(f, "\n  {}", documentation.replace('\n', "\n  "))?;
         }
-    }
-    let _ = write!(
-        text,
-        "\n  {} of its own with a definition, {} internal; {} exported:",
-        counted(package.own_symbols, "symbol", "symbols"),
-        package.internal_symbols,
-        package.export_count
-    );
-    for exported in &package.exports {
-        let kinds = if exported.kinds.is_empty() { "nothing".to_owned() } else { listed(&exported.kinds) };
-        let _ = write!(text, "\n    {} [{kinds}]", exported.symbol.name);
-        if package.counted {
-            let _ = write!(text, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"));
+        let lists = [
+            ("Nicknames", listed(&package.nicknames)),
+            ("Local nicknames", listed(&package.local_nicknames)),
+            ("Uses", listed(&package.uses)),
+            ("Used by", listed(&package.used_by)),
+            ("Shadows", listed(&package.shadowing)),
+            ("Unused imports", listed(&package.unused_imports)),
+            ("Exports that nothing else uses", listed(&package.unused_exports)),
+        ];
+        for (heading, names) in lists {
+            if !names.is_empty() {
+                write!(f, "\n  {heading}: {names}")?;
+            }
         }
+        write!(
+            f,
+            "\n  {} of its own with a definition, {} internal; {} exported:",
+            counted(package.own_symbols, "symbol", "symbols"),
+            package.internal_symbols,
+            package.export_count
+        )?;
+        for exported in &package.exports {
+            let kinds =
+                if exported.kinds.is_empty() { "nothing".to_owned() } else { listed(&exported.kinds) };
+            write!(f, "\n    {} [{kinds}]", exported.symbol.name)?;
+            if package.counted {
+                write!(f, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"))?;
+            }
+        }
+        Ok(())
     }
-    text + &range.rest()
 }

@@ -2,11 +2,12 @@
 //! tree.
 
 use crate::engine::{Progress, Step};
-use std::fmt::Write as _;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::actions::text::find_references::{
-    FindReferencesRequest, References, SymbolResolver, TextDefinition, find_references,
+    FindReferencesRequest, Pagination, References, SymbolResolver, TextDefinition, TextReference,
+    find_references,
 };
 use crate::answer::counted;
 use crate::handle::Error;
@@ -73,7 +74,7 @@ fn references(session: &Session, request: FindReferencesRequest, call: &Call) ->
     Page::longest(found, (offset, total), call.budget(), |found, range| {
         found.pagination.count = range.count as u64;
         found.pagination.has_more = range.end() < range.total;
-        ToolAnswer::json(found, text(found), outcome)
+        ToolAnswer::json(found, shown(found), outcome)
     })
 }
 
@@ -88,51 +89,44 @@ fn clean(text: &str) -> String {
     text.chars().map(|each| if each.is_control() && each != '\t' { '\u{fffd}' } else { each }).collect()
 }
 
-/// Renders a line for each place, as grep does.
-fn text(found: &References) -> String {
-    let mut text = String::new();
-    let mut define = |definition: &TextDefinition| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{}: {} {}{}: {}",
-            clean(&definition.place.to_string()),
-            definition.kind,
-            clean(&definition.symbol),
-            if definition.declaration { " (declared)" } else { "" },
-            clean(&definition.preview)
-        );
-    };
-    found.definition.iter().chain(&found.definitions).for_each(&mut define);
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    for reference in &found.references {
-        let _ = writeln!(text, "{}", clean(&format!("{}: {}", reference.place, reference.preview)));
-    }
-    let page = &found.pagination;
-    let _ = match (page.count == page.total, page.count) {
-        (true, count) => write!(text, "{}", counted(count, "reference", "references")),
-        (false, 0) => {
-            let total = counted(page.total, "reference", "references");
-            write!(text, "{total}, none after the first {}", page.offset)
+/// A line for each place, as grep does, and how many there are.
+impl fmt::Display for References {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for TextDefinition { place, kind, symbol, declaration, preview, .. } in
+            self.definition.iter().chain(&self.definitions)
+        {
+            let declared = if *declaration { " (declared)" } else { "" };
+            writeln!(f, "{}", clean(&format!("{place}: {kind} {symbol}{declared}: {preview}")))?;
         }
-        (false, count) => write!(
-            text,
-            "references {} to {} of {}; the next page has --offset {}",
-            page.offset + 1,
-            page.offset + count,
-            page.total,
-            page.offset + count
-        ),
-    };
-    text
+        if self.definition.is_some() {
+            writeln!(f)?;
+        }
+        for TextReference { place, preview, .. } in &self.references {
+            writeln!(f, "{}", clean(&format!("{place}: {preview}")))?;
+        }
+        let Pagination { total, count, offset, .. } = self.pagination;
+        let all = counted(total, "reference", "references");
+        match count {
+            _ if count == total => f.write_str(&all),
+            0 => write!(f, "{all}, none after the first {offset}"),
+            _ => write!(f, "references {} to {} of {total}", offset + 1, offset + count),
+        }
+    }
+}
+
+/// Renders it for a terminal, with how to go on.
+fn shown(found: &References) -> String {
+    let Pagination { total, count, offset, .. } = found.pagination;
+    match count == 0 || count == total {
+        true => found.to_string(),
+        false => format!("{found}; the next page has --offset {}", offset + count),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actions::text::find_references::{IndexAge, Pagination, Span, TextReference};
+    use crate::actions::text::find_references::{IndexAge, Span};
     use crate::answer::Location;
     use steelbank_reader::lines::LineColumn;
 
@@ -161,7 +155,7 @@ mod tests {
             status: IndexAge::Fresh,
         };
         assert_eq!(
-            text(&found),
+            shown(&found),
             "a.lisp:1:8: function f: (defun f ())\n\nb\u{fffd}[31m.lisp:2:3: (f)\n\
              references 1 to 1 of 2; the next page has --offset 1"
         );

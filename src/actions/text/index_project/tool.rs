@@ -1,6 +1,6 @@
 //! The tool index_project: builds the index of the project's text, or brings it up to date.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use crate::actions::text::find_references::tool::controlled;
 use crate::actions::text::index_project::{IndexProjectRequest, Indexed, index_project};
@@ -24,25 +24,25 @@ pub(crate) fn tool() -> Tool {
 fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
-    ToolAnswer::json(&indexed, text(&indexed), CallOutcome::Answered)
+    ToolAnswer::json(&indexed, indexed.to_string(), CallOutcome::Answered)
 }
 
-fn text(indexed: &Indexed) -> String {
-    let mut text = format!(
-        "{} indexed, {} of them read now, {} left out, in {} ms; index of {:.1} MB for {:.1} MB of text",
-        counted(indexed.files_indexed, "file", "files"),
-        indexed.files_updated,
-        indexed.files_skipped,
-        indexed.duration_ms,
-        indexed.index_bytes as f64 / 1e6,
-        indexed.text_bytes as f64 / 1e6,
-    );
-    for file in &indexed.skipped_files {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  left out: {} ({})", file.path, file.reason.name());
+/// How many files were indexed, and those that were left out.
+impl fmt::Display for Indexed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} indexed, {} of them read now, {} left out, in {} ms; index of {:.1} MB for {:.1} MB of text",
+            counted(self.files_indexed, "file", "files"),
+            self.files_updated,
+            self.files_skipped,
+            self.duration_ms,
+            self.index_bytes as f64 / 1e6,
+            self.text_bytes as f64 / 1e6,
+        )?;
+        for file in &self.skipped_files {
+            write!(f, "\n  left out: {} ({})", file.path, file.reason.name())?;
+        }
+        self.failures.iter().try_for_each(|failure| write!(f, "\n  not listed: {failure}"))
     }
-    for failure in &indexed.failures {
-        let _ = write!(text, "\n  not listed: {failure}");
-    }
-    text
 }
