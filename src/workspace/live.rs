@@ -6,10 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use steelbank_tree::may_be_lisp;
+use steelbank_tree::{DECIDING_ABOVE, may_be_lisp};
 use steelbank_watch::{Change, ChangeKind, Changes, SharedQueue, Watch, WatchRefusal, Watched};
 
-use crate::workspace::tree::{OF_NOTE, ProjectWalk};
+use crate::workspace::tree::ProjectWalk;
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
@@ -115,7 +115,7 @@ impl WatchedTree {
     fn begin(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
         (self.watch, self.refusal) = match self.watching.then(|| queue().watch()) {
             None => (None, None),
-            Some(Ok(watch)) => (Some(watch.noting(&OF_NOTE)), None),
+            Some(Ok(watch)) => (Some(watch.noting(&DECIDING_ABOVE)), None),
             // Record no refusal without a project: there is no tree to watch.
             Some(Err(error)) => (None, root.map(|_| WatchRefusal::of(&error))),
         };

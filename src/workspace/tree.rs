@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use steelbank_tree::{Found, IGNORE_FILES, WalkState, defines_systems, may_be_lisp};
+use steelbank_tree::{DECIDING_ABOVE, Found, IGNORE_FILES, WalkState, defines_systems, may_be_lisp};
 use steelbank_watch::{Watch, Watched};
 
 use crate::workspace::stamp::{COARSE, FileStamp};
 
 const GIT: &str = ".git";
-/// The files above a project's root that decide about it.
-pub(super) const OF_NOTE: [&str; 3] = [IGNORE_FILES[0], IGNORE_FILES[1], GIT];
 /// The most files that are searched: a folder with more is taken for no project.
 const MOST_FILES: usize = 200_000;
 
@@ -159,7 +157,7 @@ impl ProjectWalk {
     /// Whether the file at `path` decides, by its name, which files are the project's own.
     pub(super) fn decides(&self, path: &Path) -> bool {
         let named = |name: &str| path.file_name().is_some_and(|other| other == name);
-        OF_NOTE.into_iter().chain(["systems.csv", "ocicl.csv"]).any(named)
+        DECIDING_ABOVE.into_iter().chain(["systems.csv", "ocicl.csv"]).any(named)
             || (self.has_repositories && defines_systems(path))
     }
 

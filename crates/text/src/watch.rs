@@ -5,7 +5,7 @@ use crate::tree::Tree;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use steelbank_tree::IGNORE_FILES;
+use steelbank_tree::{DECIDING_ABOVE, IGNORE_FILES};
 use steelbank_watch::{ChangeKind, Changes, SharedQueue, Waiter, WatchRefusal, Watched};
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
@@ -51,7 +51,7 @@ impl TreeWatch {
     /// This system cannot watch.
     pub(crate) fn new(root: &Path, queue: SharedQueue) -> Result<TreeWatch, WatchRefusal> {
         Ok(TreeWatch {
-            watch: queue.watch().map_err(|error| WatchRefusal::of(&error))?,
+            watch: queue.watch().map_err(|error| WatchRefusal::of(&error))?.noting(&DECIDING_ABOVE),
             queue,
             root: root.to_owned(),
             seen: 0,
@@ -78,7 +78,7 @@ impl TreeWatch {
                 self.mark();
                 // If no new watch can be made, the old one reports `Everything` each time.
                 if let Ok(watch) = self.queue.watch() {
-                    self.watch = watch;
+                    self.watch = watch.noting(&DECIDING_ABOVE);
                 }
             }
         }
@@ -160,6 +160,14 @@ impl TreeWatch {
     pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut looked_at = tree.outside(&manifest.watched);
         self.has_repositories = tree.has_repositories(&manifest.watched);
+        // What comes above the root is told of, if all folders there are watched.
+        if self.watch.above(&self.root) {
+            looked_at.retain(|path, signature| {
+                let is_above =
+                    path.is_absolute() && path.parent().is_some_and(|above| self.root.starts_with(above));
+                !is_above || signature.is_some() || tree.signature(path).is_some()
+            });
+        }
         let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
         self.refusal = None;
         let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());

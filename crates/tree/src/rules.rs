@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 /// The files in a folder that say what to ignore in it.
 pub const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+/// What decides, in a folder above a project, which of its files are ignored: these files, and whether it is a repository.
+pub const DECIDING_ABOVE: [&str; 3] = [IGNORE_FILES[0], IGNORE_FILES[1], ".git"];
 /// The longest ignore file that is read, in bytes.
 const LARGEST_IGNORE_FILE: u64 = 1 << 20;
 
