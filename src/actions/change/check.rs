@@ -2,7 +2,7 @@
 
 pub mod alone;
 mod run;
-pub mod text;
+mod text;
 pub(crate) mod tool;
 
 use crate::handle::scratch::Overlay;

@@ -4,7 +4,7 @@ mod drawing;
 pub(crate) mod tool;
 
 use crate::answer::location::as_text;
-use crate::answer::{LispKind, LispName, Location};
+use crate::answer::{LispKind, LispName, Location, NotFound};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use schemars::JsonSchema;
@@ -80,6 +80,9 @@ pub struct CallGraphAnswer {
     /// The package in which the name was looked up, if nobody named it.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
+    /// The direction in which calls were followed.
+    #[serde(skip)]
+    pub direction: Direction,
     /// Where the graph begins.
     pub root: LispName,
     /// The functions, nearest first.
@@ -101,6 +104,13 @@ pub struct CallGraphAnswer {
     /// How often the name that was asked for stands in text that the image does not have: callers that are not known yet.
     #[serde(skip_serializing_if = "Unseen::is_empty")]
     pub unseen: Unseen,
+}
+
+impl CallGraphAnswer {
+    /// Returns what does not exist, if the symbol was not found.
+    pub(super) fn not_found(&self) -> Option<NotFound> {
+        self.missing.as_ref().map(|asked| self.unseen.not_found(asked, self.status))
+    }
 }
 
 /// A function in the graph.
@@ -221,6 +231,7 @@ impl Question for CallGraphRequest {
                     root: LispName::of_text(&*lookup.asked.name),
                     missing: Some(lookup.asked),
                     looked_up_in: None,
+                    direction: self.direction,
                     nodes: Vec::new(),
                     edges: Vec::new(),
                     cycles: Vec::new(),
@@ -246,6 +257,7 @@ impl Question for CallGraphRequest {
             Direction::Callees => self.callees(context, control, &mut graph)?,
         }
         let mut answer = graph.finish(context, control, root)?;
+        answer.direction = self.direction;
         answer.looked_up_in = lookup.looked_up_in;
         if let Some(home) = index.symbol_package(symbol).filter(|_| self.direction == Direction::Callers) {
             let (package, name) = (index.package_name(home), index.symbol_name(symbol));
@@ -321,6 +333,7 @@ impl Graph {
             status: LookupStatus::Found,
             missing: None,
             looked_up_in: None,
+            direction: Direction::default(),
             root: LispName::new(&context.index, root),
             nodes,
             edges,

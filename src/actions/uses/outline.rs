@@ -101,6 +101,9 @@ pub struct OutlineAnswer {
     /// Files whose text is not what was loaded: their definitions are read off the text, and their uses are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
+    /// Whether it was asked what nothing else uses.
+    #[serde(skip)]
+    pub unused: bool,
 }
 
 /// One definition.
@@ -249,7 +252,7 @@ impl Question for OutlineRequest {
             }
             _ => None,
         };
-        let mut answer = OutlineAnswer { definitions: Vec::new(), looked_at: 0, not_loaded: Vec::new() };
+        let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
         let counter = Counter::new(context);
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
         // The lines that use a generic function, by package and name: it can have hundreds of methods.

@@ -116,11 +116,11 @@ impl CallGraphAnswer {
 
     /// Draws the graph as SVG: a column for each number of steps, callers on the left of what they call. Each box has its kind and
     /// place, a title with the whole name, and a link to the file, relative to the project's root.
-    pub fn svg(&self, direction: Direction) -> String {
+    pub fn svg(&self) -> String {
         let picture = self.picture();
         let nodes = picture.nodes;
         let deepest = nodes.iter().map(|node| node.depth as usize).max().unwrap_or(0);
-        let column = |at: usize| match direction {
+        let column = |at: usize| match self.direction {
             Direction::Callers => deepest - nodes[at].depth as usize,
             Direction::Callees => nodes[at].depth as usize,
         };
@@ -139,7 +139,7 @@ impl CallGraphAnswer {
             }
             left += wide + GAP;
         }
-        let heading = match direction {
+        let heading = match self.direction {
             Direction::Callers => format!("Callers of {}", self.root),
             Direction::Callees => format!("Called by {}", self.root),
         };
@@ -294,6 +294,7 @@ mod tests {
             status: crate::answer::lookup::LookupStatus::Found,
             missing: None,
             looked_up_in: None,
+            direction: Direction::Callers,
             root: LispName::of_text("p:f<0>"),
             nodes: nodes.collect(),
             edges: edges.collect(),
@@ -308,7 +309,7 @@ mod tests {
     #[test]
     fn a_drawing_is_bounded_and_counts_the_rest() {
         for direction in [Direction::Callers, Direction::Callees] {
-            let svg = graph(400, 10).svg(direction);
+            let svg = CallGraphAnswer { direction, ..graph(400, 10) }.svg();
             assert!(svg.len() < 100_000, "{}", svg.len());
             assert!(
                 svg.contains("Red: closes a cycle. Not drawn: 340 functions or more, 305 calls<"),
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_drawing_has_titles_links_and_colours_for_dark_pages() {
-        let svg = graph(3, 1).svg(Direction::Callers);
+        let svg = graph(3, 1).svg();
         assert!(
             svg.contains("<a href=\"a%20b.lisp#L3\"><g><title>p:f&lt;1&gt; [function] a b.lisp:3</title>"),
             "{svg}"
