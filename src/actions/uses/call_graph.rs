@@ -69,7 +69,7 @@ about_symbol!(CallGraphRequest {
 });
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CallGraphAnswer {
     /// Whether the symbol was found.
@@ -230,27 +230,12 @@ impl Question for CallGraphRequest {
                     status,
                     root: LispName::of_text(&*lookup.asked.name),
                     missing: Some(lookup.asked),
-                    looked_up_in: None,
-                    direction: self.direction,
-                    nodes: Vec::new(),
-                    edges: Vec::new(),
-                    cycles: Vec::new(),
-                    truncated: false,
-                    outside: 0,
-                    without_file: 0,
+                    ..CallGraphAnswer::default()
                 });
             }
         };
         let root = lookup.function_name.text(index.symbol_text(symbol));
-        let mut graph = Graph {
-            places: HashMap::new(),
-            nodes: Vec::new(),
-            edges: BTreeSet::new(),
-            limit: self.limit,
-            truncated: false,
-            outside: 0,
-            without_file: 0,
-        };
+        let mut graph = Graph { limit: self.limit, ..Graph::default() };
         graph.node(&Node::of(&root), 0);
         match self.direction {
             Direction::Callers => self.callers(context, control, &mut graph)?,
@@ -267,6 +252,7 @@ impl Question for CallGraphRequest {
     }
 }
 
+#[derive(Default)]
 struct Graph {
     places: HashMap<String, usize>,
     nodes: Vec<(Node, u32)>,
@@ -330,10 +316,6 @@ impl Graph {
         let edges: Vec<(usize, usize)> = self.edges.into_iter().collect();
         let cycles = cycles(nodes.len(), &edges);
         Ok(CallGraphAnswer {
-            status: LookupStatus::Found,
-            missing: None,
-            looked_up_in: None,
-            direction: Direction::default(),
             root: LispName::new(&context.index, root),
             nodes,
             edges,
@@ -341,7 +323,7 @@ impl Graph {
             truncated: self.truncated,
             outside: self.outside,
             without_file: self.without_file,
-            unseen: Unseen::default(),
+            ..CallGraphAnswer::default()
         })
     }
 }

@@ -5,7 +5,7 @@
 pub(crate) mod tool;
 
 use crate::answer::name::{canonical, escaped};
-use crate::answer::{LispName, NotFound};
+use crate::answer::{LispName, NotFound, counted};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -62,6 +62,16 @@ pub enum OutlineTarget {
     Package(String),
     /// The files of a system.
     System(String),
+}
+
+impl OutlineTarget {
+    /// Returns the name of the package, if it is one.
+    pub(super) fn package(&self, index: &Index) -> Result<Option<String>, NotFound> {
+        let Self::Package(package) = self else { return Ok(None) };
+        let unknown = || NotFound::Package(package.to_uppercase());
+        let found = find_package(index, package).ok_or_else(unknown)?;
+        Ok(Some(index.package_name(found).into_owned()))
+    }
 }
 
 /// The reason why there is no answer.
@@ -244,14 +254,7 @@ impl Question for OutlineRequest {
         for kind in &self.kinds {
             kinds.push(DefinitionKind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
         }
-        let wanted_package = match &self.of {
-            OutlineTarget::Package(package) => {
-                let unknown = || NotFound::Package(package.to_uppercase());
-                let found = find_package(&context.index, package).ok_or_else(unknown)?;
-                Some(context.index.package_name(found).into_owned())
-            }
-            _ => None,
-        };
+        let wanted_package = self.of.package(&context.index)?;
         let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
         let counter = Counter::new(context);
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
@@ -500,8 +503,7 @@ fn reach(
         reasons.push(format!("exported from {home}"));
     }
     if count.tests > 0 {
-        let plural = if count.tests == 1 { "line" } else { "lines" };
-        reasons.push(format!("used by tests ({} {plural})", count.tests));
+        reasons.push(format!("used by tests ({})", counted(count.tests, "line", "lines")));
     }
     if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
         reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));

@@ -316,9 +316,7 @@ impl WhoRequest {
         located.toplevel.dedup();
         located
     }
-}
 
-impl WhoRequest {
     /// Whether the kind of use is one that `access` is.
     fn accesses(&self, access: PlaceAccess) -> bool {
         match self.kind {

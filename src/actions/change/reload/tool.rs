@@ -91,7 +91,7 @@ impl fmt::Display for ReloadAnswer {
 /// Renders it; `kept` follows each definition that is not removed.
 fn text(answer: &ReloadAnswer, kept: &str) -> String {
     let mut text = match answer.changed.as_slice() {
-        // Nothing was loaded again, and nothing can be left.
+        // End here: nothing was loaded again, and nothing can be left.
         _ if answer.nothing_loaded => return "Nothing of the project is loaded.".to_owned(),
         [] => "No file has changed since it was loaded.".to_owned(),
         changed => format!("Changed since they were loaded: {}.", changed.join(", ")),

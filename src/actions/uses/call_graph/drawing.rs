@@ -291,18 +291,12 @@ mod tests {
         });
         let edges = (0..count).flat_map(|from| (from.saturating_sub(each)..from).map(move |to| (from, to)));
         CallGraphAnswer {
-            status: crate::answer::lookup::LookupStatus::Found,
-            missing: None,
-            looked_up_in: None,
-            direction: Direction::Callers,
             root: LispName::of_text("p:f<0>"),
             nodes: nodes.collect(),
             edges: edges.collect(),
             cycles: vec![0],
             truncated: count >= 400,
-            outside: 0,
-            without_file: 0,
-            unseen: Default::default(),
+            ..CallGraphAnswer::default()
         }
     }
 
