@@ -30,6 +30,16 @@ pub enum Direction {
     Callees,
 }
 
+impl Direction {
+    /// Says what the root of a graph is to the others.
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Callers => "Callers of",
+            Self::Callees => "Called by",
+        }
+    }
+}
+
 /// A request for the callers or the callees of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct CallGraphRequest {

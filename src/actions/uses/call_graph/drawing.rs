@@ -139,10 +139,7 @@ impl CallGraphAnswer {
             }
             left += wide + GAP;
         }
-        let heading = match self.direction {
-            Direction::Callers => format!("Callers of {}", self.root),
-            Direction::Callees => format!("Called by {}", self.root),
-        };
+        let heading = format!("{} {}", self.direction.heading(), self.root);
         let red = if picture.edges.iter().any(|(.., closes)| *closes) { "Red: closes a cycle" } else { "" };
         let notes: Vec<&str> = [red, &picture.rest].into_iter().filter(|note| !note.is_empty()).collect();
         let caption = notes.join(". ");
@@ -182,12 +179,6 @@ impl CallGraphAnswer {
         for (at, node) in nodes.iter().enumerate() {
             let ((x, y, wide), (name, under)) = (boxes[at], &lines[at]);
             let place = node.place.as_ref();
-            let whole = format!(
-                "{} [{}]{}",
-                node.name,
-                node.kind,
-                place.map_or(String::new(), |place| format!(" {place}"))
-            );
             let link = place.filter(|place| !place.file.starts_with("SYS:")).map(|place| {
                 let line = place.line.map(|line| format!("#L{line}")).unwrap_or_default();
                 format!("<a href=\"{}{line}\">", uri_path(place.file.as_bytes()))
@@ -203,7 +194,7 @@ impl CallGraphAnswer {
                  <text class=\"name\" x=\"{tx}\" y=\"{}\" font-size=\"12\">{}</text>\
                  <text class=\"place\" x=\"{tx}\" y=\"{}\" font-size=\"10\">{}</text></g>{}",
                 link.as_deref().unwrap_or_default(),
-                Markup(&whole),
+                Markup(&node.to_string()),
                 y + 15,
                 Markup(name),
                 y + 29,

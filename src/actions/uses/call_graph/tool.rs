@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Steelbank;
 use crate::actions::missing::{LookupReply, of_error};
-use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
+use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction, GraphNode};
 use crate::answer::caution::Caution;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
@@ -108,24 +108,26 @@ fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathB
     Ok(path)
 }
 
+impl fmt::Display for GraphNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.name, self.kind)?;
+        self.place.iter().try_for_each(|place| write!(f, " {place}"))
+    }
+}
+
 /// Draws the graph as an indented text: each function once, with the functions that it leads to.
 impl fmt::Display for CallGraphAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(missing) = self.not_found() {
             return missing.fmt(f);
         }
-        let heading = match self.direction {
-            Direction::Callers => "Callers of",
-            Direction::Callees => "Called by",
-        };
-        writeln!(f, "{heading} {}:", self.root)?;
+        writeln!(f, "{} {}:", self.direction.heading(), self.root)?;
         let mut shown = vec![false; self.nodes.len()];
         let mut waiting = vec![(0, 0)];
         while let Some((at, depth)) = waiting.pop() {
             let node = &self.nodes[at];
-            let place = node.place.as_ref().map_or_else(String::new, |place| format!(" {place}"));
             let again = if shown[at] { " (above)" } else { "" };
-            write!(f, "\n{}{} [{}]{place}{again}", "  ".repeat(depth), node.name, node.kind)?;
+            write!(f, "\n{}{node}{again}", "  ".repeat(depth))?;
             if std::mem::replace(&mut shown[at], true) {
                 continue;
             }
