@@ -11,7 +11,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 use steelbank::actions::uses::who::WhoRequest;
-use steelbank::actions::uses::who::text;
 use steelbank_xref::columns::RecordColumn;
 use steelbank_xref::writer::ExportWriter;
 use steelbank_xref::{Index, Kind, NameRole, bake};
@@ -96,7 +95,7 @@ fn who_calls_mapcar_505(bencher: Bencher<'_, '_>) {
 fn who_calls_mapcar_as_text(bencher: Bencher<'_, '_>) {
     let request = WhoRequest::new(Kind::Calls, "mapcar");
     let index = image();
-    bencher.bench(|| request.answer_from_index(index).map(|answer| text::who(&answer)));
+    bencher.bench(|| request.answer_from_index(index).map(|answer| answer.to_string()));
 }
 
 #[divan::bench]

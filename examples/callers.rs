@@ -13,6 +13,6 @@ fn main() -> Result<(), Error> {
 
     let bank = Steelbank::builder().start()?;
     let answer = bank.ask(&WhoRequest::calls(&name).package(&package), &Control::default())?;
-    println!("{}", steelbank::actions::uses::who::text::who(&answer));
+    println!("{answer}");
     Ok(())
 }

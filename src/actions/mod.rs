@@ -132,6 +132,30 @@ mod tests {
         assert!(tools().chosen(",").is_err());
     }
 
+    /// A program that has no tools shows each answer all the same.
+    #[test]
+    fn answers_are_texts() {
+        fn shown<T: std::fmt::Display>() {}
+        shown::<change::check::CheckAnswer>();
+        shown::<change::check_structure::StructureAnswer>();
+        shown::<change::edit_definition::EditAnswer>();
+        shown::<change::reload::ReloadAnswer>();
+        shown::<change::rename::Applied>();
+        shown::<change::rename::RenameDiff>();
+        shown::<change::rename::RenamePlan>();
+        shown::<change::rename::Undone>();
+        shown::<change::rename::UnfinishedEdit>();
+        shown::<change::rename::Verified>();
+        shown::<uses::call_graph::CallGraphAnswer>();
+        shown::<uses::code_find_references::CodeFindReferencesAnswer>();
+        shown::<uses::impact::ImpactAnswer>();
+        shown::<uses::interface::InterfaceAnswer>();
+        shown::<uses::outline::OutlineAnswer>();
+        shown::<uses::path::PathAnswer>();
+        shown::<uses::who::WhoAnswer>();
+        shown::<uses::who_makes::WhoMakesAnswer>();
+    }
+
     /// What is not listed by default is answered all the same; what would be refused is not listed.
     #[test]
     fn the_default_lists_what_is_needed_daily() {

@@ -66,10 +66,11 @@ pub struct Asked {
 }
 
 /// Whether a symbol was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LookupStatus {
     /// The symbol is accessible in the package.
+    #[default]
     Found,
     /// The package has no symbol of that name.
     NoSymbol,

@@ -1,6 +1,13 @@
 //! How definitions of a project lead to each other: paths, interfaces of modules, makers of instances, a variable's uses.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use steelbank::actions::uses::outline::OutlineTarget;
+use steelbank::{
+    CallGraphRequest, Control, InterfaceRequest, OutlineRequest, PathRequest, RenameRequest, WhoMakesRequest,
+    WhoRequest,
+};
 
 use crate::project::folder;
 use crate::texts::write_project;
@@ -52,6 +59,29 @@ fn definitions_lead_to_each_other() {
     interfaces(&world);
     makers(&world);
     variables(&world);
+    texts(&world);
+}
+
+/// The answers of the library are shown as the tools show them.
+fn texts(world: &World) {
+    let control = Control::new(Duration::from_secs(60));
+    let tool = |name: &str, arguments: Value| world.answer(name, arguments).unwrap().text;
+    let path = world.bank.ask(&PathRequest::new("ways::main", "ways::helper"), &control).unwrap();
+    assert_eq!(tool("path", json!({ "from": "ways::main", "to": "ways::helper" })), path.to_string());
+    let makers = world.bank.ask(&WhoMakesRequest::new("ways::shape"), &control).unwrap();
+    assert_eq!(tool("who-makes", json!({ "name": "ways::shape" })), makers.to_string());
+    let file = || OutlineTarget::Path("keys.lisp".to_owned());
+    let outline = world.bank.ask(&OutlineRequest::new(file()), &control).unwrap();
+    assert_eq!(tool("outline", json!({ "path": "keys.lisp" })), outline.to_string());
+    let interface = world.bank.ask(&InterfaceRequest::new(file()), &control).unwrap();
+    assert_eq!(tool("interface", json!({ "path": "keys.lisp" })), interface.to_string());
+    let graph = world.bank.ask(&CallGraphRequest::new("ways::helper"), &control).unwrap();
+    assert_eq!(tool("call-graph", json!({ "name": "ways::helper" })), graph.to_string());
+    let plan = world.bank.ask(&RenameRequest::new("ways::helper", "help"), &control).unwrap().to_string();
+    let planned = tool("rename", json!({ "name": "ways::helper", "new_name": "help" }));
+    assert_eq!(planned.lines().next(), plan.lines().next());
+    let missing = world.bank.ask(&WhoRequest::calls("ways::nothing"), &control).unwrap();
+    assert!(missing.to_string().starts_with("Symbol NOTHING not found in package WAYS. "), "{missing}");
 }
 
 fn paths(world: &World) {

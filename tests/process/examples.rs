@@ -23,7 +23,10 @@ fn callers() {
     let text = run(&[]);
     assert!(text.starts_with("Functions that call COMMON-LISP::MAPCAR:\n\n  "), "{text}");
     assert!(text.lines().count() > 300, "{text}");
-    assert_eq!(run(&["nonesuch", "cl"]), "Symbol NONESUCH not found in package CL (status: NIL)\n");
+    assert_eq!(
+        run(&["nonesuch", "cl"]),
+        "Symbol NONESUCH not found in package CL. Load the system that defines it, or correct the name.\n"
+    );
 }
 
 #[test]

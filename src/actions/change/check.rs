@@ -2,7 +2,7 @@
 
 pub mod alone;
 mod run;
-pub mod text;
+mod text;
 pub(crate) mod tool;
 
 use crate::handle::scratch::Overlay;
@@ -29,7 +29,7 @@ pub struct CheckRequest {
 }
 
 /// The outcome of a check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CheckAnswer {
     /// Whether everything loads.

@@ -4,7 +4,7 @@ mod drawing;
 pub(crate) mod tool;
 
 use crate::answer::location::as_text;
-use crate::answer::{LispKind, LispName, Location};
+use crate::answer::{LispKind, LispName, Location, NotFound};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use schemars::JsonSchema;
@@ -28,6 +28,16 @@ pub enum Direction {
     Callers,
     /// To what is called. The standard's functions and SBCL's own are left out.
     Callees,
+}
+
+impl Direction {
+    /// Says what the root of a graph is to the others.
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Callers => "Callers of",
+            Self::Callees => "Called by",
+        }
+    }
 }
 
 /// A request for the callers or the callees of a function.
@@ -69,7 +79,7 @@ about_symbol!(CallGraphRequest {
 });
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CallGraphAnswer {
     /// Whether the symbol was found.
@@ -80,6 +90,9 @@ pub struct CallGraphAnswer {
     /// The package in which the name was looked up, if nobody named it.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
+    /// The direction in which calls were followed.
+    #[serde(skip)]
+    pub direction: Direction,
     /// Where the graph begins.
     pub root: LispName,
     /// The functions, nearest first.
@@ -101,6 +114,13 @@ pub struct CallGraphAnswer {
     /// How often the name that was asked for stands in text that the image does not have: callers that are not known yet.
     #[serde(skip_serializing_if = "Unseen::is_empty")]
     pub unseen: Unseen,
+}
+
+impl CallGraphAnswer {
+    /// Returns what does not exist, if the symbol was not found.
+    pub(super) fn not_found(&self) -> Option<NotFound> {
+        self.missing.as_ref().map(|asked| self.unseen.not_found(asked, self.status))
+    }
 }
 
 /// A function in the graph.
@@ -220,32 +240,19 @@ impl Question for CallGraphRequest {
                     status,
                     root: LispName::of_text(&*lookup.asked.name),
                     missing: Some(lookup.asked),
-                    looked_up_in: None,
-                    nodes: Vec::new(),
-                    edges: Vec::new(),
-                    cycles: Vec::new(),
-                    truncated: false,
-                    outside: 0,
-                    without_file: 0,
+                    ..CallGraphAnswer::default()
                 });
             }
         };
         let root = lookup.function_name.text(index.symbol_text(symbol));
-        let mut graph = Graph {
-            places: HashMap::new(),
-            nodes: Vec::new(),
-            edges: BTreeSet::new(),
-            limit: self.limit,
-            truncated: false,
-            outside: 0,
-            without_file: 0,
-        };
+        let mut graph = Graph { limit: self.limit, ..Graph::default() };
         graph.node(&Node::of(&root), 0);
         match self.direction {
             Direction::Callers => self.callers(context, control, &mut graph)?,
             Direction::Callees => self.callees(context, control, &mut graph)?,
         }
         let mut answer = graph.finish(context, control, root)?;
+        answer.direction = self.direction;
         answer.looked_up_in = lookup.looked_up_in;
         if let Some(home) = index.symbol_package(symbol).filter(|_| self.direction == Direction::Callers) {
             let (package, name) = (index.package_name(home), index.symbol_name(symbol));
@@ -255,6 +262,7 @@ impl Question for CallGraphRequest {
     }
 }
 
+#[derive(Default)]
 struct Graph {
     places: HashMap<String, usize>,
     nodes: Vec<(Node, u32)>,
@@ -318,9 +326,6 @@ impl Graph {
         let edges: Vec<(usize, usize)> = self.edges.into_iter().collect();
         let cycles = cycles(nodes.len(), &edges);
         Ok(CallGraphAnswer {
-            status: LookupStatus::Found,
-            missing: None,
-            looked_up_in: None,
             root: LispName::new(&context.index, root),
             nodes,
             edges,
@@ -328,7 +333,7 @@ impl Graph {
             truncated: self.truncated,
             outside: self.outside,
             without_file: self.without_file,
-            unseen: Unseen::default(),
+            ..CallGraphAnswer::default()
         })
     }
 }

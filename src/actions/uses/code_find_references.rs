@@ -4,7 +4,7 @@
 //! the compiler does not record (types, classes, quoted symbols, macro templates, package definitions) come
 //! from the text as SBCL's reader saw it.
 
-pub mod text;
+mod text;
 pub(crate) mod tool;
 
 mod answer;

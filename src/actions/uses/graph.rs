@@ -200,10 +200,6 @@ impl<'a> UserFinder<'a> {
         Rc::clone(known)
     }
 
-    pub(crate) fn counter(&self) -> &Counter<'a> {
-        &self.counter
-    }
-
     /// Reads the file that answers show as `path`.
     pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
         let mut texts = self.texts.borrow_mut();

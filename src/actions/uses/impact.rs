@@ -3,7 +3,7 @@
 pub(crate) mod tool;
 
 use crate::answer::designator::FunctionName;
-use crate::answer::{Advice, LispName, Location, OtherText};
+use crate::answer::{Advice, LispName, Location, OtherText, counted};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -329,7 +329,7 @@ impl ImpactRequest {
             }
         }
         for target in &subjects.targets {
-            let found = users.counter().without_file(&target.name, &target.package).into_iter();
+            let found = users.counter.without_file(&target.name, &target.package).into_iter();
             answer.users.extend(found.map(|(function, kind)| Affected {
                 steps: 1,
                 name: LispName::new(index, function),
@@ -345,32 +345,6 @@ impl ImpactRequest {
         Ok(())
     }
 
-    /// Adds the methods that specialize on the class, and those of the generic function.
-    fn methods(&self, context: &QueryContext<'_>, package: &str, name: &str, methods: &mut Vec<LispName>) {
-        let index = &context.index;
-        let Some((symbol, _)) = index.symbol_named(package, name) else { return };
-        for found in index.who(Kind::Specializes, symbol, |_| true) {
-            methods.push(LispName::new(index, found.function));
-        }
-    }
-}
-
-impl Question for ImpactRequest {
-    type Answer = ImpactAnswer;
-
-    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
-        // Never reuse an answer about the diff: the commit that git compares with may change without any file.
-        let mut answer = match self.diff {
-            true => self.found(context, control),
-            false => last_answer(self, context, || self.found(context, control)),
-        }?;
-        // What an answer depends on is Lisp: look at other text each time.
-        answer.other_text = self.other_text(context)?;
-        Ok(answer)
-    }
-}
-
-impl ImpactRequest {
     fn other_text(&self, context: &QueryContext<'_>) -> Result<OtherText, Error> {
         let now = context.project.now();
         let mut words = Vec::new();
@@ -407,7 +381,11 @@ impl ImpactRequest {
                 context.ask("subclasses", vec![name.to_owned(), package.to_owned()], control)?;
             let subclasses = found.subclasses.into_iter();
             answer.subclasses.extend(subclasses.map(|class| LispName::new(&context.index, class)));
-            self.methods(context, package, name, &mut answer.methods);
+            if let Some((symbol, _)) = context.index.symbol_named(package, name) {
+                // Take the methods on the class, and those of the generic function.
+                let methods = context.index.who(Kind::Specializes, symbol, |_| true).into_iter();
+                answer.methods.extend(methods.map(|found| LispName::new(&context.index, found.function)));
+            }
         }
         answer.methods.sort();
         answer.methods.dedup();
@@ -415,6 +393,21 @@ impl ImpactRequest {
         let recompiled: Recompiled = context.ask("recompiled", paths, control)?;
         answer.recompiled =
             recompiled.files.iter().map(|path| context.project.shown(Path::new(path))).collect();
+        Ok(answer)
+    }
+}
+
+impl Question for ImpactRequest {
+    type Answer = ImpactAnswer;
+
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
+        // Never reuse an answer about the diff: the commit that git compares with may change without any file.
+        let mut answer = match self.diff {
+            true => self.found(context, control),
+            false => last_answer(self, context, || self.found(context, control)),
+        }?;
+        // What an answer depends on is Lisp: look at other text each time.
+        answer.other_text = self.other_text(context)?;
         Ok(answer)
     }
 }
@@ -569,14 +562,10 @@ impl Arity {
     }
 
     fn fits(&self, count: usize) -> Option<String> {
-        let plural = |count: usize| if count == 1 { "argument" } else { "arguments" };
-        if count < self.least {
-            return Some(format!("{count} {} given, at least {} needed", plural(count), self.least));
-        }
+        let given = counted(count, "argument", "arguments");
         match self.most {
-            Some(most) if count > most => {
-                Some(format!("{count} {} given, at most {most} taken", plural(count)))
-            }
+            _ if count < self.least => Some(format!("{given} given, at least {} needed", self.least)),
+            Some(most) if count > most => Some(format!("{given} given, at most {most} taken")),
             _ => None,
         }
     }

@@ -16,9 +16,8 @@ use super::occurrences::{FileOccurrence, OccurrencesRequest};
 use super::outline::{OutlineRequest, OutlineTarget, definitions_in};
 use super::use_counts::Counter;
 use crate::actions::symbols::find_definition::ImageDefinitions;
-use crate::answer::lookup::find_package;
+use crate::answer::LispName;
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{LispName, NotFound};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::SearchTarget;
@@ -74,14 +73,7 @@ impl Question for InterfaceRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<InterfaceAnswer, Error> {
         let (index, project) = (&context.index, context.project);
-        let package = match &self.of {
-            OutlineTarget::Package(package) => {
-                let unknown = || NotFound::Package(package.to_uppercase());
-                let found = find_package(index, package).ok_or_else(unknown)?;
-                Some(index.package_name(found).into_owned())
-            }
-            _ => None,
-        };
+        let package = self.of.package(index)?;
         let own: BTreeSet<String> = OutlineRequest::new(self.of.clone())
             .files(context)?
             .iter()

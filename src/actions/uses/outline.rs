@@ -5,7 +5,7 @@
 pub(crate) mod tool;
 
 use crate::answer::name::{canonical, escaped};
-use crate::answer::{LispName, NotFound};
+use crate::answer::{LispName, NotFound, counted};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -64,6 +64,16 @@ pub enum OutlineTarget {
     System(String),
 }
 
+impl OutlineTarget {
+    /// Returns the name of the package, if it is one.
+    pub(super) fn package(&self, index: &Index) -> Result<Option<String>, NotFound> {
+        let Self::Package(package) = self else { return Ok(None) };
+        let unknown = || NotFound::Package(package.to_uppercase());
+        let found = find_package(index, package).ok_or_else(unknown)?;
+        Ok(Some(index.package_name(found).into_owned()))
+    }
+}
+
 /// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -101,6 +111,9 @@ pub struct OutlineAnswer {
     /// Files whose text is not what was loaded: their definitions are read off the text, and their uses are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
+    /// Whether it was asked what nothing else uses.
+    #[serde(skip)]
+    pub unused: bool,
 }
 
 /// One definition.
@@ -241,15 +254,8 @@ impl Question for OutlineRequest {
         for kind in &self.kinds {
             kinds.push(DefinitionKind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
         }
-        let wanted_package = match &self.of {
-            OutlineTarget::Package(package) => {
-                let unknown = || NotFound::Package(package.to_uppercase());
-                let found = find_package(&context.index, package).ok_or_else(unknown)?;
-                Some(context.index.package_name(found).into_owned())
-            }
-            _ => None,
-        };
-        let mut answer = OutlineAnswer { definitions: Vec::new(), looked_at: 0, not_loaded: Vec::new() };
+        let wanted_package = self.of.package(&context.index)?;
+        let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
         let counter = Counter::new(context);
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
         // The lines that use a generic function, by package and name: it can have hundreds of methods.
@@ -497,8 +503,7 @@ fn reach(
         reasons.push(format!("exported from {home}"));
     }
     if count.tests > 0 {
-        let plural = if count.tests == 1 { "line" } else { "lines" };
-        reasons.push(format!("used by tests ({} {plural})", count.tests));
+        reasons.push(format!("used by tests ({})", counted(count.tests, "line", "lines")));
     }
     if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
         reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));

@@ -14,10 +14,10 @@ use steelbank_xref::{Access, Index, Package, Symbol};
 
 use super::symbol_uses::SymbolUses;
 use crate::answer::location::as_columns;
-use crate::answer::lookup::{Asked, DEFAULT_PACKAGE};
+use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, LookupStatus};
 use crate::answer::name::canonical;
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{Caution, LispName, Location, counted, some_of};
+use crate::answer::{Caution, LispName, Location, NotFound, counted, some_of};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
 use crate::workspace::{
@@ -112,6 +112,16 @@ impl Unseen {
             ),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// Renders the sentence as a note below a text; empty if there is none.
+    pub(crate) fn note(&self) -> String {
+        if self.is_empty() { String::new() } else { format!("\n\nNote: {}", self.sentence()) }
+    }
+
+    /// Tells what does not exist, though such text may have it.
+    pub(crate) fn not_found(&self, asked: &Asked, status: LookupStatus) -> NotFound {
+        NotFound::Symbol { asked: asked.clone(), status, unseen: self.sentence() }
     }
 
     /// Says it of the places that `count` counts in a file: what they are, and what is to be done, of one place and of several.

@@ -1,6 +1,6 @@
 //! who-calls, who-references and their family: which code does what to a symbol. Answered from the index alone.
 
-pub mod text;
+mod text;
 pub(crate) mod tool;
 
 use super::code_find_references::{
@@ -316,9 +316,7 @@ impl WhoRequest {
         located.toplevel.dedup();
         located
     }
-}
 
-impl WhoRequest {
     /// Whether the kind of use is one that `access` is.
     fn accesses(&self, access: PlaceAccess) -> bool {
         match self.kind {

@@ -1,7 +1,6 @@
 //! Checks in a scratch image whether the project loads: from the files on disk, and from texts that are not
 //! written yet.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 use steelbank_tree::defines_systems;
@@ -43,16 +42,8 @@ impl Action for CheckRequest {
         let mut answer = CheckAnswer {
             loads: true,
             systems: systems.clone(),
-            compiled: Vec::new(),
-            compiled_count: 0,
-            diagnostics: Vec::new(),
-            diagnostics_total: None,
-            failures: Vec::new(),
-            not_loaded: Vec::new(),
             confined: self.confined,
-            refused: Vec::new(),
-            duration_ms: 0,
-            cached: BTreeSet::new(),
+            ..CheckAnswer::default()
         };
         // Compile the edited files themselves if no system loads them.
         let edited = self.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());

@@ -6,7 +6,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::actions::change::check::text;
 use crate::actions::change::check::{CheckAnswer, CheckRequest};
 use crate::actions::missing::{LookupReply, NotFoundReply, missing_path, systems};
 use crate::actions::run::load_system::shorter;
@@ -95,6 +94,5 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
         return NotFoundReply::system(&systems(bank), system).with_partial(answer);
     }
     let outcome = if answer.loads { CallOutcome::Answered } else { CallOutcome::Failed };
-    let shown = text::check(&answer);
-    ToolAnswer::new(shown, &LookupReply::yes(answer), outcome)
+    ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), outcome)
 }

@@ -1,5 +1,7 @@
 //! The tool check-structure: finds unbalanced parentheses.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use steelbank_reader::structure::ProblemKind;
@@ -46,52 +48,54 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
             return Err(Failure::arguments("check-structure needs \"path\" or \"text\"."));
         }
     };
-    let what = answer.path.as_deref().unwrap_or("The text");
-    let own = answer.own_syntax.as_ref().map(|own| (line(&own.place), own.text.trim()));
-    let mut text = match &answer.problem {
-        None if answer.balanced.is_none() => String::new(),
-        None => format!("{what} is balanced."),
-        Some(problem) => {
-            let wrong = match problem.kind {
-                ProblemKind::Unclosed => "A list is not closed",
-                ProblemKind::ExtraClose => "A parenthesis closes too much",
-                ProblemKind::UnclosedString => "A string is not closed",
-                ProblemKind::UnclosedBar => "A | is not closed",
-                ProblemKind::UnclosedComment => "A #| comment is not closed",
-            };
-            let place = match &answer.path {
-                Some(_) => problem.place.to_string(),
-                None => in_words(&problem.place),
-            };
-            let at = in_words(&problem.mend);
-            let mend = match problem.insert.as_str() {
-                "" => format!("Take out the parenthesis at {at}."),
-                insert => format!("Insert {insert} at {at}."),
-            };
-            format!(
-                "{wrong}: {place}\n    {}\nIt shows at line {}. {mend}",
-                problem.text,
-                line(&problem.shows_at)
-            )
-        }
-    };
-    if let Some((line, form)) = own {
-        let told = match (&answer.problem, answer.balanced) {
-            (Some(_), Some(_)) | (None, Some(false)) => String::new(),
-            (None, Some(_)) => {
-                format!("\nThat is so by the standard syntax; from line {line} on it has its own: {form}")
+    ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
+}
+
+impl fmt::Display for StructureAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = self.path.as_deref().unwrap_or("The text");
+        match &self.problem {
+            None if self.balanced.is_none() => (),
+            None => write!(f, "{what} is balanced.")?,
+            Some(problem) => {
+                let wrong = match problem.kind {
+                    ProblemKind::Unclosed => "A list is not closed",
+                    ProblemKind::ExtraClose => "A parenthesis closes too much",
+                    ProblemKind::UnclosedString => "A string is not closed",
+                    ProblemKind::UnclosedBar => "A | is not closed",
+                    ProblemKind::UnclosedComment => "A #| comment is not closed",
+                };
+                let place = match &self.path {
+                    Some(_) => problem.place.to_string(),
+                    None => in_words(&problem.place),
+                };
+                write!(f, "{wrong}: {place}\n    {}\n", problem.text)?;
+                write!(f, "It shows at line {}. ", line(&problem.shows_at))?;
+                let at = in_words(&problem.mend);
+                match problem.insert.as_str() {
+                    "" => write!(f, "Take out the parenthesis at {at}."),
+                    insert => write!(f, "Insert {insert} at {at}."),
+                }?;
             }
-            (None, None) => format!(
+        }
+        let Some(own) = &self.own_syntax else { return Ok(()) };
+        let (line, form) = (line(&own.place), own.text.trim());
+        match (&self.problem, self.balanced) {
+            (Some(_), Some(_)) | (None, Some(false)) => Ok(()),
+            (None, Some(_)) => {
+                write!(f, "\nThat is so by the standard syntax; from line {line} on it has its own: {form}")
+            }
+            (None, None) => write!(
+                f,
                 "Whether {what} is balanced cannot be judged: from line {line} on it has a syntax of its own, and by the \
                  standard one it is not: {form}"
             ),
-            (Some(_), None) => format!(
+            (Some(_), None) => write!(
+                f,
                 "\nThat may be no fault: from line {line} on {what} has a syntax of its own, which cannot be judged: {form}"
             ),
-        };
-        text.push_str(&told);
+        }
     }
-    ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)
 }
 
 fn line(place: &Location) -> u32 {

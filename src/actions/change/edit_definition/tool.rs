@@ -1,6 +1,6 @@
 //! The tool edit-definition: edits one definition of a file.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use crate::Control;
 use crate::actions::change::edit_definition::{EditAnswer, EditError, EditOperation, EditRequest};
@@ -38,11 +38,13 @@ fn edit(session: &Session, request: EditRequest, call: &Call) -> Result<ToolAnsw
             };
         }
     };
-    let done = format!("{} {} at {}", answer.operation.done(), answer.definition, answer.place);
-    let mut text = format!("{}\n\n{}", sentence(&done), answer.diff);
-    for caution in &answer.cautions {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\nNote: {caution}");
+    ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
+}
+
+impl fmt::Display for EditAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = format!("{} {} at {}", self.operation.done(), self.definition, self.place);
+        write!(f, "{}\n\n{}", sentence(&done), self.diff)?;
+        self.cautions.iter().try_for_each(|caution| write!(f, "\nNote: {caution}"))
     }
-    ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)
 }

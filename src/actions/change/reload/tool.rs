@@ -1,13 +1,13 @@
 //! The tool reload: brings the image up to date with the files on disk.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::actions::change::reload::{Leftover, ReloadRequest};
+use crate::actions::change::reload::{Leftover, ReloadAnswer, ReloadRequest};
 use crate::actions::missing::{LookupReply, missing_path};
 use crate::actions::run::load_system::{ListedLoad, relative};
 use crate::answer::Advice;
@@ -63,30 +63,13 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let mut answer = bank.run(&request, &control)?;
     answer.load = relative(answer.load, |path| bank.project().shown(Path::new(path)));
-    let mut shown = match answer.changed.as_slice() {
-        _ if answer.nothing_loaded => {
-            format!("Nothing of the project is loaded. {}", Advice::Load.worded(call.wording()))
-        }
-        [] => "No file has changed since it was loaded.".to_owned(),
-        changed => format!("Changed since they were loaded: {}.", changed.join(", ")),
-    };
-    // Writing to a string cannot fail.
-    if !answer.nothing_loaded {
-        let _ = write!(shown, "\n{}", text::reload(&answer.load));
+    let kept = if request.remove { " (it cannot be removed: restart-lisp makes a clean image)" } else { "" };
+    let mut shown = text(&answer, kept);
+    if answer.nothing_loaded {
+        shown.extend([" ", &Advice::Load.worded(call.wording())]);
     }
-    if !answer.left.is_empty() {
-        shown.push_str("\nDefinitions in the image that the project no longer has:");
-        for left in &answer.left {
-            let removed = match (left.removed, request.remove) {
-                (true, _) => " (removed)",
-                (false, true) => " (it cannot be removed: restart-lisp makes a clean image)",
-                (false, false) => "",
-            };
-            let _ = write!(shown, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
-        }
-        if !request.remove {
-            let _ = write!(shown, "\n{}", Advice::RemoveLeftovers.worded(call.wording()));
-        }
+    if !answer.left.is_empty() && !request.remove {
+        shown.extend(["\n", &Advice::RemoveLeftovers.worded(call.wording())]);
     }
     let ended =
         if answer.load.status == LoadStatus::Loaded { CallOutcome::Answered } else { CallOutcome::Failed };
@@ -97,4 +80,30 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         load: ListedLoad::new(answer.load, str::to_owned, false),
     };
     ToolAnswer::new(shown, &LookupReply::yes(listed), ended)
+}
+
+impl fmt::Display for ReloadAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self, ""))
+    }
+}
+
+/// Renders it; `kept` follows each definition that is not removed.
+fn text(answer: &ReloadAnswer, kept: &str) -> String {
+    let mut text = match answer.changed.as_slice() {
+        // End here: nothing was loaded again, and nothing can be left.
+        _ if answer.nothing_loaded => return "Nothing of the project is loaded.".to_owned(),
+        [] => "No file has changed since it was loaded.".to_owned(),
+        changed => format!("Changed since they were loaded: {}.", changed.join(", ")),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(text, "\n{}", text::reload(&answer.load));
+    if !answer.left.is_empty() {
+        text.push_str("\nDefinitions in the image that the project no longer has:");
+    }
+    for left in &answer.left {
+        let removed = if left.removed { " (removed)" } else { kept };
+        let _ = write!(text, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
+    }
+    text
 }

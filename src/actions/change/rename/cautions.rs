@@ -33,9 +33,16 @@ impl Planner<'_> {
             let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
             self.caution(CautionKind::LoopWord, message, Vec::new());
         }
-        if !text.unreadable.is_empty() {
-            let names = text.unreadable.iter().map(|path| self.context.project.shown(path)).collect();
-            self.caution(CautionKind::Unread, "Some files could not be searched.".to_owned(), names);
+        let project = self.context.project;
+        let names = text.unreadable.iter().map(|path| project.shown(path));
+        self.warn(CautionKind::Unread, "Some files could not be searched.", names);
+    }
+
+    /// Adds a caution about `names`, if there are any.
+    fn warn(&mut self, kind: CautionKind, message: &str, names: impl IntoIterator<Item = String>) {
+        let names: Vec<String> = names.into_iter().collect();
+        if !names.is_empty() {
+            self.caution(kind, message.to_owned(), names);
         }
     }
 
@@ -58,12 +65,13 @@ impl Planner<'_> {
             let bytes = place.file.text.as_bytes();
             Location::in_text(shown(&place.file.path), &place.file.lines, bytes, place.token.span)
         });
-        let places: Vec<String> =
-            quoted.chain(of_systems).map(|place| place.whole_line().to_string()).collect();
-        if !places.is_empty() {
-            let message = "It defines nothing, and stands where code may use its name: as a system's or a file's name, or in a comparison.";
-            self.caution(CautionKind::UseMade, message.to_owned(), places);
-        }
+        let places: Vec<Location> = quoted.chain(of_systems).collect();
+        let message = "It defines nothing, and stands where code may use its name: as a system's or a file's name, or in a comparison.";
+        self.warn(
+            CautionKind::UseMade,
+            message,
+            places.into_iter().map(|place| place.whole_line().to_string()),
+        );
     }
 
     /// Warns if the name is also a keyword in clauses of a macro.
@@ -78,20 +86,15 @@ impl Planner<'_> {
             file.add_clauses(name, &starts, &mut clauses);
         }
         let both = clauses.of_symbol.intersection(&clauses.of_keyword);
-        let names: Vec<String> = both.map(|(_, name)| name.to_lowercase()).collect();
-        if !names.is_empty() {
-            let message = "Clauses that begin with these have it as a symbol and as a keyword: it may be known by its name.";
-            self.caution(CautionKind::LoopWord, message.to_owned(), names);
-        }
+        let names = both.map(|(_, name)| name.to_lowercase());
+        let message = "Clauses that begin with these have it as a symbol and as a keyword: it may be known by its name.";
+        self.warn(CautionKind::LoopWord, message, names);
     }
 
     /// Warns of uses by macros whose definitions do not contain the name either: they make it from parts.
     pub(super) fn uses_made(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
-        let names = makers_of_uses(found);
-        if !names.is_empty() {
-            let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
-            self.caution(CautionKind::UseMade, message.to_owned(), names.into_iter().collect());
-        }
+        let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
+        self.warn(CautionKind::UseMade, message, makers_of_uses(found));
     }
 
     /// Warns of uses in code that is made while the file is read: the name does not stand there.
@@ -116,10 +119,8 @@ impl Planner<'_> {
                 (!stands).then(|| place.clone().whole_line().to_string())
             })
             .collect();
-        if !places.is_empty() {
-            let message = "Code that is made while the file is read uses it, and the name does not stand there: it may be made from parts.";
-            self.caution(CautionKind::UseMade, message.to_owned(), places.into_iter().collect());
-        }
+        let message = "Code that is made while the file is read uses it, and the name does not stand there: it may be made from parts.";
+        self.warn(CautionKind::UseMade, message, places);
     }
 
     /// Warns of uninterned names, and of keywords where names are looked up, that no package definition
@@ -140,10 +141,8 @@ impl Planner<'_> {
                 places.push(project.shown(&path));
             }
         }
-        if !places.is_empty() {
-            let message = "An uninterned symbol or keyword of this name stands where names are made or looked up: code may mean it.";
-            self.caution(CautionKind::UseMade, message.to_owned(), places);
-        }
+        let message = "An uninterned symbol or keyword of this name stands where names are made or looked up: code may mean it.";
+        self.warn(CautionKind::UseMade, message, places);
     }
 
     /// Warns of definitions by forms in which the name means something else or does not stand: such a form
@@ -169,10 +168,8 @@ impl Planner<'_> {
                 places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
             }
         }
-        if !places.is_empty() {
-            let message = "These forms define it too, from parts of names: they will make the old name.";
-            self.caution(CautionKind::UseMade, message.to_owned(), places.into_iter().collect());
-        }
+        let message = "These forms define it too, from parts of names: they will make the old name.";
+        self.warn(CautionKind::UseMade, message, places);
     }
 
     /// Warns if the symbol is a slot, the class of a component, or given to a macro that makes keywords, and its keyword is
@@ -202,14 +199,15 @@ impl Planner<'_> {
         if !slots && !of_system {
             return;
         }
-        let places = self.keyword_in(&name, |path| slots || defines_systems(path));
-        if !places.is_empty() {
-            let message = format!(
-                "The keyword :{} is written, and may be made from it: an initarg, what a macro makes of a name that it is given, or a component's class in a system definition.",
-                name.to_lowercase()
-            );
-            self.caution(CautionKind::Initarg, message, places);
-        }
+        let message = format!(
+            "The keyword :{} is written, and may be made from it: an initarg, what a macro makes of a name that it is given, or a component's class in a system definition.",
+            name.to_lowercase()
+        );
+        self.warn(
+            CautionKind::Initarg,
+            &message,
+            self.keyword_in(&name, |path| slots || defines_systems(path)),
+        );
     }
 
     /// Lists the lines of `files` on which code has the keyword called `name`.
@@ -239,15 +237,10 @@ impl Planner<'_> {
         {
             given.extend(file.file.given_quoted(sought, &means));
         }
-        let names: Vec<String> = given
-            .into_iter()
-            .filter(|(package, name)| looks_up_by_name(project, self.now, package, name))
-            .map(|(_, name)| name.to_lowercase())
-            .collect();
-        if !names.is_empty() {
-            let message = "These functions are given it, and look up or make symbols by the name of what they are given.";
-            self.caution(CautionKind::UseMade, message.to_owned(), names);
-        }
+        given.retain(|(package, name)| looks_up_by_name(project, self.now, package, name));
+        let message =
+            "These functions are given it, and look up or make symbols by the name of what they are given.";
+        self.warn(CautionKind::UseMade, message, given.into_iter().map(|(_, name)| name.to_lowercase()));
     }
 
     /// Finds the strings that are the name and nothing else, or that STRING-EQUAL takes for it.

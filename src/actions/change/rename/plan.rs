@@ -292,6 +292,7 @@ pub struct Undone {
     /// What it had been, in words: `rename of p:old to new`.
     pub what: String,
     /// The files that have their old text again, relative to the project's root.
+    #[serde(rename = "restored")]
     pub files: Vec<String>,
 }
 

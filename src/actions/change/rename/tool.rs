@@ -374,14 +374,6 @@ impl RunningRename {
     }
 }
 
-/// The outcome of an undo.
-#[derive(Debug, Serialize)]
-struct UndoneRename {
-    undo: String,
-    what: String,
-    restored: Vec<String>,
-}
-
 fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let bank = session.bank()?;
@@ -409,6 +401,6 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     if let Some(seat) = session.seat() {
         seat.forget_edit(&undone.undo);
     }
-    let restored = UndoneRename { undo: undone.undo, what: undone.what, restored: undone.files };
-    ToolAnswer::new(text::undone(&restored), &LookupReply::yes(restored), CallOutcome::Answered)
+    let text = format!("{undone} If the new name was loaded: reload with remove=true.");
+    ToolAnswer::new(text, &LookupReply::yes(undone), CallOutcome::Answered)
 }

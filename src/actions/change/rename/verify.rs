@@ -286,11 +286,11 @@ pub(crate) fn compare(
         plain
     };
     let (first, second) = (diagnostics(&before.diagnostics), diagnostics(&after.diagnostics));
-    for (change, line) in changes(first, second) {
+    for (change, line) in words(changes(first, second)) {
         let said = originals.get(&line);
         let line = said.map_or(line, |said| said.text(&said.message));
         let path = said.map(|said| said.place.file.clone());
-        add(DifferenceKind::Diagnostic, format!("{}: {line}", change.word()), path);
+        add(DifferenceKind::Diagnostic, format!("{change}: {line}"), path);
     }
     // A list more moves the numbers of the forms behind it.
     let mut edits = plan.lisp_files().flat_map(|file| &file.edits);
@@ -330,11 +330,9 @@ fn failures(
     let plain = |failed: &[FailedLoad]| -> Vec<String> {
         failed.iter().map(|found| format!("{}: {}", found.name, names.neutral_text(&found.why))).collect()
     };
-    for (change, _) in changes(plain(&before.failed), plain(&after.failed)) {
-        if change == LineChange::Gone {
-            // A failure that changed is reported with the new ones.
-            continue;
-        }
+    // A failure that changed is reported with the new ones.
+    let (_, new) = changes(plain(&before.failed), plain(&after.failed));
+    if !new.is_empty() {
         for FailedLoad { name, why, path } in &after.failed {
             let message = format!("{name} does not load after the rename: {why}");
             add(DifferenceKind::Load, message, path.clone());
@@ -416,14 +414,7 @@ fn references(
     let expected =
         before.records.iter().filter(compared).map(|record| line(record, names.replaced_text(&record.name)));
     let found = after.records.iter().filter(compared).map(|record| line(record, plain_text(&record.name)));
-    let mut gone = Vec::new();
-    let mut new = Vec::new();
-    for (change, line) in changes(expected.collect(), found.collect()) {
-        match change {
-            LineChange::Gone => gone.push(line),
-            LineChange::New => new.push(line),
-        }
-    }
+    let (mut gone, mut new) = changes(expected.collect(), found.collect());
     let mut made = Vec::new();
     gone.retain(|line| {
         // Pairs a reference that is gone with a new one, to a name that a macro makes from the new symbol's.
@@ -443,7 +434,7 @@ fn references(
     let all = before.records.iter().chain(&after.records);
     let originals: BTreeMap<String, &str> =
         all.map(|record| (names.neutral_text(&record.by), record.by.as_str())).collect();
-    let say = |change: LineChange, line: &ComparedUse| {
+    let say = |(change, line): (&str, ComparedUse)| {
         let by = name::written(index, originals.get(&line.by).copied().unwrap_or(&line.by));
         let name = name::written(index, &line.name);
         let form = line.form.map(|form| format!(", form {form}")).unwrap_or_default();
@@ -456,11 +447,10 @@ fn references(
             Kind::Specializes => "specializes on",
         };
         let file = if line.file.is_empty() { String::new() } else { shown(Path::new(&line.file)) };
-        let message = format!("{}: {by} {kind} {name} ({file}{form})", change.word());
+        let message = format!("{change}: {by} {kind} {name} ({file}{form})");
         (file, message)
     };
-    let gone = gone.iter().map(|line| say(LineChange::Gone, line));
-    (gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect(), made)
+    (words((gone, new)).map(say).collect(), made)
 }
 
 /// Lists the symbols and exports that differ.
@@ -486,10 +476,7 @@ fn symbols(
     };
     let expected = before.symbols.iter().map(|symbol| line(symbol, &|text| names.replaced_text(text)));
     let found = after.symbols.iter().map(|symbol| line(symbol, &plain_text));
-    let (mut gone, mut new) = (Vec::new(), Vec::new());
-    for (change, line) in changes(expected.filter(other).collect(), found.filter(other).collect()) {
-        if change == LineChange::Gone { gone.push(line) } else { new.push(line) }
-    }
+    let (mut gone, mut new) = changes(expected.filter(other).collect(), found.filter(other).collect());
     if scope == Scope::Narrow {
         // Local variables keep the name: where it was inherited, they have a symbol of their own now.
         new.retain(|(package, symbol, external)| {
@@ -501,12 +488,11 @@ fn symbols(
         let at = new.iter().position(|line| *line == (package.clone(), made.clone(), *external));
         at.map(|at| new.swap_remove(at)).is_none()
     });
-    let say = |change: LineChange, (package, symbol, external): &(String, String, bool)| {
-        let what = if *external { "exports" } else { "has" };
-        format!("{}: package {package} {what} {}", change.word(), name::written(index, symbol))
+    let say = |(change, (package, symbol, external)): (&str, (String, String, bool))| {
+        let what = if external { "exports" } else { "has" };
+        format!("{change}: package {package} {what} {}", name::written(index, &symbol))
     };
-    let gone = gone.iter().map(|line| say(LineChange::Gone, line));
-    gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect()
+    words((gone, new)).map(say).collect()
 }
 
 /// A cross reference as it is compared.
@@ -521,39 +507,29 @@ struct ComparedUse {
     number: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LineChange {
-    Gone,
-    New,
+/// Names what is gone, and what is new.
+fn words<T>((gone, new): (Vec<T>, Vec<T>)) -> impl Iterator<Item = (&'static str, T)> {
+    gone.into_iter().map(|gone| ("gone", gone)).chain(new.into_iter().map(|new| ("new", new)))
 }
 
-impl LineChange {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Gone => "gone",
-            Self::New => "new",
-        }
-    }
-}
-
-/// Lists what one of two lists has more often than the other, once for each time.
-fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(LineChange, T)> {
+/// Lists what the first of two lists has more often than the second, once for each time; and the other way round.
+fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> (Vec<T>, Vec<T>) {
     before.sort();
     after.sort();
-    let mut changes = Vec::new();
+    let (mut gone, mut new) = (Vec::new(), Vec::new());
     let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
     loop {
         let order = match (before.peek(), after.peek()) {
             (Some(first), Some(second)) => first.cmp(second),
             (Some(_), None) => std::cmp::Ordering::Less,
             (None, Some(_)) => std::cmp::Ordering::Greater,
-            (None, None) => return changes,
+            (None, None) => return (gone, new),
         };
         if order.is_le() {
-            changes.extend(before.next().filter(|_| order.is_lt()).map(|gone| (LineChange::Gone, gone)));
+            gone.extend(before.next().filter(|_| order.is_lt()));
         }
         if order.is_ge() {
-            changes.extend(after.next().filter(|_| order.is_gt()).map(|new| (LineChange::New, new)));
+            new.extend(after.next().filter(|_| order.is_gt()));
         }
     }
 }

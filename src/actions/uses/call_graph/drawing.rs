@@ -116,11 +116,11 @@ impl CallGraphAnswer {
 
     /// Draws the graph as SVG: a column for each number of steps, callers on the left of what they call. Each box has its kind and
     /// place, a title with the whole name, and a link to the file, relative to the project's root.
-    pub fn svg(&self, direction: Direction) -> String {
+    pub fn svg(&self) -> String {
         let picture = self.picture();
         let nodes = picture.nodes;
         let deepest = nodes.iter().map(|node| node.depth as usize).max().unwrap_or(0);
-        let column = |at: usize| match direction {
+        let column = |at: usize| match self.direction {
             Direction::Callers => deepest - nodes[at].depth as usize,
             Direction::Callees => nodes[at].depth as usize,
         };
@@ -139,10 +139,7 @@ impl CallGraphAnswer {
             }
             left += wide + GAP;
         }
-        let heading = match direction {
-            Direction::Callers => format!("Callers of {}", self.root),
-            Direction::Callees => format!("Called by {}", self.root),
-        };
+        let heading = format!("{} {}", self.direction.heading(), self.root);
         let red = if picture.edges.iter().any(|(.., closes)| *closes) { "Red: closes a cycle" } else { "" };
         let notes: Vec<&str> = [red, &picture.rest].into_iter().filter(|note| !note.is_empty()).collect();
         let caption = notes.join(". ");
@@ -182,12 +179,6 @@ impl CallGraphAnswer {
         for (at, node) in nodes.iter().enumerate() {
             let ((x, y, wide), (name, under)) = (boxes[at], &lines[at]);
             let place = node.place.as_ref();
-            let whole = format!(
-                "{} [{}]{}",
-                node.name,
-                node.kind,
-                place.map_or(String::new(), |place| format!(" {place}"))
-            );
             let link = place.filter(|place| !place.file.starts_with("SYS:")).map(|place| {
                 let line = place.line.map(|line| format!("#L{line}")).unwrap_or_default();
                 format!("<a href=\"{}{line}\">", uri_path(place.file.as_bytes()))
@@ -203,7 +194,7 @@ impl CallGraphAnswer {
                  <text class=\"name\" x=\"{tx}\" y=\"{}\" font-size=\"12\">{}</text>\
                  <text class=\"place\" x=\"{tx}\" y=\"{}\" font-size=\"10\">{}</text></g>{}",
                 link.as_deref().unwrap_or_default(),
-                Markup(&whole),
+                Markup(&node.to_string()),
                 y + 15,
                 Markup(name),
                 y + 29,
@@ -291,24 +282,19 @@ mod tests {
         });
         let edges = (0..count).flat_map(|from| (from.saturating_sub(each)..from).map(move |to| (from, to)));
         CallGraphAnswer {
-            status: crate::answer::lookup::LookupStatus::Found,
-            missing: None,
-            looked_up_in: None,
             root: LispName::of_text("p:f<0>"),
             nodes: nodes.collect(),
             edges: edges.collect(),
             cycles: vec![0],
             truncated: count >= 400,
-            outside: 0,
-            without_file: 0,
-            unseen: Default::default(),
+            ..CallGraphAnswer::default()
         }
     }
 
     #[test]
     fn a_drawing_is_bounded_and_counts_the_rest() {
         for direction in [Direction::Callers, Direction::Callees] {
-            let svg = graph(400, 10).svg(direction);
+            let svg = CallGraphAnswer { direction, ..graph(400, 10) }.svg();
             assert!(svg.len() < 100_000, "{}", svg.len());
             assert!(
                 svg.contains("Red: closes a cycle. Not drawn: 340 functions or more, 305 calls<"),
@@ -329,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_drawing_has_titles_links_and_colours_for_dark_pages() {
-        let svg = graph(3, 1).svg(Direction::Callers);
+        let svg = graph(3, 1).svg();
         assert!(
             svg.contains("<a href=\"a%20b.lisp#L3\"><g><title>p:f&lt;1&gt; [function] a b.lisp:3</title>"),
             "{svg}"

@@ -1,14 +1,14 @@
 //! The tool call-graph: the callers of a function, or its callees, drawn or as data.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Steelbank;
-use crate::actions::missing::{LookupReply, NotFoundReply};
-use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
-use crate::actions::uses::unseen::Unseen;
+use crate::actions::missing::{LookupReply, of_error};
+use crate::actions::uses::call_graph::{CallGraphAnswer, CallGraphRequest, Direction, GraphNode};
 use crate::answer::caution::Caution;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
@@ -62,18 +62,16 @@ pub(crate) fn tool() -> Tool {
 fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let graph = bank.ask(&given.request, &call.control(ALLOWED))?;
-    if let Some(asked) = &graph.missing {
-        let note = Some(&graph.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-        return NotFoundReply::new(bank, asked, graph.status, note).answer(CallOutcome::NotFound);
+    if let Some(missing) = graph.not_found() {
+        return of_error(bank, missing.into(), CallOutcome::NotFound);
     }
-    let direction = given.request.direction;
     let (text, drawing, drawing_file) = match given.format {
-        Format::Json => (tree(&graph, direction), None, None),
+        Format::Json => (graph.to_string(), None, None),
         Format::Mermaid => (graph.mermaid(), Some(graph.mermaid()), None),
         Format::Dot => (graph.dot(), Some(graph.dot()), None),
         Format::Svg => {
-            let file = kept(bank, &given.request, &graph.svg(direction))?;
-            (format!("Drawn into {}.\n\n{}", file.display(), tree(&graph, direction)), None, Some(file))
+            let file = kept(bank, &given.request, &graph.svg())?;
+            (format!("Drawn into {}.\n\n{graph}", file.display()), None, Some(file))
         }
     };
     let drawn = Drawn { graph, drawing, drawing_file };
@@ -110,46 +108,49 @@ fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathB
     Ok(path)
 }
 
+impl fmt::Display for GraphNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.name, self.kind)?;
+        self.place.iter().try_for_each(|place| write!(f, " {place}"))
+    }
+}
+
 /// Draws the graph as an indented text: each function once, with the functions that it leads to.
-fn tree(graph: &CallGraphAnswer, direction: Direction) -> String {
-    let heading = match direction {
-        Direction::Callers => "Callers of",
-        Direction::Callees => "Called by",
-    };
-    let mut text = format!("{heading} {}:\n", graph.root);
-    let mut shown = vec![false; graph.nodes.len()];
-    let mut waiting = vec![(0, 0)];
-    while let Some((at, depth)) = waiting.pop() {
-        let node = &graph.nodes[at];
-        let place = node.place.as_ref().map_or_else(String::new, |place| format!(" {place}"));
-        let again = if shown[at] { " (above)" } else { "" };
-        text.push_str(&format!("\n{}{} [{}]{place}{again}", "  ".repeat(depth), node.name, node.kind));
-        if std::mem::replace(&mut shown[at], true) {
-            continue;
+impl fmt::Display for CallGraphAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(missing) = self.not_found() {
+            return missing.fmt(f);
         }
-        let next = graph.edges.iter().filter_map(|&(from, to)| match direction {
-            Direction::Callers => (to == at).then_some(from),
-            Direction::Callees => (from == at).then_some(to),
-        });
-        let mut next: Vec<_> = next.map(|next| (next, depth + 1)).collect();
-        next.reverse();
-        waiting.extend(next);
+        writeln!(f, "{} {}:", self.direction.heading(), self.root)?;
+        let mut shown = vec![false; self.nodes.len()];
+        let mut waiting = vec![(0, 0)];
+        while let Some((at, depth)) = waiting.pop() {
+            let node = &self.nodes[at];
+            let again = if shown[at] { " (above)" } else { "" };
+            write!(f, "\n{}{node}{again}", "  ".repeat(depth))?;
+            if std::mem::replace(&mut shown[at], true) {
+                continue;
+            }
+            let next = self.edges.iter().filter_map(|&(from, to)| match self.direction {
+                Direction::Callers => (to == at).then_some(from),
+                Direction::Callees => (from == at).then_some(to),
+            });
+            let mut next: Vec<_> = next.map(|next| (next, depth + 1)).collect();
+            next.reverse();
+            waiting.extend(next);
+        }
+        if !self.cycles.is_empty() {
+            write!(f, "\n\n{} calls close a cycle.", self.cycles.len())?;
+        }
+        if self.truncated {
+            f.write_str("\n\nMore functions were left out: ask with a smaller depth or a higher limit.")?;
+        }
+        if self.outside > 0 {
+            write!(f, "\n\nAnd {} outside of the project.", counted(self.outside, "caller", "callers"))?;
+        }
+        if self.without_file > 0 {
+            write!(f, "\n\nNote: {}", Caution::WithoutFile(self.without_file))?;
+        }
+        f.write_str(&self.unseen.note())
     }
-    if !graph.cycles.is_empty() {
-        text.push_str(&format!("\n\n{} calls close a cycle.", graph.cycles.len()));
-    }
-    if graph.truncated {
-        text.push_str("\n\nMore functions were left out: ask with a smaller depth or a higher limit.");
-    }
-    if graph.outside > 0 {
-        let callers = counted(graph.outside, "caller", "callers");
-        text.push_str(&format!("\n\nAnd {callers} outside of the project."));
-    }
-    if graph.without_file > 0 {
-        text.push_str(&format!("\n\nNote: {}", Caution::WithoutFile(graph.without_file)));
-    }
-    if !graph.unseen.is_empty() {
-        text.push_str(&format!("\n\nNote: {}", graph.unseen.sentence()));
-    }
-    text
 }

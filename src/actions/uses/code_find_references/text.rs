@@ -5,11 +5,17 @@ use std::fmt::Write as _;
 use super::{CodeFindReferencesAnswer, UseType};
 use crate::actions::uses::unseen::TextState;
 use crate::answer::location::columns;
-use crate::answer::{Wording, counted};
+use crate::answer::{Caution, counted};
 use crate::source::positions::Evidence;
 
-/// Renders code-find-references: a line for each place, then the cautions.
-pub fn references(answer: &CodeFindReferencesAnswer, wording: Wording) -> String {
+impl std::fmt::Display for CodeFindReferencesAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&references(self, Caution::to_string))
+    }
+}
+
+/// Renders code-find-references: a line for each place, then the cautions, as they are `worded`.
+pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Caution) -> String) -> String {
     let unseen = match answer.text_total {
         0 => String::new(),
         total => format!(", and {total} in text that is not loaded"),
@@ -74,7 +80,7 @@ pub fn references(answer: &CodeFindReferencesAnswer, wording: Wording) -> String
         text.push('\n');
     }
     for caution in &answer.cautions {
-        let _ = write!(text, "\nNote: {}", caution.worded(wording));
+        let _ = write!(text, "\nNote: {}", worded(caution));
     }
     text
 }

@@ -70,7 +70,7 @@ fn page(
         answer.refs.iter().filter(|found| found.stale).map(|found| found.place.file.clone()).collect();
     answer.stale.dedup();
     answer.cursor = range.cursor();
-    let mut text = text::references(answer, wording);
+    let mut text = text::references(answer, |caution| caution.worded(wording));
     if let Some(next) = &answer.cursor {
         let left_out = answer.total.saturating_sub(range.end());
         let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };

@@ -1,16 +1,15 @@
 //! The tool impact: finds the code to look at when definitions change.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::impact::{Affected, ImpactAnswer, ImpactRequest};
-use crate::actions::uses::unseen::Unseen;
-use crate::answer::{Location, OtherText, counted};
+use crate::answer::{Location, counted};
 use crate::engine::ALLOWED;
-use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
 use crate::tools::phrases::listed;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 
@@ -56,22 +55,32 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
-    let unseen = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-    let other = Some(&answer.other_text).filter(|other| !other.is_empty()).map(OtherText::sentence);
-    let notes = unseen.into_iter().chain(other);
-    let note: String = notes.map(|sentence| format!("\n\nNote: {sentence}")).collect();
-    let total = answer.users.len();
+    let (notes, total) = (notes(&answer), answer.users.len());
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.answer, range) + &note + &range.rest();
+        let text = lists(&listed.answer, range.offset == 0) + &notes + &range.rest();
         let answer = ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)?;
         Ok(answer.looked_up_in(listed.answer.looked_up_in.clone()))
     })
 }
 
-fn text(answer: &ImpactAnswer, range: &PageRange) -> String {
-    let heading =
-        if answer.changed.is_empty() && range.offset == 0 { "No definition changes." } else { "Changes:" };
+impl fmt::Display for ImpactAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", lists(self, true), notes(self))
+    }
+}
+
+fn notes(answer: &ImpactAnswer) -> String {
+    let other = match answer.other_text.is_empty() {
+        true => String::new(),
+        false => format!("\n\nNote: {}", answer.other_text.sentence()),
+    };
+    answer.unseen.note() + &other
+}
+
+/// Renders the lists, or those of a page, the `first` or another.
+fn lists(answer: &ImpactAnswer, first: bool) -> String {
+    let heading = if answer.changed.is_empty() && first { "No definition changes." } else { "Changes:" };
     let mut text = heading.to_owned();
     for touched in &answer.changed {
         // Writing to a string cannot fail.

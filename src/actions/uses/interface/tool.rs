@@ -1,6 +1,6 @@
 //! The tool interface: what a file, package or system uses of others, and others of it.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::actions::uses::interface::{CrossingName, InterfaceAnswer, InterfaceRe
 use crate::actions::uses::outline::tool::target;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
-use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,25 +55,31 @@ fn interface(session: &Session, given: Arguments, call: &Call) -> Result<ToolRep
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
-    let total = answer.uses.len() + answer.used.len();
-    let heading = format!(
+    let (heading, total) = (heading(&answer), answer.uses.len() + answer.used.len());
+    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = format!("{heading}{}{}", names(&listed.answer), range.rest());
+        ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
+    })
+}
+
+impl fmt::Display for InterfaceAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", heading(self), names(self))
+    }
+}
+
+fn heading(answer: &InterfaceAnswer) -> String {
+    format!(
         "{}: others use {} of it, and it uses {} of others.",
         counted(answer.definitions, "definition", "definitions"),
         counted(answer.used.len(), "name", "names"),
         counted(answer.uses.len(), "name", "names"),
-    );
-    given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
-        listed.cursor = range.cursor();
-        ToolAnswer::new(
-            text(&heading, &listed.answer, range),
-            &LookupReply::yes(&*listed),
-            CallOutcome::Answered,
-        )
-    })
+    )
 }
 
-fn text(heading: &str, answer: &InterfaceAnswer, range: &PageRange) -> String {
-    let mut text = heading.to_owned();
+fn names(answer: &InterfaceAnswer) -> String {
+    let mut text = String::new();
     let sides: [(&str, &str, &[CrossingName]); 2] =
         [("Others use of it", "in", &answer.used), ("It uses of others", "from", &answer.uses)];
     for (heading, whence, names) in sides {
@@ -94,5 +100,5 @@ fn text(heading: &str, answer: &InterfaceAnswer, range: &PageRange) -> String {
     if !answer.not_loaded.is_empty() {
         let _ = write!(text, "\n\nNot loaded as they stand: {}.", answer.not_loaded.join(", "));
     }
-    text + &range.rest()
+    text
 }

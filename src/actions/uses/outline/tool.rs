@@ -1,7 +1,7 @@
 //! The tool outline: the definitions of a file, package or system; and dead code.
 
 use crate::handle::QueryContext;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::outline::{OutlineAnswer, OutlineRequest, OutlineTarget};
 use crate::answer::counted;
 use crate::engine::ALLOWED;
-use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -83,13 +83,20 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     let total = answer.definitions.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.answer, listed.total, request.unused, range);
+        let text = text(&listed.answer, listed.total, &range.rest());
         ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)
     })
 }
 
-fn text(answer: &OutlineAnswer, total: usize, unused: bool, range: &PageRange) -> String {
-    let mut text = match (unused, total) {
+impl fmt::Display for OutlineAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(self, self.definitions.len(), ""))
+    }
+}
+
+/// Renders an outline of `total` definitions, or a page of it, with what is said of the `rest`.
+fn text(answer: &OutlineAnswer, total: usize, rest: &str) -> String {
+    let mut text = match (answer.unused, total) {
         (true, 0) => match answer.looked_at {
             0 => "No definition here is loaded as it is, so that its uses could be counted.".to_owned(),
             1 => "The one definition is used.".to_owned(),
@@ -124,7 +131,7 @@ fn text(answer: &OutlineAnswer, total: usize, unused: bool, range: &PageRange) -
             let _ = write!(text, "\n    {reason}");
         }
     }
-    text.push_str(&range.rest());
+    text.push_str(rest);
     if !answer.not_loaded.is_empty() {
         let _ = write!(
             text,

@@ -1,10 +1,10 @@
 //! The tool path: how one definition reaches another.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::path::{PathAnswer, PathLink, PathRequest};
-use crate::answer::{Location, counted};
+use crate::answer::counted;
 use crate::engine::ALLOWED;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
@@ -27,45 +27,42 @@ fn path(session: &Session, request: PathRequest, call: &Call) -> Result<ToolAnsw
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let looked_up_in = answer.looked_up_in.clone();
-    Ok(ToolAnswer::new(text(&answer), &LookupReply::yes(answer), CallOutcome::Answered)?
+    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
         .looked_up_in(looked_up_in))
 }
 
-fn text(answer: &PathAnswer) -> String {
-    let PathAnswer { from, to, steps, .. } = answer;
-    if steps.is_empty() {
-        let definitions = counted(answer.looked_at, "definition was", "definitions were");
-        let functions = counted(answer.without_file, "function", "functions");
-        let compiled = format!("{functions} compiled at run time may lead there, too: where is not known");
-        let end = match answer.without_file {
-            _ if answer.truncated => "the search ended there",
-            0 => "there are no others that lead to it",
-            _ => &compiled,
+impl fmt::Display for PathAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, steps, .. } = self;
+        if steps.is_empty() {
+            let definitions = counted(self.looked_at, "definition was", "definitions were");
+            let functions = counted(self.without_file, "function", "functions");
+            let compiled =
+                format!("{functions} compiled at run time may lead there, too: where is not known");
+            let end = match self.without_file {
+                _ if self.truncated => "the search ended there",
+                0 => "there are no others that lead to it",
+                _ => &compiled,
+            };
+            return write!(f, "No path found from {from} to {to}: {definitions} looked at, and {end}.");
+        }
+        let guesses = match steps.iter().filter(|step| step.guess).count() {
+            0 => String::new(),
+            count => format!(", {} of them", counted(count, "guess", "guesses")),
         };
-        return format!("No path found from {from} to {to}: {definitions} looked at, and {end}.");
-    }
-    let guesses = match steps.iter().filter(|step| step.guess).count() {
-        0 => String::new(),
-        count => format!(", {} of them", counted(count, "guess", "guesses")),
-    };
-    let count = counted(steps.len() - 1, "step", "steps");
-    let mut text = format!("{from} reaches {to} in {count}{guesses}:\n");
-    for step in steps {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {}", step.name);
-        if let (Some(place), Some(does)) = (&step.place, step.does) {
-            let _ = write!(text, " {}: {}", Location::to_string(place), words(does));
+        let count = counted(steps.len() - 1, "step", "steps");
+        writeln!(f, "{from} reaches {to} in {count}{guesses}:")?;
+        for step in steps {
+            write!(f, "\n  {}", step.name)?;
+            match (&step.place, step.does) {
+                (Some(place), Some(PathLink::Holds)) => write!(f, " {place}: may hold")?,
+                (Some(place), Some(does)) => write!(f, " {place}: {does}")?,
+                _ => (),
+            }
+            if step.guess {
+                f.write_str(" (a guess)")?;
+            }
         }
-        if step.guess {
-            text.push_str(" (a guess)");
-        }
-    }
-    text
-}
-
-fn words(link: PathLink) -> String {
-    match link {
-        PathLink::Holds => "may hold".to_owned(),
-        PathLink::Use(use_type) => use_type.to_string(),
+        Ok(())
     }
 }

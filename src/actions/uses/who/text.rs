@@ -1,33 +1,32 @@
 //! The who family's answers as text, the same for the command line and the MCP server: that of who-calls and who-references is
 //! the contracts'.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use steelbank_xref::Kind;
 
 use super::{Elsewhere, WhoAnswer};
 use crate::actions::uses::unseen::Unseen;
-use crate::answer::lookup::missing;
 use crate::answer::{Caution, LispName, counted};
 
-/// Renders the who-calls family: a heading, an empty line, and a line for each function; or a sentence.
-pub fn who(answer: &WhoAnswer) -> String {
-    let notes = notes(&answer.unseen, &answer.cautions);
-    let Some(symbol) = &answer.symbol else {
-        return missing(&answer.asked, answer.status) + &notes;
-    };
-    if answer.count == 0 && answer.toplevel.is_empty() {
-        return nobody(answer.kind, &symbol.text, &answer.elsewhere) + &notes;
+/// Renders a heading, an empty line, and a line for each function; or a sentence.
+impl fmt::Display for WhoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(symbol) = &self.symbol else {
+            write!(f, "{}", self.unseen.not_found(&self.asked, self.status))?;
+            return f.write_str(&notes(&Unseen::default(), &self.cautions));
+        };
+        let notes = notes(&self.unseen, &self.cautions);
+        if self.count == 0 && self.toplevel.is_empty() {
+            return write!(f, "{}{notes}", nobody(self.kind, &symbol.text, &self.elsewhere));
+        }
+        let mut text = who_list(self.kind, &symbol.text, self.users.listed(self.kind));
+        left_out(&mut text, self.count.saturating_sub(self.users.len()), self.count, None);
+        let toplevel =
+            self.toplevel.iter().map(|found| format!("{}: {}", found.position.place, found.context));
+        at_top_level(&mut text, self.count > 0, toplevel);
+        write!(f, "{text}{notes}")
     }
-    let mut text = who_list(answer.kind, &symbol.text, answer.users.listed(answer.kind));
-    let next = answer.users.len();
-    if let left_out @ 1.. = answer.count.saturating_sub(next) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n\n{left_out} of {} are left out here.", answer.count);
-    }
-    let toplevel = answer.toplevel.iter().map(|found| format!("{}: {}", found.position.place, found.context));
-    at_top_level(&mut text, answer.count > 0, toplevel);
-    text + &notes
 }
 
 /// Whether a contract says how the text is: then its names are the canonical ones.
@@ -36,12 +35,12 @@ pub(super) fn is_of_contract(kind: Kind) -> bool {
 }
 
 /// Returns a name as the text of `kind` has it.
-pub(crate) fn shown(kind: Kind, name: &LispName) -> &str {
+pub(super) fn shown(kind: Kind, name: &LispName) -> &str {
     if is_of_contract(kind) { name.canonical() } else { name.as_str() }
 }
 
 /// Renders that nothing does it, and what is done instead.
-pub(crate) fn nobody(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> String {
+pub(super) fn nobody(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> String {
     let nothing = match kind {
         Kind::Calls => "No callers found for",
         Kind::Macroexpands => "No expansions found for",
@@ -58,7 +57,7 @@ pub(crate) fn nobody(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> 
 }
 
 /// Renders the list: the functions of these `names`.
-pub(crate) fn who_list(
+pub(super) fn who_list(
     kind: Kind,
     symbol: &LispName,
     names: impl Iterator<Item = impl std::fmt::Display>,
@@ -78,8 +77,17 @@ pub(crate) fn who_list(
     text
 }
 
+/// Tells how many are left out, if any are, and the cursor of the `next` page.
+pub(super) fn left_out(text: &mut String, left_out: usize, of: impl fmt::Display, next: Option<usize>) {
+    if left_out > 0 {
+        let next = next.map_or_else(String::new, |next| format!(": the next page has cursor {next}"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n\n{left_out} of {of} are left out here{next}.");
+    }
+}
+
 /// Renders the uses by code outside of functions, below a list of functions if there are `functions`.
-pub(crate) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterator<Item = String>) {
+pub(super) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterator<Item = String>) {
     for (number, found) in uses.enumerate() {
         if number == 0 {
             text.push_str(if functions { "\n\n  at top level:" } else { "\n  at top level:" });
@@ -89,11 +97,8 @@ pub(crate) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterat
 }
 
 /// Renders the places in unseen text, and the cautions.
-pub(crate) fn notes(unseen: &Unseen, cautions: &[Caution]) -> String {
-    let mut text = String::new();
-    if !unseen.is_empty() {
-        let _ = write!(text, "\n\nNote: {}", unseen.sentence());
-    }
+pub(super) fn notes(unseen: &Unseen, cautions: &[Caution]) -> String {
+    let mut text = unseen.note();
     for caution in cautions {
         let _ = write!(text, "\n\nNote: {caution}");
     }

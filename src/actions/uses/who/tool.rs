@@ -7,7 +7,7 @@ use std::rc::Rc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::actions::missing::{LookupReply, NotFoundReply};
+use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::unseen::Unseen;
 use crate::actions::uses::who::{
     CalledName, Elsewhere, PlaceDetail, RecordedPlace, Referrer, TopLevelUse, WhoRequest, text,
@@ -350,9 +350,8 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     };
     let answer = bank.ask(&request, &Control::default())?;
     let Some(subject) = &answer.symbol else {
-        let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-        let missing = NotFoundReply::new(bank, &answer.asked, answer.status, note);
-        return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
+        let missing = answer.unseen.not_found(&answer.asked, answer.status);
+        return of_error(bank, missing.into(), CallOutcome::NotFound).map(ToolReply::from);
     };
     let (symbol, looked_up_in) = (subject.text.clone(), answer.looked_up_in.clone());
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
@@ -422,17 +421,12 @@ fn text(listed: &ListedReferrers<'_>, range: &PageRange, without_places: usize) 
     let toplevel = listed.toplevel.iter().map(|found| format!("{}: {}", found.at, found.context));
     let mut text = text::who_list(listed.kind, symbol, names);
     let next = range.end();
-    if let (left_out @ 1.., count) = (listed.count.saturating_sub(next), listed.count) {
-        let _ = write!(text, "\n\n{left_out} of {count} are left out here: the next page has cursor {next}.");
-    }
+    text::left_out(&mut text, listed.count.saturating_sub(next), listed.count, Some(next));
     text::at_top_level(&mut text, listed.count > 0, toplevel);
     let shown = next.saturating_sub(listed.count).min(listed.toplevel_total);
-    if let (left_out @ 1.., true) = (listed.toplevel_total - shown, next >= listed.count) {
-        let count = counted(listed.toplevel_total, "use", "uses");
-        let _ = write!(
-            text,
-            "\n\n{left_out} of {count} at top level are left out here: the next page has cursor {next}."
-        );
+    if next >= listed.count {
+        let of = format!("{} at top level", counted(listed.toplevel_total, "use", "uses"));
+        text::left_out(&mut text, listed.toplevel_total - shown, of, Some(next));
     }
     text.push_str(&listed.notes);
     let heading = "\n\nPlaces:\n";

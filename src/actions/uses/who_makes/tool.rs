@@ -1,6 +1,6 @@
 //! The tool who-makes: the code that makes instances of a class.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::who_makes::{WhoMakesAnswer, WhoMakesRequest};
 use crate::engine::ALLOWED;
-use crate::tools::page::{PageRange, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -46,29 +46,30 @@ fn who(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Fa
     let total = answer.makers.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let text = text(&listed.answer, listed.total, range);
+        let text = format!("{}{}", listed.answer, range.rest());
         let looked_up_in = listed.answer.looked_up_in.clone();
         Ok(ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)?
             .looked_up_in(looked_up_in))
     })
 }
 
-fn text(answer: &WhoMakesAnswer, total: usize, range: &PageRange) -> String {
-    if total == 0 {
-        return format!("No code found that makes an instance of {}", answer.class);
-    }
-    let mut text = format!("Code that makes an instance of {}:\n", answer.class);
-    for maker in &answer.makers {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {}: {}", maker.place, maker.by);
-        if maker.possible {
-            let _ = write!(text, " may make {}: it gives the class to a function", maker.class);
-        } else if maker.class != answer.class {
-            let _ = write!(text, " makes {}", maker.class);
+impl fmt::Display for WhoMakesAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.makers.is_empty() {
+            return write!(f, "No code found that makes an instance of {}", self.class);
         }
-        if let Some(context) = &maker.context {
-            let _ = write!(text, "\n      {context}");
+        writeln!(f, "Code that makes an instance of {}:", self.class)?;
+        for maker in &self.makers {
+            write!(f, "\n  {}: {}", maker.place, maker.by)?;
+            if maker.possible {
+                write!(f, " may make {}: it gives the class to a function", maker.class)?;
+            } else if maker.class != self.class {
+                write!(f, " makes {}", maker.class)?;
+            }
+            if let Some(context) = &maker.context {
+                write!(f, "\n      {context}")?;
+            }
         }
+        Ok(())
     }
-    text + &range.rest()
 }
