@@ -1,14 +1,14 @@
 //! Divides long lists into pages: an answer fits a model's context, and says how to go on.
 //!
-//! A [`Page`] is cut where its entries are made: it is rendered with as many as fit, beside all else that it says, and
-//! its cursor is after the last of them. No other code shortens it.
+//! A page is cut where its entries are made: it is rendered with as many as fit, beside all else that it says, and its
+//! cursor is after the last of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::budget::{CutCursor, cut, fits, truncate_hard};
-use super::call::{CallOutcome, ToolAnswer};
+use super::budget::fits;
+use super::call::ToolAnswer;
 use super::phrases::quoted;
 use crate::answer::counted;
 
@@ -80,11 +80,50 @@ impl Paging {
         mut answer: S,
         budget: usize,
         render: impl Fn(&mut S, &PageRange) -> Result<ToolAnswer, Failure>,
-    ) -> Result<ToolReply, Failure> {
+    ) -> Result<ToolAnswer, Failure> {
         let (total, offset) = (count(&mut answer), self.offset()?);
         self.within(total)?;
         answer.lists(&mut Part::new(offset, self.limit()));
-        Page::longest(answer, (offset, total), budget, render)
+        longest_page(answer, (offset, total), budget, render)
+    }
+}
+
+/// A request whose answer may be continued.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Continued<R> {
+    #[serde(flatten)]
+    pub(crate) request: R,
+    /// The `cursor` of a cut answer.
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+impl<R> Continued<R> {
+    /// Takes the request of an answer that has one page only.
+    ///
+    /// # Errors
+    /// There is a cursor.
+    pub(crate) fn on_one_page(self) -> Result<R, Failure> {
+        Paging::at(self.cursor).within(1)?;
+        Ok(self.request)
+    }
+
+    /// Makes the longest page of `answer` that fits into `budget` characters, as `render` makes it of the entries on it.
+    ///
+    /// # Errors
+    /// As [`Paging::cut`].
+    pub(crate) fn page<S: Sequence>(
+        self,
+        answer: S,
+        budget: usize,
+        render: impl Fn(&S) -> Result<ToolAnswer, Failure>,
+    ) -> Result<ToolAnswer, Failure> {
+        Paging::at(self.cursor).cut(answer, budget, |part, range| {
+            let mut page = render(part)?;
+            page.text.push_str(&range.rest());
+            range.cursor().into_iter().for_each(|cursor| page.structured.insert("cursor", cursor));
+            Ok(page)
+        })
     }
 }
 
@@ -204,102 +243,55 @@ impl PageRange {
     }
 }
 
-/// An answer that fits, and has each entry of its part of a sequence.
-pub(crate) struct Page(ToolAnswer);
-
-impl Page {
-    /// Makes a page that fills `budget` characters, as text and as JSON, but for a few, of `answer`, which has the entries from
-    /// the first number of `(offset, total)` on. It has at least one: an entry is never cut off.
-    ///
-    /// # Errors
-    /// Those of `render`.
-    pub(crate) fn longest<S: Sequence>(
-        mut answer: S,
-        (offset, total): (usize, usize),
-        budget: usize,
-        render: impl Fn(&mut S, &PageRange) -> Result<ToolAnswer, Failure>,
-    ) -> Result<ToolReply, Failure> {
-        let most = count(&mut answer);
-        let whole = render(&mut answer, &PageRange { offset, count: most, total })?;
-        if fits(&whole, budget) {
-            return Ok(ToolReply::Page(Self(whole)));
+/// Makes a page that fills `budget` characters, as text and as JSON, but for a few, of `answer`, which has the entries from
+/// the first number of `(offset, total)` on. It has at least one, even if
+/// that does not fit.
+///
+/// # Errors
+/// Those of `render`.
+pub(crate) fn longest_page<S: Sequence>(
+    mut answer: S,
+    (offset, total): (usize, usize),
+    budget: usize,
+    render: impl Fn(&mut S, &PageRange) -> Result<ToolAnswer, Failure>,
+) -> Result<ToolAnswer, Failure> {
+    let most = count(&mut answer);
+    let whole = render(&mut answer, &PageRange { offset, count: most, total })?;
+    if fits(&whole, budget) {
+        return Ok(whole);
+    }
+    let length = |page: &ToolAnswer| page.text.len().max(page.structured.json().len());
+    let first = |answer: &S, count: usize| {
+        let mut part = answer.clone();
+        part.lists(&mut Part::new(0, count));
+        part
+    };
+    let (mut fitting, mut too_many) = (answer.least(budget).min(most), most + 1);
+    let mut page = render(&mut first(&answer, fitting), &PageRange { offset, count: fitting, total })?;
+    let mut long = length(&whole);
+    for round in 1.. {
+        let between = too_many - fitting;
+        if between <= 1 {
+            break;
         }
-        let length = |page: &ToolAnswer| page.text.len().max(page.structured.json().len());
-        let first = |answer: &S, count: usize| {
-            let mut part = answer.clone();
-            part.lists(&mut Part::new(0, count));
-            part
-        };
-        let (mut fitting, mut too_many) = (answer.least(budget).min(most), most);
-        let mut page = render(&mut first(&answer, fitting), &PageRange { offset, count: fitting, total })?;
-        let mut long = length(&whole);
-        for round in 1.. {
-            let between = too_many - fitting;
-            if between <= 1 {
+        // Guess by the lengths, as entries are alike; halve now and then, in case they are not.
+        let short = length(&page);
+        let guess = between * budget.saturating_sub(short) / long.saturating_sub(short).max(1);
+        let step = if round % 3 == 0 { between / 2 } else { guess };
+        let count = fitting + step.clamp(1, between - 1);
+        let mut part = first(&answer, count);
+        let next = render(&mut part, &PageRange { offset, count, total })?;
+        if fits(&next, budget) {
+            (fitting, page) = (count, next);
+            // An entry more is not worth as much work again as the page has cost.
+            if length(&page) + budget / 64 > budget {
                 break;
             }
-            // Guess by the lengths, as entries are alike; halve now and then, in case they are not.
-            let short = length(&page);
-            let guess = between * budget.saturating_sub(short) / long.saturating_sub(short).max(1);
-            let step = if round % 3 == 0 { between / 2 } else { guess };
-            let count = fitting + step.clamp(1, between - 1);
-            let mut part = first(&answer, count);
-            let next = render(&mut part, &PageRange { offset, count, total })?;
-            if fits(&next, budget) {
-                (fitting, page) = (count, next);
-                // An entry more is not worth as much work again as the page has cost.
-                if length(&page) + budget / 64 > budget {
-                    break;
-                }
-            } else {
-                (too_many, long, answer) = (count, length(&next), part);
-            }
+        } else {
+            (too_many, long, answer) = (count, length(&next), part);
         }
-        if !fits(&page, budget) {
-            // Takes no entry: each list of the sequence has one at most.
-            truncate_hard(&mut page, budget);
-        }
-        Ok(ToolReply::Page(Self(page)))
     }
-}
-
-/// What a tool's function returns: an answer that may be cut, or a page, which may not.
-pub(crate) enum ToolReply {
-    /// An answer with all that there is to say.
-    Whole(ToolAnswer),
-    /// A page.
-    Page(Page),
-}
-
-impl From<ToolAnswer> for ToolReply {
-    fn from(answer: ToolAnswer) -> Self {
-        Self::Whole(answer)
-    }
-}
-
-impl ToolReply {
-    /// Returns the answer: a page as it is, and any other one from `cursor` on, cut to `budget` characters, if it
-    /// `continues` with a cursor.
-    ///
-    /// # Errors
-    /// The cursor is past the end, or of another answer.
-    pub(crate) fn fitted(
-        self,
-        cursor: Option<CutCursor>,
-        budget: usize,
-        continues: bool,
-    ) -> Result<ToolAnswer, Failure> {
-        let mut answer = match self {
-            Self::Page(Page(answer)) => return Ok(answer),
-            Self::Whole(answer) => answer,
-        };
-        let cursor = cursor.filter(|_| answer.outcome != CallOutcome::NotFound);
-        if cursor.is_some() || !fits(&answer, budget) {
-            cut(&mut answer, cursor, budget, continues)?;
-            truncate_hard(&mut answer, budget);
-        }
-        Ok(answer)
-    }
+    Ok(page)
 }
 
 #[cfg(test)]
@@ -307,6 +299,8 @@ mod tests {
     use serde::Serialize;
 
     use super::*;
+    use crate::tools::CallOutcome;
+    use crate::tools::budget::truncate_hard;
 
     /// Names, which have places, and other lists.
     #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -330,8 +324,9 @@ mod tests {
     }
 
     fn page(lists: &Lists, limit: Option<usize>, cursor: Option<String>, budget: usize) -> ToolAnswer {
-        let page = Paging { limit, cursor }.cut(lists.clone(), budget, render).unwrap();
-        page.fitted(None, budget, true).unwrap()
+        let mut page = Paging { limit, cursor }.cut(lists.clone(), budget, render).unwrap();
+        truncate_hard(&mut page, budget);
+        page
     }
 
     fn long_lists() -> Lists {

@@ -6,10 +6,9 @@ use std::time::Instant;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::call::{Blame, Call, Failure, ToolAnswer};
-use super::page::ToolReply;
 use super::phrases::cut;
 use super::session::{Permission, Session};
 use super::{Offer, arguments, budget, schema};
@@ -54,7 +53,7 @@ pub struct About {
 
 /// A JSON schema, or a call's arguments.
 pub type Object = Map<String, Value>;
-type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolReply, Failure> + Send + Sync;
+type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolAnswer, Failure> + Send + Sync;
 
 /// A name that agents and people call, the schemas of its arguments and answers, and what it does.
 pub struct Tool {
@@ -66,7 +65,6 @@ pub struct Tool {
     of_image: bool,
     at_once: bool,
     ends_soon: bool,
-    turns_pages: bool,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
     body: Box<Body>,
@@ -81,36 +79,19 @@ impl std::fmt::Debug for Tool {
 struct Schemas {
     input: Object,
     output: Object,
-    /// Whether a cut answer can be continued by calling again: not if each call has effects, and not if the
-    /// tool pages its answers itself.
-    continues: bool,
 }
 
 /// The note on answers about the image while a load changes it.
 const LOADING_NOTE: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
 
 impl Tool {
-    /// Makes a tool that takes `A`, described by its schema, and answers with the schema of `O`. Long answers are cut.
+    /// Makes a tool that takes `A`, described by its schema, and answers with the schema of `O`. An answer that does not fit
+    /// loses what is too long: pages fit.
     ///
     /// Fields of `A` that may be left out need serde defaults. Unknown arguments are refused.
     pub fn new<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,
-    ) -> Self
-    where
-        A: DeserializeOwned + JsonSchema,
-        O: Serialize + JsonSchema,
-    {
-        let tool = Self::paged::<A, O>(about, move |session, given, call| {
-            body(session, given, call).map(ToolReply::from)
-        });
-        Self { turns_pages: false, ..tool }
-    }
-
-    /// Makes a tool as [`Tool::new`] does, whose arguments say which page of a list is wanted.
-    pub(crate) fn paged<A, O>(
-        about: About,
-        body: impl Fn(&Session, A, &Call) -> Result<ToolReply, Failure> + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + JsonSchema,
@@ -125,13 +106,8 @@ impl Tool {
             of_image: false,
             at_once: false,
             ends_soon: false,
-            turns_pages: true,
             schemas: OnceLock::new(),
-            render: || Schemas {
-                input: schema::input::<A>(),
-                output: schema::output::<O>(),
-                continues: false,
-            },
+            render: || Schemas { input: schema::input::<A>(), output: schema::output::<O>() },
             body: Box::new(move |session, given, schema, call| {
                 let read = arguments::read(about.name, schema, given).map_err(Failure::arguments)?;
                 body(session, read, call)
@@ -236,18 +212,7 @@ impl Tool {
     }
 
     fn schemas(&self) -> &Schemas {
-        self.schemas.get_or_init(|| {
-            let mut schemas = (self.render)();
-            if let Some(Value::Object(properties)) = schemas.input.get_mut("properties")
-                && self.about.effect == Effect::Reads
-                && !self.turns_pages
-            {
-                let cursor = json!({ "type": "string", "description": "The `cursor` of a cut answer." });
-                properties.insert("cursor".to_owned(), cursor);
-                schemas.continues = true;
-            }
-            schemas
-        })
+        self.schemas.get_or_init(self.render)
     }
 
     /// Returns the schema of the arguments. Rendered once.
@@ -274,14 +239,7 @@ impl Tool {
     ///
     /// # Errors
     /// The arguments are wrong, the call is not allowed, or the engine cannot answer.
-    pub fn call(&self, session: &Session, mut arguments: Object, call: &Call) -> Result<ToolAnswer, Failure> {
-        let cursor = match arguments.get("cursor") {
-            Some(Value::String(cursor)) if self.schemas().continues => Some(budget::CutCursor::read(cursor)?),
-            _ => None,
-        };
-        if cursor.is_some() {
-            arguments.remove("cursor");
-        }
+    pub fn call(&self, session: &Session, arguments: Object, call: &Call) -> Result<ToolAnswer, Failure> {
         if let Some(permission) = self.permission {
             session.permit_to(self.name(), permission)?;
         }
@@ -300,8 +258,8 @@ impl Tool {
             _ => None,
         };
         match outcome {
-            Ok(reply) => {
-                let mut answer = reply.fitted(cursor, call.budget(), self.schemas().continues)?;
+            Ok(mut answer) => {
+                budget::truncate_hard(&mut answer, call.budget());
                 if let (Effect::Runs, Some(seat)) = (self.about.effect, session.seat()) {
                     seat.note_handles(&answer.structured);
                 }

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::call::{Call, Failure};
-use super::page::ToolReply;
+use super::call::{Call, Failure, ToolAnswer};
 use crate::engine::control::Cancellation;
 
 /// The most outcomes that nobody has asked for yet.
@@ -19,7 +18,7 @@ const KEPT_OUTCOMES: usize = 16;
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// Makes the answer of the call that asks for an outcome.
-pub(crate) type Outcome = Box<dyn FnOnce(&Call) -> Result<ToolReply, Failure> + Send>;
+pub(crate) type Outcome = Box<dyn FnOnce(&Call) -> Result<ToolAnswer, Failure> + Send>;
 
 /// The work of one client, by its numbers. What still runs when the client leaves is called off.
 #[derive(Default)]
@@ -135,18 +134,17 @@ impl Drop for ClientWork {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{CallOutcome, ToolAnswer};
+    use crate::tools::CallOutcome;
 
     fn answered(text: &str) -> Outcome {
         let text = text.to_owned();
-        Box::new(move |_| Ok(ToolAnswer::new(text, &serde_json::json!({}), CallOutcome::Answered)?.into()))
+        Box::new(move |_| ToolAnswer::new(text, &serde_json::json!({}), CallOutcome::Answered))
     }
 
     fn text(waited: Waited) -> String {
         match waited {
             Waited::Ended(outcome) => match outcome(&Call::default()) {
-                Ok(ToolReply::Whole(answer)) => answer.text,
-                Ok(ToolReply::Page(_)) => "a page".to_owned(),
+                Ok(answer) => answer.text,
                 Err(failure) => failure.to_string(),
             },
             Waited::Running(_) => "running".to_owned(),

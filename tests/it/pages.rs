@@ -31,9 +31,9 @@ const HEAVY: [&str; 9] = [
 ];
 
 /// The lists that stand beside those that pages divide: they are on every page.
-const BESIDE: [&str; 11] = [
+const BESIDE: [&str; 10] = [
     "/cautions", "/elsewhere", "/stale", "/definitions", "/nicknames", "/local_nicknames", "/uses",
-    "/implements", "/conflicts", "/edges", "",
+    "/implements", "/conflicts", "",
 ];
 
 fn ask(world: &World, tool: &str, arguments: &Value, call: &Call) -> ToolAnswer {
@@ -232,4 +232,56 @@ fn a_line_that_is_longer_than_a_page_is_cut() {
     let line = described.text.lines().find(|line| line.contains("word word")).unwrap();
     assert!(line.starts_with("    word word") && line.contains(" characters left out …] "), "{line}");
     assert!(described.text.contains("\n  Source: ") && described.structured["cursor"].is_null());
+}
+
+#[test]
+fn what_is_listed_is_on_one_page_each() {
+    own_process!();
+    let root = folder("one-page-each");
+    let many = |each: &dyn Fn(usize) -> String| (0..200).map(each).collect::<String>();
+    let text = [
+        "(defpackage :listed (:use :cl))\n(in-package :listed)\n(defvar *v* 1)\n".to_owned(),
+        format!("(defgeneric many (x) (:documentation \"{}\"))\n", "many words ".repeat(2_000)),
+        many(&|number| format!("(defmethod many ((x (eql {number}))) (print *v*))\n")),
+        format!("(defclass wide () ({}))\n", many(&|number| format!("(slot-{number} :initarg :i{number})"))),
+        many(&|number| format!("(defun step-{number} () (step-{}))\n", number + 1)),
+        "(defun long-one (x)".to_owned() + &many(&|number| format!(" (print (list x {number}))")) + ")\n",
+    ];
+    fs::write(root.join("a.lisp"), text.concat()).unwrap();
+    let systems = many(&|number| format!("(defsystem \"listed/{number}\")\n"));
+    fs::write(
+        root.join("listed.asd"),
+        format!("(defsystem \"listed\" :components ((:file \"a\")))\n{systems}"),
+    )
+    .unwrap();
+    let world = World::at(root, &["listed"]);
+    for (tool, arguments) in [
+        ("describe-symbol", json!({ "name": "listed::many" })),
+        ("describe-symbol", json!({ "name": "listed::wide" })),
+        ("describe-symbol", json!({ "name": "listed::*v*", "uses": true })),
+        ("disassemble", json!({ "name": "listed::long-one" })),
+        ("disassemble", json!({ "name": "listed::many" })),
+        ("list-systems", json!({})),
+        ("path", json!({ "from": "listed::step-0", "to": "listed::step-200" })),
+        ("find-definition", json!({ "name": "listed::many" })),
+        ("call-graph", json!({ "name": "listed::step-200", "depth": 50, "limit": 400 })),
+        ("call-graph", json!({ "name": "listed::step-200", "depth": 50, "limit": 400, "format": "dot" })),
+    ] {
+        let whole = ask(&world, tool, &arguments, &Call::default().whole());
+        assert!(whole.structured["cursor"].is_null(), "{tool}");
+        let mut lists = BTreeMap::new();
+        add_lists(&whole.structured, String::new(), &mut lists);
+        for budget in [7_000, 9_999] {
+            let first = ask(&world, tool, &arguments, &Call::default().within(budget));
+            assert!(first.structured["cursor"].is_string(), "{tool} {arguments} fits into {budget}");
+            assert!(first.text.contains(" entries are shown; pass cursor "), "{tool}: {}", first.text);
+            let joined = joined(&world, tool, &arguments, budget);
+            assert!(joined == lists, "{tool} {arguments} within {budget}: {joined:?} is not {lists:?}");
+        }
+    }
+    // What has one page takes no other cursor.
+    for tool in ["status", "check-structure", "check_index_status", "index_project"] {
+        let asked = json!({ "cursor": "1:1" });
+        assert!(world.error(tool, asked).contains("The cursor \"1:1\" is none"), "{tool}");
+    }
 }

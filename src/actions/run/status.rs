@@ -11,12 +11,13 @@ use crate::engine::EngineState;
 use crate::handle::recovery::LispRestart;
 use crate::handle::swank::SwankServer;
 use crate::tools::arguments::NoArguments;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::session::Load;
 use crate::tools::{About, Call, CallOutcome, ConnectedClient, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_text::TextIndex;
 
 /// How the server is.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct StatusAnswer {
     /// The version of steelbank.
     version: &'static str,
@@ -78,7 +79,7 @@ pub(crate) struct StatusAnswer {
 }
 
 /// An image that several clients share.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct SharedImage {
     /// The number of the process that keeps it.
     process: u32,
@@ -89,7 +90,7 @@ struct SharedImage {
 }
 
 /// A Swank or Slynk that serves editors.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct OpenSwank {
     /// Which, and where.
     #[serde(flatten)]
@@ -107,6 +108,15 @@ enum LispState {
     Dead,
 }
 
+impl Sequence for StatusAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.restarts);
+        part.keep(&mut self.unfinished_edits);
+        part.keep(&mut self.loads);
+        part.keep(&mut self.reports);
+    }
+}
+
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "status",
@@ -115,12 +125,13 @@ pub(crate) fn tool() -> Tool {
             background. Use it when another tool timed out or says that Lisp has died.",
         effect: Effect::Reads,
     };
-    Tool::new::<NoArguments, StatusAnswer>(about, answer).at_once()
+    Tool::new::<Continued<NoArguments>, StatusAnswer>(about, answer).at_once()
 }
 
-fn answer(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, Failure> {
-    let answer = status(session)?;
-    ToolAnswer::new(text(&answer, call.wording()), &answer, CallOutcome::Answered)
+fn answer(session: &Session, given: Continued<NoArguments>, call: &Call) -> Result<ToolAnswer, Failure> {
+    given.page(status(session)?, call.budget(), |answer| {
+        ToolAnswer::new(text(answer, call.wording()), answer, CallOutcome::Answered)
+    })
 }
 
 fn status(session: &Session) -> Result<StatusAnswer, Failure> {

@@ -4,6 +4,7 @@ use super::find_references::tool::controlled;
 use crate::actions::text::index_project::{IndexStatus, check_index_status};
 use crate::handle::Error;
 use crate::tools::arguments::NoArguments;
+use crate::tools::page::Continued;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 pub(crate) fn tool() -> Tool {
@@ -14,10 +15,11 @@ pub(crate) fn tool() -> Tool {
             changed since it was made. It changes nothing.",
         effect: Effect::Reads,
     };
-    Tool::new::<NoArguments, IndexStatus>(about, status)
+    Tool::new::<Continued<NoArguments>, IndexStatus>(about, status)
 }
 
-fn status(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn status(session: &Session, given: Continued<NoArguments>, call: &Call) -> Result<ToolAnswer, Failure> {
+    given.on_one_page()?;
     let index = session.text()?;
     let status = controlled(call, |control| check_index_status(index, control)).map_err(Error::from)?;
     ToolAnswer::json(&status, status.to_string(), CallOutcome::Answered)

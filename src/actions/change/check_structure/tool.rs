@@ -9,6 +9,7 @@ use steelbank_reader::structure::ProblemKind;
 use crate::actions::change::check_structure::{StructureAnswer, check_structure};
 use crate::actions::missing::{LookupReply, of_file};
 use crate::answer::Location;
+use crate::tools::page::Continued;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,10 +31,11 @@ pub(crate) fn tool() -> Tool {
             is evaluated. Use it when a file does not read, or before writing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, LookupReply<StructureAnswer>>(about, check)
+    Tool::new::<Continued<Arguments>, LookupReply<StructureAnswer>>(about, check)
 }
 
-fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
+fn check(session: &Session, given: Continued<Arguments>, _: &Call) -> Result<ToolAnswer, Failure> {
+    let given = given.on_one_page()?;
     let answer = match (&given.path, &given.text) {
         (None, Some(text)) => check_structure(text.as_bytes(), None),
         (Some(path), Some(text)) => check_structure(text.as_bytes(), Some(path)),

@@ -17,7 +17,7 @@ use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::name::readable;
 use crate::engine::control::{ALLOWED, Control};
 use crate::tools::arguments::Timeout;
-use crate::tools::page::{Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paging, Part, Sequence};
 use crate::tools::work::Waited;
 use crate::tools::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
@@ -89,7 +89,7 @@ pub(crate) fn tool() -> Tool {
             verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
-    Tool::paged::<Arguments, LookupReply<ListedRename>>(about, rename)
+    Tool::new::<Arguments, LookupReply<ListedRename>>(about, rename)
         .may_need(&[Permission::Edits])
         .starts(Starts::Copy)
         .of_image()
@@ -129,11 +129,11 @@ impl Sequence for ListedRename {
     }
 }
 
-fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     if let Some(id) = given.undo.as_ref().or(given.wait.as_ref()) {
         let alone = given.name.is_none() && given.new_name.is_none() && !given.apply;
         return match (&given.undo, &given.wait) {
-            (Some(_), None) if alone => undo(session, id, call).map(ToolReply::from),
+            (Some(_), None) if alone => undo(session, id, call),
             (None, Some(_)) if alone => {
                 let number = id.parse().map_err(|_| unknown_work(session, id))?;
                 wait(session, number, RunningRename::default(), given.answer_within_seconds, call)
@@ -165,7 +165,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
     };
     let plan = match bank.ask(&request, &call.control(ALLOWED)) {
         Ok(plan) => plan,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let policy = RenamePolicy {
         apply: given.apply,
@@ -221,7 +221,7 @@ fn wait(
     running: RunningRename,
     seconds: Option<u64>,
     call: &Call,
-) -> Result<ToolReply, Failure> {
+) -> Result<ToolAnswer, Failure> {
     let patience = call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs));
     match session.work().wait(number, call, patience) {
         Waited::Ended(outcome) => outcome(call),
@@ -271,7 +271,7 @@ impl Planned {
         Ok(Done { verified, applied })
     }
 
-    fn reply(mut self, session: &Session, done: Done, call: &Call) -> Result<ToolReply, Failure> {
+    fn reply(mut self, session: &Session, done: Done, call: &Call) -> Result<ToolAnswer, Failure> {
         let Done { verified, applied } = done;
         let possible = self.plan.is_possible();
         let differs = verified.as_ref().is_some_and(|verified| !verified.same);
@@ -366,11 +366,10 @@ struct RunningRename {
 }
 
 impl RunningRename {
-    fn reply(mut self, number: u64, since: Duration, call: &Call) -> Result<ToolReply, Failure> {
+    fn reply(mut self, number: u64, since: Duration, call: &Call) -> Result<ToolAnswer, Failure> {
         (self.wait, self.seconds) = (number.to_string(), since.as_secs());
         self.next = Advice::WaitForRename(number.to_string()).worded(call.wording());
-        let answer = ToolAnswer::new(text::running(&self), &LookupReply::yes(&self), CallOutcome::Answered)?;
-        Ok(answer.into())
+        ToolAnswer::new(text::running(&self), &LookupReply::yes(&self), CallOutcome::Answered)
     }
 }
 

@@ -5,7 +5,15 @@ use std::fmt;
 use super::{DisassembleRequest, Disassembly, FunctionCode};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::engine::ALLOWED;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+impl Sequence for Disassembly {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.functions);
+        part.keep(&mut self.lines);
+    }
+}
 
 pub(crate) fn tool() -> Tool {
     let about = About {
@@ -15,12 +23,16 @@ pub(crate) fn tool() -> Tool {
             generic function, as SBCL disassembles it, with size and number of instructions.",
         effect: Effect::Reads,
     };
-    Tool::new::<DisassembleRequest, LookupReply<Disassembly>>(about, disassemble).of_image()
+    Tool::new::<Continued<DisassembleRequest>, LookupReply<Disassembly>>(about, disassemble).of_image()
 }
 
-fn disassemble(session: &Session, request: DisassembleRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+fn disassemble(
+    session: &Session,
+    given: Continued<DisassembleRequest>,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+    let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
@@ -30,8 +42,10 @@ fn disassemble(session: &Session, request: DisassembleRequest, call: &Call) -> R
         return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
     }
     let looked_up_in = answer.looked_up_in.clone();
-    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
-        .looked_up_in(looked_up_in))
+    let page = given.page(answer, call.budget(), |answer| {
+        ToolAnswer::new(code(answer), &LookupReply::yes(answer), CallOutcome::Answered)
+    })?;
+    Ok(page.looked_up_in(looked_up_in))
 }
 
 /// The functions in figures, and their code.
@@ -40,9 +54,13 @@ impl fmt::Display for Disassembly {
         if self.functions.is_empty() {
             return write!(f, "{} names no function.", self.symbol);
         }
-        for FunctionCode { name, instructions, bytes } in &self.functions {
-            writeln!(f, "{name}: {instructions} instructions, {bytes} bytes")?;
-        }
-        write!(f, "\n{}", self.lines.join("\n"))
+        f.write_str(&code(self))
     }
+}
+
+fn code(answer: &Disassembly) -> String {
+    let figures = answer.functions.iter().map(|FunctionCode { name, instructions, bytes }| {
+        format!("{name}: {instructions} instructions, {bytes} bytes\n")
+    });
+    figures.collect::<String>() + "\n" + &answer.lines.join("\n")
 }

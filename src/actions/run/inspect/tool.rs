@@ -10,7 +10,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::run::evaluate::{Evaluation, EvaluationStatus};
 use crate::actions::run::inspect::{InspectRequest, InspectStatus, Inspected, Inspection, ObjectKind};
 use crate::tools::arguments::{Timeout, default_package};
-use crate::tools::page::{Page, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, longest_page};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -50,12 +50,10 @@ pub(crate) fn tool() -> Tool {
             closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<Inspection>>>(about, inspect)
-        .needs(Permission::Eval)
-        .of_image()
+    Tool::new::<Arguments, LookupReply<Paged<Inspection>>>(about, inspect).needs(Permission::Eval).of_image()
 }
 
-fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
         (false, true) => Inspected::Expression(given.expression),
         (true, false) => Inspected::Handle(given.handle),
@@ -89,16 +87,12 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     let total = inspection.count;
     let listed = Paged::new(inspection, total);
     if evaluated == Some(EvaluationStatus::NoPackage) {
-        return NotFoundReply::package(bank, &request.package, None)
-            .with_partial(listed)
-            .map(ToolReply::from);
+        return NotFoundReply::package(bank, &request.package, None).with_partial(listed);
     }
     if outcome == CallOutcome::NotFound {
-        return NotFoundReply::other(listed.answer.to_string(), Vec::new(), None)
-            .with_partial(listed)
-            .map(ToolReply::from);
+        return NotFoundReply::other(listed.answer.to_string(), Vec::new(), None).with_partial(listed);
     }
-    Page::longest(listed, (offset, total), call.budget(), |listed, range| {
+    longest_page(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
         let said = &listed.answer;
         let text = if call.names_handles() { said.to_string() } else { format!("{said:#}") };

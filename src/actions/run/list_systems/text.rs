@@ -8,9 +8,9 @@ use crate::answer::counted;
 /// A line for each system.
 impl Display for SystemsAnswer {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        match self.systems.is_empty() {
-            true => write!(f, "No .asd file found below {}", self.root),
-            false => writeln!(f, "Systems of {}:", self.root),
+        match self.count {
+            0 => write!(f, "No .asd file found below {}", self.root),
+            _ => writeln!(f, "Systems of {}:", self.root),
         }?;
         self.systems.iter().try_for_each(|system| write!(f, "\n  {system}"))?;
         if !self.vendored.is_empty() {

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::actions::run::list_systems::{ListSystemsRequest, SystemsAnswer};
 use crate::engine::control::ALLOWED;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -12,6 +13,14 @@ struct Arguments {
     /// Also list the Lisp files of each system.
     #[serde(default)]
     files: bool,
+}
+
+impl Sequence for SystemsAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.systems);
+        part.keep(&mut self.vendored);
+        part.keep(&mut self.left_out);
+    }
 }
 
 pub(crate) fn tool() -> Tool {
@@ -23,11 +32,13 @@ pub(crate) fn tool() -> Tool {
             other repositories and worktrees in the folder are no part of the project.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, SystemsAnswer>(about, systems).of_image()
+    Tool::new::<Continued<Arguments>, SystemsAnswer>(about, systems).of_image()
 }
 
-fn systems(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
-    let request = ListSystemsRequest::new().files(given.files);
+fn systems(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<ToolAnswer, Failure> {
+    let request = ListSystemsRequest::new().files(given.request.files);
     let answer = session.bank()?.ask(&request, &call.control(ALLOWED))?;
-    ToolAnswer::new(answer.to_string(), &answer, CallOutcome::Answered)
+    given.page(answer, call.budget(), |answer| {
+        ToolAnswer::new(answer.to_string(), answer, CallOutcome::Answered)
+    })
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::actions::missing::{LookupReply, NotFoundReply, of_error};
 use crate::actions::symbols::apropos::{AproposAnswer, AproposRequest, Summary};
 use crate::engine::ALLOWED;
-use crate::tools::page::{Page, Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence, longest_page};
 use crate::tools::phrases::{listed, quoted};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
@@ -38,24 +38,24 @@ pub(crate) fn tool() -> Tool {
             before SBCL's own. Use it when you do not know a name exactly, or the package that it is in.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<AproposAnswer>>>(about, apropos).of_image()
+    Tool::new::<Arguments, LookupReply<Paged<AproposAnswer>>>(about, apropos).of_image()
 }
 
-fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let offset = given.paging.offset()?;
     let request = AproposRequest { offset, limit: given.paging.limit_or(DESCRIBED), ..given.request };
     let bank = session.bank()?;
     let answer = match bank.ask(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     given.paging.within(answer.total)?;
     let total = answer.total;
     if let Some(nothing) = answer.nothing.clone() {
         let missing = NotFoundReply::pattern(answer.to_string(), nothing);
-        return missing.with_partial(Paged::new(answer, total)).map(ToolReply::from);
+        return missing.with_partial(Paged::new(answer, total));
     }
-    Page::longest(Paged::new(answer, total), (offset, total), call.budget(), |listed, range| {
+    longest_page(Paged::new(answer, total), (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
         let text = listed.answer.to_string() + &range.rest();
         ToolAnswer::new(text, &LookupReply::yes(&*listed), CallOutcome::Answered)

@@ -39,7 +39,8 @@ fn variable_uses(text: &mut String, uses: &VariableUses) {
         ("Bound by", &uses.bound),
         ("Set by", &uses.set),
     ];
-    for (heading, list) in lists {
+    // An empty list of a page may have entries on another.
+    for (heading, list) in lists.into_iter().filter(|(_, list)| !uses.is_part || !list.is_empty()) {
         let _ = write!(text, "\n  {heading}:{}", if list.is_empty() { " none" } else { "" });
         for each in list {
             let _ = write!(text, "\n    {}: {}", each.place, each.by.as_deref().unwrap_or_default());

@@ -1,9 +1,68 @@
 //! The tool describe-symbol: all that the image knows about a symbol.
 
-use super::{DescribeSymbolAnswer, DescribeSymbolRequest};
+use super::{DescribeSymbolAnswer, DescribeSymbolRequest, FunctionFacet, PlainFacet};
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::engine::ALLOWED;
+use crate::tools::budget::shorten;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+impl Sequence for DescribeSymbolAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        let Some(description) = &mut self.description else { return };
+        for FunctionFacet { sources, methods, .. } in
+            description.function.iter_mut().chain(&mut description.setf_function)
+        {
+            part.keep(sources);
+            part.keep(methods);
+        }
+        part.keep(&mut description.setf_expander_sources);
+        let plain = description.compiler_macro.iter_mut().chain(&mut description.deftype);
+        for PlainFacet { sources, .. } in plain.chain(&mut description.method_combination) {
+            part.keep(sources);
+        }
+        description.variable.iter_mut().for_each(|variable| part.keep(&mut variable.sources));
+        if let Some(class) = &mut description.class {
+            part.keep(&mut class.sources);
+            part.keep(&mut class.superclasses);
+            part.keep(&mut class.precedence);
+            part.keep(&mut class.subclasses);
+            part.keep(&mut class.slots);
+            part.keep(&mut class.default_initargs);
+            class.structure.iter_mut().for_each(|structure| part.keep(&mut structure.constructors));
+        }
+        part.keep(&mut description.properties);
+        if let Some(uses) = &mut self.variable_uses {
+            for list in [&mut uses.defined, &mut uses.read, &mut uses.bound, &mut uses.set] {
+                let all = list.len();
+                part.keep(list);
+                uses.is_part |= list.len() < all;
+            }
+            part.keep(&mut uses.other_text.places);
+        }
+    }
+
+    /// Shortens what is on each page, so that most of it is left to entries.
+    fn least(&mut self, budget: usize) -> usize {
+        let Some(description) = &mut self.description else { return 1 };
+        let functions = description.function.iter_mut().chain(&mut description.setf_function);
+        let plain = description.compiler_macro.iter_mut().chain(&mut description.deftype);
+        let plain = plain.chain(&mut description.method_combination);
+        let texts = functions.map(|facet| &mut facet.documentation);
+        let texts = texts.chain(plain.map(|facet| &mut facet.documentation));
+        let texts = texts.chain(description.variable.iter_mut().map(|facet| &mut facet.documentation));
+        let texts = texts.chain(description.class.iter_mut().map(|facet| &mut facet.documentation));
+        let texts: Vec<&mut String> = texts.flatten().collect();
+        let most = budget / 4 / texts.len().max(1);
+        for text in texts {
+            let excess = text.chars().count().saturating_sub(most);
+            if excess > 0 {
+                shorten(text, excess);
+            }
+        }
+        1
+    }
+}
 
 pub(crate) fn tool() -> Tool {
     let about = About {
@@ -16,17 +75,24 @@ pub(crate) fn tool() -> Tool {
             structuredContent has every facet when a symbol is several things at once.",
         effect: Effect::Reads,
     };
-    Tool::new::<DescribeSymbolRequest, LookupReply<DescribeSymbolAnswer>>(about, describe).of_image()
+    Tool::new::<Continued<DescribeSymbolRequest>, LookupReply<DescribeSymbolAnswer>>(about, describe)
+        .of_image()
 }
 
-fn describe(session: &Session, request: DescribeSymbolRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+fn describe(
+    session: &Session,
+    given: Continued<DescribeSymbolRequest>,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let answer = bank.ask(&request, &call.control(ALLOWED))?;
+    let answer = bank.ask(&given.request, &call.control(ALLOWED))?;
     if answer.description.is_none() {
         let unseen = Some(answer.unseen).filter(|unseen| !unseen.is_empty());
         return NotFoundReply::new(bank, &answer.asked, answer.status, unseen).answer(CallOutcome::NotFound);
     }
     let looked_up_in = answer.looked_up_in.clone();
-    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
-        .looked_up_in(looked_up_in))
+    let page = given.page(answer, call.budget(), |answer| {
+        ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
+    })?;
+    Ok(page.looked_up_in(looked_up_in))
 }

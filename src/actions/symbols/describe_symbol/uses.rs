@@ -29,6 +29,9 @@ pub struct VariableUses {
     /// Where words of text that is no Lisp spell its name.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
+    /// Whether other pages have some of the first four.
+    #[serde(skip)]
+    pub(super) is_part: bool,
 }
 
 /// A place at which something is done with a variable.

@@ -3,7 +3,14 @@
 use super::{FindDefinitionAnswer, FindDefinitionRequest};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::engine::ALLOWED;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+impl Sequence for FindDefinitionAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.definitions);
+    }
+}
 
 pub(crate) fn tool() -> Tool {
     let about = About {
@@ -14,16 +21,23 @@ pub(crate) fn tool() -> Tool {
             without naming it, as defstruct does its accessors.",
         effect: Effect::Reads,
     };
-    Tool::new::<FindDefinitionRequest, LookupReply<FindDefinitionAnswer>>(about, definition).of_image()
+    Tool::new::<Continued<FindDefinitionRequest>, LookupReply<FindDefinitionAnswer>>(about, definition)
+        .of_image()
 }
 
-fn definition(session: &Session, request: FindDefinitionRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+fn definition(
+    session: &Session,
+    given: Continued<FindDefinitionRequest>,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+    let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let looked_up_in = answer.looked_up_in.clone();
-    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
-        .looked_up_in(looked_up_in))
+    let page = given.page(answer, call.budget(), |answer| {
+        ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
+    })?;
+    Ok(page.looked_up_in(looked_up_in))
 }

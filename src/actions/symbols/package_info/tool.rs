@@ -9,7 +9,7 @@ use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::symbols::package_info::{PackageInfoAnswer, PackageInfoRequest};
 use crate::answer::{NotFound, counted};
 use crate::engine::ALLOWED;
-use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence};
 use crate::tools::phrases::listed;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
@@ -42,15 +42,15 @@ pub(crate) fn tool() -> Tool {
             loaded. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<PackageInfoAnswer>>>(about, info).of_image()
+    Tool::new::<Arguments, LookupReply<Paged<PackageInfoAnswer>>>(about, info).of_image()
 }
 
-fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let answer = bank.ask(&given.request, &call.control(ALLOWED))?;
     let Some(package) = &answer.package else {
         let missing = NotFoundReply::package(bank, &given.request.package, None);
-        return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
+        return missing.answer(CallOutcome::NotFound);
     };
     let total = package.exports.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {

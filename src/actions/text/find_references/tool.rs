@@ -11,7 +11,7 @@ use crate::actions::text::find_references::{
 };
 use crate::answer::counted;
 use crate::handle::Error;
-use crate::tools::page::{Page, Part, Sequence, ToolReply};
+use crate::tools::page::{Part, Sequence, longest_page};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_text::IndexControl;
 
@@ -29,7 +29,7 @@ pub(crate) fn tool() -> Tool {
             system, ask code-find-references.",
         effect: Effect::Reads,
     };
-    Tool::paged::<FindReferencesRequest, References>(about, references)
+    Tool::new::<FindReferencesRequest, References>(about, references)
 }
 
 /// Runs `work` with the call's cancellation, and reports its progress as the call's.
@@ -61,7 +61,7 @@ pub(crate) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) ->
     work(&IndexControl { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
-fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolReply, Failure> {
+fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
     let resolver = resolver.as_ref().map(|resolver| resolver as SymbolResolver<'_>);
@@ -71,7 +71,7 @@ fn references(session: &Session, request: FindReferencesRequest, call: &Call) ->
     let outcome = if nothing { CallOutcome::NotFound } else { CallOutcome::Answered };
     let total = usize::try_from(found.total_references).unwrap_or(usize::MAX);
     let offset = usize::try_from(found.pagination.offset).unwrap_or(usize::MAX);
-    Page::longest(found, (offset, total), call.budget(), |found, range| {
+    longest_page(found, (offset, total), call.budget(), |found, range| {
         found.pagination.count = range.count as u64;
         found.pagination.has_more = range.end() < range.total;
         ToolAnswer::json(found, shown(found), outcome)

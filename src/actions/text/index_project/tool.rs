@@ -6,6 +6,7 @@ use crate::actions::text::find_references::tool::controlled;
 use crate::actions::text::index_project::{IndexProjectRequest, Indexed, index_project};
 use crate::answer::counted;
 use crate::handle::Error;
+use crate::tools::page::Continued;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 pub(crate) fn tool() -> Tool {
@@ -18,10 +19,15 @@ pub(crate) fn tool() -> Tool {
             user's cache, not in the project.",
         effect: Effect::Reads,
     };
-    Tool::new::<IndexProjectRequest, Indexed>(about, index)
+    Tool::new::<Continued<IndexProjectRequest>, Indexed>(about, index)
 }
 
-fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+fn index(
+    session: &Session,
+    given: Continued<IndexProjectRequest>,
+    call: &Call,
+) -> Result<ToolAnswer, Failure> {
+    let request = given.on_one_page()?;
     let index = session.text()?;
     let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
     ToolAnswer::json(&indexed, indexed.to_string(), CallOutcome::Answered)

@@ -13,6 +13,7 @@ use crate::answer::caution::Caution;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
 use crate::source::tap::sidecar::fnv_1a;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -35,7 +36,7 @@ struct Arguments {
     format: Format,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Drawn {
     #[serde(flatten)]
     graph: CallGraphAnswer,
@@ -45,6 +46,25 @@ struct Drawn {
     /// The file with the SVG.
     #[serde(skip_serializing_if = "Option::is_none")]
     drawing_file: Option<PathBuf>,
+    /// The text below its heading.
+    #[serde(skip)]
+    lines: Vec<String>,
+}
+
+/// The tree of the text has another order than the lists: pages divide each of them by itself.
+impl Sequence for Drawn {
+    fn lists(&mut self, part: &mut Part) {
+        let CallGraphAnswer { nodes, edges, cycles, unseen, .. } = &mut self.graph;
+        let lengths =
+            [self.lines.len(), nodes.len(), edges.len(), cycles.len(), unseen.files.len()].into_iter();
+        let kept = part.take(lengths.max().unwrap_or_default());
+        let part = || Part::new(kept.start, kept.len());
+        part().keep(&mut self.lines);
+        part().keep(nodes);
+        part().keep(edges);
+        part().keep(cycles);
+        part().keep(&mut unseen.files);
+    }
 }
 
 pub(crate) fn tool() -> Tool {
@@ -56,27 +76,38 @@ pub(crate) fn tool() -> Tool {
             drawn in Mermaid, Graphviz or, as a file, SVG. Use it to see what depends on a function.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, LookupReply<Drawn>>(about, graph).of_image()
+    Tool::new::<Continued<Arguments>, LookupReply<Drawn>>(about, graph).of_image()
 }
 
-fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn graph(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let graph = bank.ask(&given.request, &call.control(ALLOWED))?;
+    let graph = bank.ask(&given.request.request, &call.control(ALLOWED))?;
     if let Some(missing) = graph.not_found() {
         return of_error(bank, missing.into(), CallOutcome::NotFound);
     }
-    let (text, drawing, drawing_file) = match given.format {
+    let (text, drawing, drawing_file) = match given.request.format {
         Format::Json => (graph.to_string(), None, None),
         Format::Mermaid => (graph.mermaid(), Some(graph.mermaid()), None),
         Format::Dot => (graph.dot(), Some(graph.dot()), None),
         Format::Svg => {
-            let file = kept(bank, &given.request, &graph.svg())?;
+            let file = kept(bank, &given.request.request, &graph.svg())?;
             (format!("Drawn into {}.\n\n{graph}", file.display()), None, Some(file))
         }
     };
-    let drawn = Drawn { graph, drawing, drawing_file };
-    let looked_up_in = drawn.graph.looked_up_in.clone();
-    Ok(ToolAnswer::new(text, &LookupReply::yes(drawn), CallOutcome::Answered)?.looked_up_in(looked_up_in))
+    // A drawing is whole on each page.
+    let (heading, lines) = match text.split_once('\n') {
+        Some((heading, lines)) if drawing.is_none() => {
+            (heading, lines.split('\n').map(str::to_owned).collect())
+        }
+        _ => (text.as_str(), Vec::new()),
+    };
+    let looked_up_in = graph.looked_up_in.clone();
+    let page = given.page(Drawn { graph, drawing, drawing_file, lines }, call.budget(), |drawn| {
+        let lines = drawn.lines.iter().map(|line| format!("\n{line}"));
+        let text = format!("{heading}{}", lines.collect::<String>());
+        ToolAnswer::new(text, &LookupReply::yes(drawn), CallOutcome::Answered)
+    })?;
+    Ok(page.looked_up_in(looked_up_in))
 }
 
 /// The most drawings that are kept.

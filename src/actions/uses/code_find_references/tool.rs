@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{CodeFindReferencesAnswer, CodeFindReferencesRequest, text};
 use crate::actions::missing::{LookupReply, of_error};
 use crate::answer::Wording;
-use crate::tools::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{PageRange, Paging, Part, Sequence, longest_page};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -42,21 +42,21 @@ pub(crate) fn tool() -> Tool {
             listed: ask find-definition.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().at_once()
+    Tool::new::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().at_once()
 }
 
-fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let most = if call.budget() == usize::MAX { usize::MAX } else { ENTRIES };
     let offset = given.request.offset.saturating_add(given.page.offset()?);
     let request = CodeFindReferencesRequest { limit: given.page.limit().min(most), offset, ..given.request };
     let answer = match bank.ask(&request, &Control::default()) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFoundAsError).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFoundAsError),
     };
     given.page.within(answer.total + answer.text_total)?;
     let total = offset + answer.refs.len() + answer.text.len() + usize::from(answer.truncated);
-    Page::longest(answer, (offset, total), call.budget(), |answer, range| page(answer, range, call.wording()))
+    longest_page(answer, (offset, total), call.budget(), |answer, range| page(answer, range, call.wording()))
 }
 
 /// Renders a page.

@@ -9,7 +9,7 @@ use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::impact::{Affected, ImpactAnswer, ImpactRequest};
 use crate::answer::{Location, counted};
 use crate::engine::ALLOWED;
-use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence};
 use crate::tools::phrases::listed;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 
@@ -46,14 +46,14 @@ pub(crate) fn tool() -> Tool {
             who-calls.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<ImpactAnswer>>>(about, impact).starts(Starts::Git).of_image()
+    Tool::new::<Arguments, LookupReply<Paged<ImpactAnswer>>>(about, impact).starts(Starts::Git).of_image()
 }
 
-fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let (notes, total) = (notes(&answer), answer.users.len());
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {

@@ -10,7 +10,7 @@ use crate::actions::uses::interface::{CrossingName, InterfaceAnswer, InterfaceRe
 use crate::actions::uses::outline::tool::target;
 use crate::answer::counted;
 use crate::engine::ALLOWED;
-use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,15 +45,15 @@ pub(crate) fn tool() -> Tool {
             is left out. Use it before you move code or split a package: what is internal would have to be exported.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<InterfaceAnswer>>>(about, interface).of_image()
+    Tool::new::<Arguments, LookupReply<Paged<InterfaceAnswer>>>(about, interface).of_image()
 }
 
-fn interface(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn interface(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let request = InterfaceRequest::new(target(given.path, given.package, given.system)?);
     let answer = match bank.ask(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let (heading, total) = (heading(&answer), answer.uses.len() + answer.used.len());
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {

@@ -10,7 +10,7 @@ use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::outline::{OutlineAnswer, OutlineRequest, OutlineTarget};
 use crate::answer::counted;
 use crate::engine::ALLOWED;
-use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -53,7 +53,7 @@ pub(crate) fn tool() -> Tool {
             call.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()
+    Tool::new::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()
 }
 
 /// Reads what is asked about, by whichever of its names is not empty; the whole project by none.
@@ -68,7 +68,7 @@ pub(crate) fn target(path: String, package: String, system: String) -> Result<Ou
     })
 }
 
-fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let of = target(given.path, given.package, given.system)?;
     let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused, only: None };
     let index = session.text().ok();
@@ -78,7 +78,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
         &call.control(ALLOWED),
     ) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let total = answer.definitions.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {

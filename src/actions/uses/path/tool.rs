@@ -3,10 +3,17 @@
 use std::fmt;
 
 use crate::actions::missing::{LookupReply, of_error};
-use crate::actions::uses::path::{PathAnswer, PathLink, PathRequest};
+use crate::actions::uses::path::{PathAnswer, PathLink, PathRequest, PathStep};
 use crate::answer::counted;
 use crate::engine::ALLOWED;
+use crate::tools::page::{Continued, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+
+impl Sequence for PathAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.steps);
+    }
+}
 
 pub(crate) fn tool() -> Tool {
     let about = About {
@@ -17,42 +24,57 @@ pub(crate) fn tool() -> Tool {
             step with file:line:column. Use it to see how an event gets to its handler.",
         effect: Effect::Reads,
     };
-    Tool::new::<PathRequest, LookupReply<PathAnswer>>(about, path).of_image()
+    Tool::new::<Continued<PathRequest>, LookupReply<PathAnswer>>(about, path).of_image()
 }
 
-fn path(session: &Session, request: PathRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+fn path(session: &Session, given: Continued<PathRequest>, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let answer = match bank.ask(&request, &call.control(ALLOWED)) {
+    let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
-    let looked_up_in = answer.looked_up_in.clone();
-    Ok(ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)?
-        .looked_up_in(looked_up_in))
+    let (heading, looked_up_in) = (heading(&answer), answer.looked_up_in.clone());
+    let page = given.page(answer, call.budget(), |answer| {
+        let text = format!("{heading}{}", Steps(&answer.steps));
+        ToolAnswer::new(text, &LookupReply::yes(answer), CallOutcome::Answered)
+    })?;
+    Ok(page.looked_up_in(looked_up_in))
 }
 
 impl fmt::Display for PathAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to, steps, .. } = self;
-        if steps.is_empty() {
-            let definitions = counted(self.looked_at, "definition was", "definitions were");
-            let functions = counted(self.without_file, "function", "functions");
-            let compiled =
-                format!("{functions} compiled at run time may lead there, too: where is not known");
-            let end = match self.without_file {
-                _ if self.truncated => "the search ended there",
-                0 => "there are no others that lead to it",
-                _ => &compiled,
-            };
-            return write!(f, "No path found from {from} to {to}: {definitions} looked at, and {end}.");
-        }
-        let guesses = match steps.iter().filter(|step| step.guess).count() {
-            0 => String::new(),
-            count => format!(", {} of them", counted(count, "guess", "guesses")),
+        write!(f, "{}{}", heading(self), Steps(&self.steps))
+    }
+}
+
+/// Says that a path was found, or not.
+fn heading(answer: &PathAnswer) -> String {
+    let PathAnswer { from, to, steps, .. } = answer;
+    if steps.is_empty() {
+        let definitions = counted(answer.looked_at, "definition was", "definitions were");
+        let functions = counted(answer.without_file, "function", "functions");
+        let compiled = format!("{functions} compiled at run time may lead there, too: where is not known");
+        let end = match answer.without_file {
+            _ if answer.truncated => "the search ended there",
+            0 => "there are no others that lead to it",
+            _ => &compiled,
         };
-        let count = counted(steps.len() - 1, "step", "steps");
-        writeln!(f, "{from} reaches {to} in {count}{guesses}:")?;
-        for step in steps {
+        return format!("No path found from {from} to {to}: {definitions} looked at, and {end}.");
+    }
+    let guesses = match steps.iter().filter(|step| step.guess).count() {
+        0 => String::new(),
+        count => format!(", {} of them", counted(count, "guess", "guesses")),
+    };
+    let count = counted(steps.len() - 1, "step", "steps");
+    format!("{from} reaches {to} in {count}{guesses}:\n")
+}
+
+/// A line for each step.
+struct Steps<'a>(&'a [PathStep]);
+
+impl fmt::Display for Steps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in self.0 {
             write!(f, "\n  {}", step.name)?;
             match (&step.place, step.does) {
                 (Some(place), Some(PathLink::Holds)) => write!(f, " {place}: may hold")?,

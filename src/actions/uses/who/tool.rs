@@ -18,7 +18,7 @@ use crate::answer::{Caution, LispName, counted};
 use crate::source::positions::Evidence;
 use crate::tools::arguments::Detail;
 use crate::tools::budget::fits;
-use crate::tools::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{PageRange, Paging, Part, Sequence, longest_page};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_xref::Kind;
 
@@ -327,14 +327,14 @@ pub(crate) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::paged::<Arguments, LookupReply<ListedReferrers<'static>>>(about, move |session, given, call| {
+    Tool::new::<Arguments, LookupReply<ListedReferrers<'static>>>(about, move |session, given, call| {
         who(session, kind, given, call)
     })
     .of_image()
     .at_once()
 }
 
-fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let offset = given.page.offset()?;
     let limit = given.page.limit();
@@ -351,7 +351,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let answer = bank.ask(&request, &Control::default())?;
     let Some(subject) = &answer.symbol else {
         let missing = answer.unseen.not_found(&answer.asked, answer.status);
-        return of_error(bank, missing.into(), CallOutcome::NotFound).map(ToolReply::from);
+        return of_error(bank, missing.into(), CallOutcome::NotFound);
     };
     let (symbol, looked_up_in) = (subject.text.clone(), answer.looked_up_in.clone());
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
@@ -393,7 +393,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     part.keep(&mut listed.unseen.files);
     listed.users.iter_mut().skip(located).for_each(|user| *user = Rc::new(user.without_places()));
     let total = listed.total;
-    Page::longest(listed, (offset, total), call.budget(), |listed, range| {
+    longest_page(listed, (offset, total), call.budget(), |listed, range| {
         Ok(page(listed, range)?.looked_up_in(looked_up_in.clone()))
     })
 }

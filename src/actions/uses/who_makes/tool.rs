@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::actions::missing::{LookupReply, of_error};
 use crate::actions::uses::who_makes::{WhoMakesAnswer, WhoMakesRequest};
 use crate::engine::ALLOWED;
-use crate::tools::page::{Paged, Paging, Part, Sequence, ToolReply};
+use crate::tools::page::{Paged, Paging, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,14 +34,14 @@ pub(crate) fn tool() -> Tool {
             another function. Use it before adding a slot or an initarg. A class that is computed is not seen.",
         effect: Effect::Reads,
     };
-    Tool::paged::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, who).of_image()
+    Tool::new::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, who).of_image()
 }
 
-fn who(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
+fn who(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let answer = match bank.ask(&given.request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let total = answer.makers.len();
     given.paging.cut(Paged::new(answer, total), call.budget(), |listed, range| {
