@@ -148,10 +148,10 @@ pub(crate) fn of_symbol(index: &Index, symbol: Symbol) -> String {
 /// Writes as a person does what the image prints as `canonical`.
 pub(crate) fn written(index: &Index, canonical: &str) -> String {
     // Most names are those of symbols without bars: nothing must be read.
-    if let Some((package, name)) = canonical.split_once("::").filter(|(package, name)| {
-        [package, name].iter().all(|part| !part.is_empty() && part.bytes().all(is_plain))
-    }) {
-        return qualified(index, package, name);
+    let is_bare = |part: &str| !part.is_empty() && part.bytes().all(is_plain);
+    match canonical.split("::").collect::<Vec<_>>()[..] {
+        [package, name] if is_bare(package) && is_bare(name) => return qualified(index, package, name),
+        _ => (),
     }
     with_symbols(canonical, |marker, SymbolName { package, name }| match (package, marker) {
         (Some(package), _) => qualified(index, &package, &name),
