@@ -3,18 +3,23 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod ceilings;
 mod dist;
 mod licenses;
+mod prose;
+mod sources;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses | dist [--program FILE] [--previous FILE] | twice
+const USAGE: &str = "Usage: cargo xtask check | lint | full | size | prose [--list] | licenses | dist [--program FILE] [--previous FILE] | twice
 
   check  lint, the unit tests of all crates, the architecture, and the Lisp half in a plain SBCL
   lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
+  size   counts the lines of the product beside their ceiling
+  prose  counts the patterns that CONTRIBUTING.md's writing rules avoid, beside their ceilings; --list prints each place
   licenses  writes the notices of what is linked, which `steelbank licenses` prints
   dist   packs the release build as what is published, in target/dist/packages, and tries it; --program names one that is built
          already, --previous the last release's, to see that both understand one cache
@@ -41,6 +46,8 @@ type Step = (&'static str, fn() -> Outcome);
 
 const LINT: &[Step] = &[
     ("formatting", format),
+    ("size of the product", prose::size),
+    ("prose", || prose::prose(false)),
     ("clippy", clippy),
     ("documentation", documentation),
     ("the library alone", features),
@@ -85,6 +92,9 @@ fn main() -> ExitCode {
         ["full"] => ([LINT, CHECK, LONG].concat(), true),
         ["dist", ..] => (vec![DIST], false),
         ["twice"] => (vec![TWICE], false),
+        ["size"] => (vec![("size of the product", prose::size as fn() -> Outcome)], false),
+        ["prose"] => (vec![("prose", (|| prose::prose(false)) as fn() -> Outcome)], false),
+        ["prose", "--list"] => (vec![("prose", (|| prose::prose(true)) as fn() -> Outcome)], false),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
