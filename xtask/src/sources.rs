@@ -199,11 +199,10 @@ fn scan(text: &str, comment: &str, block: (&str, &str)) -> Vec<(Piece, String)> 
             let text = text[range].trim().to_owned();
             pieces.push((Piece { is_comment, line, text }, mark));
         }
-        for newline in at..end.min(bytes.len()) {
-            if bytes[newline] == b'\n' {
-                line += 1;
-                line_start = newline + 1;
-            }
+        let end = end.min(bytes.len());
+        if let Some(last) = text[at..end].rfind('\n') {
+            line += text[at..end].matches('\n').count();
+            line_start = at + last + 1;
         }
         at = end;
     }
