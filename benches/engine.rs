@@ -115,7 +115,7 @@ mod questions {
     #[divan::bench]
     fn who_calls_mapcar(bencher: Bencher<'_, '_>) {
         bencher.bench_local(|| {
-            bank().ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default()).unwrap()
+            bank().ask(&WhoRequest::calls("mapcar").package("CL").recorded(), &Control::default()).unwrap()
         });
     }
 
@@ -134,7 +134,10 @@ mod questions {
     fn who_references_print_base(bencher: Bencher<'_, '_>) {
         bencher.bench_local(|| {
             bank()
-                .ask(&WhoRequest::new(Kind::References, "*print-base*").package("CL"), &Control::default())
+                .ask(
+                    &WhoRequest::new(Kind::References, "*print-base*").package("CL").recorded(),
+                    &Control::default(),
+                )
                 .unwrap()
         });
     }

@@ -19,7 +19,7 @@ use steelbank::LoadRequest;
 use steelbank::ProjectSettings;
 use steelbank::Steelbank;
 use steelbank::actions::uses::code_find_references::CodeFindReferencesRequest;
-use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
+use steelbank::actions::uses::who::WhoRequest;
 use steelbank::loaded::LoadStatus;
 use steelbank_xref::Kind;
 
@@ -80,7 +80,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
         for kind in [Kind::Calls, Kind::Macroexpands] {
-            bank().ask(&WhoRequest::new(kind, name).places(PlaceDetail::Lines), &Control::default()).unwrap();
+            bank().ask(&WhoRequest::new(kind, name), &Control::default()).unwrap();
         }
     });
 }
@@ -90,7 +90,7 @@ fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
 fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
         for kind in [Kind::Calls, Kind::Macroexpands] {
-            bank().ask(&WhoRequest::new(kind, name), &Control::default()).unwrap();
+            bank().ask(&WhoRequest::new(kind, name).recorded(), &Control::default()).unwrap();
         }
     });
 }

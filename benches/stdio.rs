@@ -12,7 +12,7 @@ use steelbank::Control;
 use divan::Bencher;
 use serde_json::{Value, json};
 use steelbank::Steelbank;
-use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
+use steelbank::actions::uses::who::WhoRequest;
 use steelbank::tools::{Call, Session};
 use steelbank_xref::Kind;
 
@@ -303,7 +303,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     let session = Session::new(bank.clone()).with_tools(steelbank::actions::tools().clone());
     let tool = session.tools().get("who-references").unwrap();
     let Value::Object(given) = arguments("cl:*print-base*") else { return };
-    let question = WhoRequest::new(Kind::References, "cl:*print-base*").places(PlaceDetail::Lines);
+    let question = WhoRequest::new(Kind::References, "cl:*print-base*");
     match stage {
         "question" => bencher.bench_local(|| bank.ask(&question, &Control::default()).unwrap().count),
         _ => bencher.bench_local(|| tool.call(&session, given.clone(), &Call::default()).unwrap().text.len()),

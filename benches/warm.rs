@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use steelbank::Control;
-use steelbank::actions::uses::who::{PlaceDetail, WhoRequest};
+use steelbank::actions::uses::who::WhoRequest;
 use steelbank::loaded::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_xref::Kind;
@@ -231,7 +231,7 @@ fn through_us(root: &Path) {
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let ask = || {
         let begun = Instant::now();
-        let request = WhoRequest::new(Kind::Calls, "scan").package("CL-PPCRE").places(PlaceDetail::Lines);
+        let request = WhoRequest::new(Kind::Calls, "scan").package("CL-PPCRE");
         let answer = bank.ask(&request, &Control::default()).unwrap();
         assert!(answer.count > 5, "{answer:?}");
         milliseconds(begun)

@@ -79,35 +79,35 @@ fn find_symbol(bencher: Bencher<'_, '_>, name: &str) {
 
 #[divan::bench]
 fn who_references_print_base_8(bencher: Bencher<'_, '_>) {
-    let request = WhoRequest::new(Kind::References, "*print-base*");
+    let request = WhoRequest::new(Kind::References, "*print-base*").recorded();
     let index = image();
     bencher.bench(|| request.answer_from_index(index));
 }
 
 #[divan::bench]
 fn who_calls_mapcar_505(bencher: Bencher<'_, '_>) {
-    let request = WhoRequest::new(Kind::Calls, "mapcar");
+    let request = WhoRequest::new(Kind::Calls, "mapcar").recorded();
     let index = image();
     bencher.bench(|| request.answer_from_index(index));
 }
 
 #[divan::bench]
 fn who_calls_mapcar_as_text(bencher: Bencher<'_, '_>) {
-    let request = WhoRequest::new(Kind::Calls, "mapcar");
+    let request = WhoRequest::new(Kind::Calls, "mapcar").recorded();
     let index = image();
     bencher.bench(|| request.answer_from_index(index).map(|answer| answer.to_string()));
 }
 
 #[divan::bench]
 fn million_records_8_uses(bencher: Bencher<'_, '_>) {
-    let request = WhoRequest::new(Kind::Calls, "rare").package("P");
+    let request = WhoRequest::new(Kind::Calls, "rare").package("P").recorded();
     let index = million();
     bencher.bench(|| request.answer_from_index(index));
 }
 
 #[divan::bench]
 fn million_records_50_uses(bencher: Bencher<'_, '_>) {
-    let request = WhoRequest::new(Kind::Calls, "n17").package("P");
+    let request = WhoRequest::new(Kind::Calls, "n17").package("P").recorded();
     let index = million();
     bencher.bench(|| request.answer_from_index(index));
 }

@@ -19,6 +19,9 @@
 (defconstant +current+ 1 "The function is what its name is bound to.")
 (defconstant +replaced+ 2 "The function's name is bound to something else, or to nothing.")
 
+(defconstant +not-installed+ 3
+  "The function's name is bound to nothing: it was removed, or the code that defines it has not run yet. Not exported.")
+
 (declaim (inline place-in))
 (defun place-in (vector element)
   "The index of ELEMENT in VECTOR, or NIL. POSITION would find out each time what kind of sequence it is."
@@ -125,7 +128,8 @@
   (and other (eq (function-code function) (function-code other))))
 
 (defun named-status (freshness function name)
-  "Whether FUNCTION is what NAME, its own name, means now: +CURRENT+, +REPLACED+ or +UNKNOWN+."
+  "Whether FUNCTION is what NAME, its own name, means now: +CURRENT+, +REPLACED+, +NOT-INSTALLED+ or
++UNKNOWN+."
   (if (typep name 'method-function-name)
       (let* ((owner (second name))
              (methods (freshness-methods freshness))
@@ -136,9 +140,12 @@
                                     (and (function-name-p owner) (fboundp owner)
                                          (typep (fdefinition owner) 'generic-function)
                                          (method-functions (fdefinition owner))))))))
-        (if (find function functions :test #'same-code-p) +current+ +replaced+))
+        (cond ((find function functions :test #'same-code-p) +current+)
+              ((find name functions :key #'simple-function-name :test #'equal) +replaced+)
+              (t +not-installed+)))
       (multiple-value-bind (bound global) (bound-function name)
         (cond ((not global) +unknown+)
+              ((null bound) +not-installed+)
               ((same-code-p function (underlying-function bound)) +current+)
               ((gethash function (or (freshness-bound freshness)
                                      (setf (freshness-bound freshness) (all-bound-functions))))
@@ -184,10 +191,12 @@ one."
                          collect (named-status freshness function (simple-function-name function))))
          (all (append statuses others))
          (shared (cond ((member +current+ all) +current+)
-                       ((member +replaced+ all) +replaced+)
+                       ((or (member +replaced+ all) (member +not-installed+ all)) +replaced+)
                        ((outdated-source-p freshness code) +replaced+)
                        (t +unknown+))))
-    (substitute shared +unknown+ statuses)))
+    ;; A definition inside a function is compiled with that function, and installed when it runs.
+    (substitute (if (eql shared +current+) +current+ +replaced+) +not-installed+
+                (substitute shared +unknown+ statuses))))
 
 ;;; Rows
 

@@ -40,11 +40,6 @@ impl Paging {
         self.limit.unwrap_or(most)
     }
 
-    /// Whether a cursor is given.
-    pub(crate) fn continues(&self) -> bool {
-        self.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty())
-    }
-
     /// Decodes the cursor: the number of entries on earlier pages.
     ///
     /// # Errors

@@ -42,6 +42,7 @@ sessions! {
     parts_of_objects_have_paths
     strings_links_and_reader_macros_are_told
     the_image_is_brought_up_to_the_disk
+    tools_agree_where_the_compiler_has_no_record
     @[("CL_SOURCE_REGISTRY", frameworks())]; tests_are_run_one_by_one
     users_are_those_that_the_text_has
     what_a_definition_lost_is_taken_out

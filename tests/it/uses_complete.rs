@@ -10,7 +10,7 @@ use crate::asks::Asks;
 use crate::child::Random;
 use crate::texts::write_project;
 use steelbank::actions::uses::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
-use steelbank::actions::uses::who::{PlaceDetail, WhoAnswer, WhoRequest};
+use steelbank::actions::uses::who::{WhoAnswer, WhoRequest};
 use steelbank::{Control, Steelbank};
 use steelbank_xref::Kind;
 
@@ -25,7 +25,7 @@ fn write(root: &Path, name: &str, text: &str, seconds: u64) {
 }
 
 fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
-    bank.answer(&WhoRequest::new(kind, symbol).places(PlaceDetail::Lines))
+    bank.answer(&WhoRequest::new(kind, symbol))
 }
 
 /// Collects path and line of each entry, exact or not, and of each line of text.

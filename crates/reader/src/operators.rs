@@ -161,6 +161,8 @@ table_words! {
         Function = "function",
         /// A global variable.
         Variable = "variable-name",
+        /// Global variables that are bound.
+        Bound = "bound-variables",
         /// A class, condition or structure.
         Class = "class",
         /// A type.
@@ -405,7 +407,7 @@ fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<FormPart> {
             (words.next()? == ")").then_some(())?;
             FormPart::List(Shape { sequential: word == "<", ..shape })
         }
-        "function" => return names(word),
+        "function" | "bound-variables" => return names(word),
         "destructuring" => FormPart::MacroLambdaList,
         "defines:function" => FormPart::Defines(Defined::Function),
         "defines:macro" => FormPart::Defines(Defined::Macro),

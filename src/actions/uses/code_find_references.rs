@@ -17,12 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::enclosing::Enclosing;
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::unseen::{
     SoughtSymbol, TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses,
 };
 use super::via::{ExpansionOrigin, Origins};
-use super::who::CalledName;
+use super::who::{CalledName, Position};
 use crate::answer::designator::Designator;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
@@ -71,10 +72,24 @@ pub(crate) fn code_find_references(
     searched(context, request, |search, index, looked_up_in| search.answered(request, index, looked_up_in).0)
 }
 
-/// A use, and the text of its line.
-pub(crate) type SingleUse = (UseOnLine, Option<Arc<str>>);
+/// One use of a symbol, with its line.
+pub(crate) struct SingleUse {
+    pub(crate) found: UseOnLine,
+    /// The text of the line, if it can be read.
+    pub(crate) line: Option<Arc<str>>,
+    /// Whether the file has changed since it was loaded.
+    stale: bool,
+}
 
-/// Lists the uses of a symbol one by one, each with the text of its line; loaded text only.
+impl SingleUse {
+    /// Returns the place of the use and how sure it is.
+    pub(crate) fn position(&self) -> Position {
+        let UseOnLine { evidence, place, via, .. } = &self.found;
+        Position { place: place.clone(), evidence: *evidence, via: via.clone(), stale: self.stale }
+    }
+}
+
+/// Lists the uses of a symbol in loaded text one by one.
 ///
 /// # Errors
 /// As of [`code_find_references`].
@@ -82,14 +97,12 @@ pub(crate) fn single_uses(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<Vec<SingleUse>, Error> {
-    searched(context, request, |search, _, _| {
-        let lines = search.lines.into_values();
-        let uses = lines.flat_map(|line| {
-            let text = line.context.map(Arc::from);
-            line.found.into_iter().map(move |found| (found, text.clone()))
-        });
-        uses.collect()
-    })
+    searched(context, request, |search, _, _| search.single_uses())
+}
+
+/// Lists the uses of a symbol in loaded text one by one, those in SBCL's own sources left out.
+pub(crate) fn uses_of_symbol(context: &QueryContext<'_>, uses: &SymbolUses<'_>, now: &Now) -> Vec<SingleUse> {
+    search(context, uses, now, |path| !path.starts_with("SYS:")).single_uses()
 }
 
 fn searched<R>(
@@ -98,7 +111,7 @@ fn searched<R>(
     then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
 ) -> Result<R, Error> {
     let context = context.knowing(&request.symbol, request.package.as_deref());
-    let QueryContext { index, project, sbcl, .. } = &*context;
+    let QueryContext { index, project, .. } = &*context;
     let lookup = Lookup::resolved(index, &request.symbol, request.package.as_deref())?;
     let symbol = found(index, project, &lookup)?;
     if request.project_only {
@@ -107,7 +120,18 @@ fn searched<R>(
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
     let now = project.now();
-    let wanted = |path: &Path| !request.project_only || now.contains(path);
+    let search = search(&context, &uses, &now, |path| !request.project_only || now.contains(path));
+    Ok(then(search, index, lookup.looked_up_in))
+}
+
+/// Finds the uses of a symbol in the loaded files that `wanted` accepts.
+fn search<'a>(
+    context: &'a QueryContext<'a>,
+    uses: &'a SymbolUses<'a>,
+    now: &'a Now,
+    wanted: impl Fn(&Path) -> bool,
+) -> UseSearch<'a> {
+    let QueryContext { project, sbcl, .. } = context;
     let is_below = |path: &Path| project.root().is_some_and(|root| path.starts_with(root));
     let left_out = RefCell::new(BTreeSet::new());
     let mut recorded = uses.recorded(|path, _| {
@@ -126,7 +150,7 @@ fn searched<R>(
             recorded.files.entry(version).or_default();
         } else if is_below(&version.path)
             && project
-                .positions_at(&now, &version.path, version.write_date)
+                .positions_at(now, &version.path, version.write_date)
                 .is_ok_and(|file| !uses.occurrences(&file).is_empty())
         {
             left_out.insert(project.shown(&version.path));
@@ -134,12 +158,13 @@ fn searched<R>(
     }
     let mut search = UseSearch {
         project,
-        now: &now,
+        now,
         sbcl,
-        uses: &uses,
+        uses,
         facts: Facts::recorded(&recorded.kinds),
         seen: TextFacts { left_out, without_file: recorded.without_file.len(), ..TextFacts::default() },
-        origins: Origins::new(project, &now),
+        origins: Origins::new(project, now),
+        enclosing: Enclosing::new(context),
         lines: BTreeMap::new(),
     };
     for (path, state) in project.record_gaps() {
@@ -149,13 +174,13 @@ fn searched<R>(
     }
     let mut files: BTreeMap<FileVersion, Vec<RecordedUse>> = BTreeMap::new();
     for (version, records) in recorded.files {
-        files.entry(one_name(project, &now, version)).or_default().extend(records);
+        files.entry(one_name(project, now, version)).or_default().extend(records);
     }
     let texts: Vec<TextToPlace> = files.into_iter().filter_map(|file| search.read(file)).collect();
     for text in texts {
         search.text(text);
     }
-    Ok(then(search, index, lookup.looked_up_in))
+    search
 }
 
 /// Chooses the name under which a loaded file is listed: its real one, if it was loaded under that too.
@@ -249,9 +274,22 @@ pub(crate) struct UseOnLine {
     origin: Option<ExpansionOrigin>,
     /// Which of F and (SETF F) is used, where F stands for both.
     pub(crate) called: CalledName,
+    /// Whether the compiler recorded the use. If not, the text alone shows it.
+    pub(crate) recorded: bool,
 }
 
 impl UseOnLine {
+    /// Whether the use writes what the symbol names.
+    pub(crate) fn is_written(&self) -> bool {
+        match self.use_type {
+            UseType::Set => true,
+            UseType::Slot | UseType::Call | UseType::Function | UseType::Template => {
+                self.called != CalledName::Itself
+            }
+            _ => false,
+        }
+    }
+
     fn approximate(place: Location, recorded: &RecordedUse) -> Self {
         Self {
             evidence: Evidence::Approximate,
@@ -261,6 +299,7 @@ impl UseOnLine {
             via: None,
             origin: None,
             called: recorded.called(),
+            recorded: true,
         }
     }
 }
@@ -317,11 +356,21 @@ struct UseSearch<'a> {
     facts: Facts,
     seen: TextFacts,
     origins: Origins<'a>,
+    enclosing: Enclosing<'a>,
     /// By path and line; where the line is not known, by path and caller.
     lines: BTreeMap<(String, Option<u32>, Option<String>), UsesOnLine>,
 }
 
 impl UseSearch<'_> {
+    fn single_uses(self) -> Vec<SingleUse> {
+        let lines = self.lines.into_values();
+        let uses = lines.flat_map(|UsesOnLine { found, context, stale }| {
+            let line: Option<Arc<str>> = context.map(Arc::from);
+            found.into_iter().map(move |found| SingleUse { found, line: line.clone(), stale })
+        });
+        uses.collect()
+    }
+
     fn answered(
         self,
         request: &CodeFindReferencesRequest,
@@ -386,7 +435,22 @@ impl UseSearch<'_> {
                     PlaceAccess::Write => CalledName::Setf,
                     PlaceAccess::ReadWrite => CalledName::Both,
                 };
-                self.add(&shown, &file, occurrence.range, (evidence, use_type, called), None, None, None);
+                for use_type in by_access(use_type, occurrence.access) {
+                    let caller = use_type.kind().and_then(|_| {
+                        self.enclosing.function(&Location::placed(&shown, &file, occurrence.range))
+                    });
+                    let found = UseOnLine {
+                        evidence,
+                        place: Location::placed(&shown, &file, occurrence.range),
+                        use_type,
+                        caller,
+                        via: None,
+                        origin: None,
+                        called,
+                        recorded: false,
+                    };
+                    self.add(&file, occurrence.range, found);
+                }
             } else if !occurrence.local && !claimed.contains(&occurrence.range) {
                 match occurrence.role {
                     // A parameter of a generic function.
@@ -464,8 +528,17 @@ impl UseSearch<'_> {
                 claimed.insert(placement.range);
             }
             let use_type = use_type(recorded.kind);
-            let does = (evidence, use_type, recorded.called());
-            self.add(shown, file, placement.range, does, recorded.caller.clone(), via, origin);
+            let found = UseOnLine {
+                evidence,
+                place: Location::placed(shown, file, placement.range),
+                use_type,
+                caller: recorded.caller.clone(),
+                via,
+                origin,
+                called: recorded.called(),
+                recorded: true,
+            };
+            self.add(file, placement.range, found);
         }
     }
 
@@ -482,22 +555,12 @@ impl UseSearch<'_> {
         line.found.insert(UseOnLine::approximate(Location::new(shown), recorded));
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn add(
-        &mut self,
-        shown: &str,
-        file: &PositionedFile,
-        range: Range,
-        (evidence, use_type, called): (Evidence, UseType, CalledName),
-        caller: Option<String>,
-        via: Option<String>,
-        origin: Option<ExpansionOrigin>,
-    ) {
-        let place = Location::placed(shown, file, range);
-        let line = self.lines.entry((shown.to_owned(), place.line, None)).or_default();
+    /// Adds a use that stands at `range` of `file`.
+    fn add(&mut self, file: &PositionedFile, range: Range, found: UseOnLine) {
+        let line = self.lines.entry((found.place.file.clone(), found.place.line, None)).or_default();
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_at(range));
-        line.found.insert(UseOnLine { evidence, place, use_type, caller, via, origin, called });
+        line.found.insert(found);
     }
 
     /// Whether the symbol's home is a package of the user's.
@@ -558,15 +621,8 @@ impl UseSearch<'_> {
 }
 
 impl UsesOnLine {
-    /// Whether a use writes what the symbol names.
     fn is_written(&self) -> bool {
-        self.found.iter().any(|found| match found.use_type {
-            UseType::Set => true,
-            UseType::Slot | UseType::Call | UseType::Function | UseType::Template => {
-                found.called != CalledName::Itself
-            }
-            _ => false,
-        })
+        self.found.iter().any(UseOnLine::is_written)
     }
 
     /// Lists the places of the uses with this evidence, one for each column, leaving out those that are surer.
@@ -625,16 +681,27 @@ impl UsesOnLine {
 /// Whether the form defines another function than the recorded one, as after a reading with other features.
 pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
     let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
-    let defined = recorded.form.and_then(|form| file.function_defined(form));
-    match (caller, defined) {
-        (Some(caller), Some(defined)) => Designator::parse(caller).is_ok_and(|caller| caller.name != defined),
-        _ => false,
-    }
+    let defined = recorded.form.and_then(|form| Some((form, file.function_defined(form)?)));
+    let (Some(Ok(caller)), Some((form, defined))) = (caller.map(Designator::parse), defined) else {
+        return false;
+    };
+    // The function may be defined inside another.
+    caller.name != defined && file.symbols_in(form).iter().all(|(_, name)| *name != caller.name)
 }
 
 /// Prints the operator of a placement with evidence `via`.
 pub(crate) fn shown_expander(placement: &Placement) -> Option<String> {
     placement.expander.as_ref().map(|expander| expander.name.to_lowercase())
+}
+
+/// Divides an unrecorded reference to a variable into what the text does with it: reads it, writes it, or both.
+fn by_access(use_type: UseType, access: PlaceAccess) -> impl Iterator<Item = UseType> {
+    let (first, second) = match (use_type, access) {
+        (UseType::Reference, PlaceAccess::Write) => (UseType::Set, None),
+        (UseType::Reference, PlaceAccess::ReadWrite) => (UseType::Reference, Some(UseType::Set)),
+        _ => (use_type, None),
+    };
+    std::iter::once(first).chain(second)
 }
 
 pub(super) fn use_type(kind: Kind) -> UseType {
@@ -679,6 +746,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         _ if occurrence.local => None,
         SyntaxRole::Named => sure(UseType::Mention),
         SyntaxRole::Function => sure(UseType::Function),
+        SyntaxRole::Variable => sure(UseType::Reference),
         SyntaxRole::Declaration => sure(UseType::Declaration),
         // A local variable of code that the compiler dropped, or a parameter of a generic function.
         SyntaxRole::Binding if !facts.variable => None,

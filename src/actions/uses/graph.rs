@@ -1,23 +1,21 @@
 //! The graph of definitions and their users, which call-graph and impact follow.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
 
 use serde::Deserialize;
-use steelbank_reader::lines::LineIndex;
-use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText};
+use steelbank_reader::{Datum, FormId, FormKind};
 use steelbank_text::DefinitionKind;
 use steelbank_xref::{Access, FunctionKind, Index, Kind, NameRole};
 
 use super::code_find_references::{UseType, found};
-use super::outline::{DefinitionInFile, definitions_in};
+use super::enclosing::{Enclosing, innermost};
+use super::outline::DefinitionInFile;
 use super::use_counts::{Counted, Counter};
 use super::who::CalledName;
 use crate::answer::designator::{Designator, FunctionName, elements};
 use crate::answer::lookup::Lookup;
 use crate::answer::package_owner::PackageOwner;
-use crate::answer::{LispName, Location, name};
+use crate::answer::{LispName, name};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext};
 use crate::workspace::{FileVersion, Own};
@@ -163,15 +161,11 @@ pub(crate) struct Passed {
     classes: BTreeSet<String>,
 }
 
-/// A file's text, decoded by nobody, and its forms.
-type ParsedFile = (Vec<u8>, LispText);
-
 /// Finds the users of symbols. Reads each file once.
 pub(crate) struct UserFinder<'a> {
     context: &'a QueryContext<'a>,
     pub(crate) counter: Counter<'a>,
-    files: RefCell<HashMap<String, Rc<Vec<DefinitionInFile>>>>,
-    texts: RefCell<HashMap<String, Option<Rc<ParsedFile>>>>,
+    pub(crate) enclosing: Enclosing<'a>,
     own: Option<Own>,
 }
 
@@ -184,31 +178,9 @@ impl<'a> UserFinder<'a> {
         Self {
             context,
             counter: Counter::new(context),
-            files: RefCell::default(),
-            texts: RefCell::default(),
+            enclosing: Enclosing::new(context),
             own: context.project.root().map(|_| context.project.own()),
         }
-    }
-
-    /// Lists the definitions in the file that answers show as `path`; empty if it cannot be read.
-    pub(crate) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
-        let mut files = self.files.borrow_mut();
-        let known = files.entry(path.to_owned()).or_insert_with(|| {
-            let known = definitions_in(self.context, &self.context.project.native(path));
-            Rc::new(known.map(|(known, _)| known).unwrap_or_default())
-        });
-        Rc::clone(known)
-    }
-
-    /// Reads the file that answers show as `path`.
-    pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
-        let mut texts = self.texts.borrow_mut();
-        let read = texts.entry(path.to_owned()).or_insert_with(|| {
-            let bytes = steelbank_tree::read_source(&self.context.project.native(path)).ok()?;
-            let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-            Some(Rc::new((bytes, text)))
-        });
-        read.clone()
     }
 
     /// Whether the file that answers show as `path` is the project's; if there is no project, all are.
@@ -271,7 +243,7 @@ impl<'a> UserFinder<'a> {
     pub(crate) fn may_pass(&self, used: &UsedBy, passed: &Passed) -> bool {
         let shows_another = || {
             let range = used.line.place.range?;
-            let file = self.text(&used.line.place.file)?;
+            let file = self.enclosing.text(&used.line.place.file)?;
             let (bytes, text) = (&file.0, &file.1);
             let call = text.token_at(range.start)?.form?;
             let Datum::Form(argument) = text.elements(call).nth(passed.place + 1)? else { return None };
@@ -306,7 +278,7 @@ impl<'a> UserFinder<'a> {
                         DefinitionKind::GenericFunction | DefinitionKind::Accessor
                     )
             };
-            if self.definitions(&shown).iter().any(defines) {
+            if self.enclosing.definitions(&shown).iter().any(defines) {
                 if self.is_own(&shown) {
                     return false;
                 }
@@ -346,7 +318,7 @@ impl<'a> UserFinder<'a> {
     /// Whether the class that is used stands quoted where an operator takes the class of what it makes; none if what it is given
     /// to makes nothing.
     fn makes(&self, used: &Counted) -> Option<bool> {
-        let file = used.place.range.and_then(|_| self.text(&used.place.file))?;
+        let file = used.place.range.and_then(|_| self.enclosing.text(&used.place.file))?;
         let (bytes, text) = (&file.0, &file.1);
         let at = used.place.range.map_or(0, |range| range.start);
         let quote = text
@@ -381,8 +353,8 @@ impl<'a> UserFinder<'a> {
     }
 
     fn user(&self, line: Counted) -> UsedBy {
-        let definitions = self.definitions(&line.place.file);
-        let around = innermost(&definitions, &line.place);
+        let definitions = self.enclosing.definitions(&line.place.file);
+        let around = innermost(&*definitions, &line.place);
         let defined = around.map(|known| known.definition.kind);
         let user = match (&line.caller, around) {
             // A local function of top-level code is told by its file as answers show it.
@@ -394,7 +366,7 @@ impl<'a> UserFinder<'a> {
                 }
                 None => Node::of(caller),
             },
-            (None, Some(known)) => self.node(known),
+            (None, Some(known)) => self.enclosing.node(known),
             (None, None) => Node {
                 name: format!("top level of {}", line.place.clone().whole_line()),
                 target: None,
@@ -404,66 +376,6 @@ impl<'a> UserFinder<'a> {
         let is_made = around.is_some_and(|known| line.caller.is_none() && line.is_operator(known));
         let in_project = self.is_own(&line.place.file);
         UsedBy { user, line, defined, is_made, in_project }
-    }
-
-    /// Makes the node of a definition in a text.
-    fn node(&self, known: &DefinitionInFile) -> Node {
-        let target = Target::defined(known);
-        let name = match known.definition.kind {
-            DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.canonical()),
-            DefinitionKind::CompilerMacro => format!("(COMPILER-MACRO {})", known.canonical()),
-            DefinitionKind::Method => self.method(known).unwrap_or_else(|| known.canonical()),
-            DefinitionKind::Definition if target.is_none() => {
-                let line = Location::new(&*known.path).at(known.definition.place).whole_line();
-                return Node {
-                    name: format!(
-                        "top level of {line}, ({} {} …)",
-                        known.definition.operator.to_lowercase(),
-                        known.name(&self.context.index)
-                    ),
-                    target,
-                    is_toplevel: true,
-                };
-            }
-            _ => known.canonical(),
-        };
-        Node { name, target, is_toplevel: false }
-    }
-
-    /// Prints a method as SBCL does, by its lambda list in the text.
-    fn method(&self, known: &DefinitionInFile) -> Option<String> {
-        let file = self.text(&known.path)?;
-        let (bytes, text) = (&file.0, &file.1);
-        let form = form_of(text, bytes, known)?;
-        let index = &self.context.index;
-        let written =
-            |datum: Datum| String::from_utf8_lossy(&bytes[text.span(datum).indices()]).to_uppercase();
-        let symbol = |datum: Datum| {
-            let Datum::Token(at) = datum else { return written(datum) };
-            let read = text.tokens().get(at).map(|token| token.symbol(bytes));
-            let found = read.and_then(|read| {
-                let package = read.package.as_deref().or(known.definition.package.as_deref())?;
-                index.symbol_named(package, &read.name).map(|(symbol, _)| index.symbol_text(symbol))
-            });
-            found.unwrap_or_else(|| written(datum))
-        };
-        let (mut parts, mut specializers) = (vec![known.canonical()], Vec::new());
-        for datum in text.elements(form).skip(2) {
-            match datum {
-                Datum::Token(_) => parts.push(written(datum)),
-                Datum::Form(list) => {
-                    for parameter in text.elements(list) {
-                        match parameter {
-                            Datum::Token(_) if written(parameter).starts_with('&') => break,
-                            Datum::Token(_) => specializers.push("COMMON-LISP::T".to_owned()),
-                            Datum::Form(list) => specializers.push(symbol(text.elements(list).nth(1)?)),
-                        }
-                    }
-                    break;
-                }
-            }
-        }
-        Some(format!("(METHOD {} ({}))", parts.join(" "), specializers.join(" ")))
     }
 
     /// Finds the functions of the project that the compiler recorded as calling or expanding the target; those of
@@ -503,7 +415,7 @@ impl<'a> UserFinder<'a> {
         let mut called = BTreeSet::new();
         for FileVersion { path, write_date } in project.naming(name) {
             let shown = project.shown(&path);
-            for known in self.definitions(&shown).iter() {
+            for known in self.enclosing.definitions(&shown).iter() {
                 let (definition, home) = (&known.definition, known.home.as_deref());
                 let is_it = Target::defined(known).is_some_and(|defined| defined.sense == target.sense);
                 if !is_it || !makes_code(definition.kind) || definition.name != name || home != Some(package)
@@ -580,36 +492,6 @@ pub(crate) fn callees(index: &Index) -> HashMap<String, BTreeSet<Node>> {
         }
     }
     calls
-}
-
-/// Finds the innermost of `definitions`, of one file, around `place`; accessors have no form of their own.
-pub(crate) fn innermost<'d>(
-    definitions: &'d [DefinitionInFile],
-    place: &Location,
-) -> Option<&'d DefinitionInFile> {
-    let around = definitions
-        .iter()
-        .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
-    let at = (place.line, place.column);
-    // Of those on one line, the last that begins before the place.
-    around.min_by_key(|known| {
-        let name = known.definition.place;
-        let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;
-        let lines = known.definition.end - known.definition.start;
-        (is_after, lines, std::cmp::Reverse((name.line, name.column)))
-    })
-}
-
-/// Finds the form that defines `known`, also within another form such as EVAL-WHEN.
-pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
-    let lines = LineIndex::new(bytes);
-    (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
-        Some(Datum::Token(name)) => text
-            .tokens()
-            .get(name)
-            .is_some_and(|name| lines.position(bytes, name.span.start) == known.definition.place),
-        _ => false,
-    })
 }
 
 #[cfg(test)]

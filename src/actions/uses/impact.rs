@@ -16,7 +16,8 @@ use steelbank_text::{DefinitionKind, lisp_definitions};
 use steelbank_xref::{Index, Kind};
 
 use super::code_find_references::{UseType, found, use_type};
-use super::graph::{Node, Subclasses, Target, UserFinder, form_of};
+use super::enclosing::form_of;
+use super::graph::{Node, Subclasses, Target, UserFinder};
 use super::kept::last_answer;
 use super::outline::{DefinitionInFile, files_at, resolved};
 use super::symbol_uses::SymbolUses;
@@ -232,7 +233,7 @@ impl ImpactRequest {
             let mut known_there = false;
             for FileVersion { path, .. } in context.project.naming(&bare) {
                 let shown = context.project.shown(&path);
-                for (at, known) in users.definitions(&shown).iter().enumerate() {
+                for (at, known) in users.enclosing.definitions(&shown).iter().enumerate() {
                     let definition = &known.definition;
                     let is_named = match lookup.function_name {
                         FunctionName::Setf => {
@@ -263,7 +264,9 @@ impl ImpactRequest {
         }
         for path in &self.paths {
             for file in files_at(context, path)? {
-                for (at, known) in users.definitions(&context.project.shown(&file)).iter().enumerate() {
+                for (at, known) in
+                    users.enclosing.definitions(&context.project.shown(&file)).iter().enumerate()
+                {
                     subjects.take(&context.index, &file, known, at);
                 }
                 subjects.files.insert(file);
@@ -373,7 +376,7 @@ impl ImpactRequest {
         answer.unseen = unseen_uses(context, symbols.iter().copied());
         for (path, at) in &subjects.known {
             control.check()?;
-            let definitions = users.definitions(path);
+            let definitions = users.enclosing.definitions(path);
             arity(&users, &definitions[*at], &mut answer.calls_that_do_not_fit);
         }
         for (package, name) in symbols {
@@ -426,7 +429,7 @@ impl Subjects {
             let path = root.join(&changed.path);
             let shown = context.project.shown(&path);
             // Do not open what is no plain file any more.
-            let now = if changed.is_there { users.definitions(&shown) } else { Rc::default() };
+            let now = if changed.is_there { users.enclosing.definitions(&shown) } else { Rc::default() };
             for (at, known) in now.iter().enumerate() {
                 if touches(&changed.added, known) {
                     self.take(&context.index, &path, known, at);
@@ -585,7 +588,7 @@ fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall
         DefinitionKind::Macro => UseType::Macro,
         _ => return,
     };
-    let Some(file) = users.text(&known.path) else { return };
+    let Some(file) = users.enclosing.text(&known.path) else { return };
     let Some(taken) = form_of(&file.1, &file.0, known).and_then(|form| Arity::of(&file.1, &file.0, form))
     else {
         return;
@@ -595,7 +598,7 @@ fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall
         let Location { file: path, line: Some(line), column: Some(column), .. } = &used.line.place else {
             continue;
         };
-        let Some(file) = users.text(path) else { continue };
+        let Some(file) = users.enclosing.text(path) else { continue };
         let (bytes, text) = (&file.0, &file.1);
         let lines = LineIndex::new(bytes);
         for (at, form) in text.forms().iter().enumerate() {

@@ -489,7 +489,7 @@ fn kind(found: &Occurrence, target: &SearchTarget, facts: Facts, local: bool) ->
             OccurrenceKind::Datum => OccurrenceKind::Function,
             kind => kind,
         },
-        SyntaxRole::Binding => OccurrenceKind::Variable,
+        SyntaxRole::Binding | SyntaxRole::Variable => OccurrenceKind::Variable,
         SyntaxRole::Argument | SyntaxRole::Declaration if found.space == Space::Variable => {
             OccurrenceKind::Variable
         }

@@ -19,7 +19,7 @@ use steelbank_tree::{belonging, defines_systems, nested};
 use steelbank_xref::{Access, Index};
 
 use super::code_find_references::UseType;
-use super::graph::innermost;
+use super::enclosing::innermost;
 use super::kept::last_answer;
 use super::unseen::{SoughtSymbol, text_uses};
 use super::use_counts::{Counted, Counter, is_test_path};

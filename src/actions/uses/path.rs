@@ -250,7 +250,7 @@ impl Search<'_> {
         for version in project.naming(name).into_iter().filter(|_| is_users(package)) {
             let shown = project.shown(&version.path);
             let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
-            for known in self.users.definitions(&shown).iter().filter(|known| {
+            for known in self.users.enclosing.definitions(&shown).iter().filter(|known| {
                 known.definition.kind == DefinitionKind::Macro
                     && known.definition.name == name
                     && known.home.as_deref() == Some(package)

@@ -10,9 +10,9 @@ use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
 use crate::workspace::{FileVersion, Now, Project};
-use steelbank_reader::{Range, upcase};
+use steelbank_reader::upcase;
 use steelbank_text::WordMatch;
-use steelbank_xref::{FunctionKind, Index, Kind, NameRole, Symbol, Use};
+use steelbank_xref::{Index, Kind, NameRole, Symbol, Use};
 
 /// A symbol whose uses are looked for.
 pub(crate) struct SymbolUses<'a> {
@@ -32,7 +32,7 @@ pub(crate) struct RecordedUse {
     pub(crate) number: Option<u32>,
     /// Where the top-level form starts, in bytes, counted before the white space in front of it.
     pub(crate) bytes: Option<u32>,
-    /// The function that contains the use; none if it has no name.
+    /// The printed name of the function that contains the use. `None`: top-level code contains it.
     pub(crate) caller: Option<String>,
     /// Whether top-level code makes the use; SBCL keeps no record of those.
     pub(crate) toplevel: bool,
@@ -48,7 +48,7 @@ impl RecordedUse {
             form: found.toplevel_form,
             number: found.form,
             bytes: found.offset,
-            caller: (found.kind != FunctionKind::Lambda).then(|| found.function.into_owned()),
+            caller: Some(found.function.into_owned()),
             toplevel: false,
             setf,
         }
@@ -181,11 +181,6 @@ impl<'a> SymbolUses<'a> {
             true => file.occurrences(&self.sought, &|package| self.means(package)),
             false => Vec::new(),
         }
-    }
-
-    /// Finds where the symbol is the operator of a list that top-level code evaluates.
-    pub(crate) fn toplevel_operators(&self, file: &PositionedFile) -> Vec<Range> {
-        file.toplevel_operators(&self.sought, &|package| self.means(package))
     }
 
     /// Finds where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no

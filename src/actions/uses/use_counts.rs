@@ -5,7 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
 
-use super::code_find_references::{CodeFindReferencesRequest, UseType, code_find_references, single_uses};
+use super::code_find_references::{
+    CodeFindReferencesRequest, SingleUse, UseType, code_find_references, single_uses,
+};
 use super::outline::DefinitionInFile;
 use super::symbol_uses::SymbolUses;
 use super::who::CalledName;
@@ -129,7 +131,7 @@ impl<'a> Counter<'a> {
     /// Lists the uses one by one, also of those on one line.
     pub(crate) fn uses(&self, name: &str, package: &str) -> Vec<Counted> {
         let uses = single_uses(self.context, &everywhere(name, package)).unwrap_or_default().into_iter();
-        uses.map(|(found, line)| {
+        uses.map(|SingleUse { found, line, .. }| {
             let context = line.map(|line| line.to_string());
             self.counted((found.place, found.use_type, found.caller, context), found.called)
         })

@@ -37,12 +37,21 @@ impl Tapped {
         }
     }
 
-    /// What is done with the slot that a token names: what is done with the accessor that it is given to, quoted.
-    fn slot_access(&self, token: &SeenToken<'_>) -> PlaceAccess {
+    /// Returns the access to the slot or variable that a quoted token names: that of the accessor that takes it.
+    fn named_access(&self, token: &SeenToken<'_>) -> PlaceAccess {
         let quote = token.form.events[token.event].parent;
         let list = quote.and_then(|quote| token.form.events[quote as usize].parent);
-        let accessor = list.and_then(|list| token.form.child(list as usize, 1));
-        accessor.map_or(PlaceAccess::Read, |accessor| self.contexts(token.index)[accessor].access)
+        let Some(accessor) = list.and_then(|list| token.form.child(list as usize, 1)) else {
+            return PlaceAccess::Read;
+        };
+        let name = match token.form.events[accessor].kind {
+            EventKind::Symbol(name) => self.sidecar.names.get(name as usize).and_then(Name::standard),
+            _ => None,
+        };
+        match name {
+            Some("SET" | "MAKUNBOUND") => PlaceAccess::Write,
+            _ => self.contexts(token.index)[accessor].access,
+        }
     }
 
     /// Whether the symbol at `event` is a macro, and none of the standard's.
@@ -125,7 +134,8 @@ impl PositionedFile {
                     .then(|| tapped.definer(token.form, token.event))
                     .flatten(),
                 access: match role {
-                    SyntaxRole::Slot if !slot => tapped.slot_access(token),
+                    SyntaxRole::Slot if !slot => tapped.named_access(token),
+                    SyntaxRole::Variable => tapped.named_access(token),
                     _ => context.access,
                 },
                 binding: context
@@ -303,21 +313,6 @@ impl PositionedFile {
             .collect()
     }
 
-    /// Where `sought` is the operator of a list that is evaluated outside of any function's definition. From a sidecar
-    /// only.
-    pub fn toplevel_operators(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<Range> {
-        self.tokens_as(sought, means, |tapped, token| {
-            let event = &token.form.events[token.event];
-            let called =
-                token.role == SyntaxRole::Operator && token.context.standing == SyntacticContext::Called;
-            (token.itself && called && !defines_function(&tapped.sidecar, token.form))
-                .then(|| self.event_range(&tapped.sidecar, event))
-        })
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-
     /// The package and name of the symbol called `name` that stands at `position`, as SBCL's reader resolved it.
     pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
@@ -333,16 +328,6 @@ impl PositionedFile {
         }
         None
     }
-}
-
-/// Whether a top-level form defines a function or macro, of whose body the compiler keeps records.
-fn defines_function(sidecar: &Sidecar, form: &TapForm) -> bool {
-    let Some(last) = form.events.len().checked_sub(1) else { return false };
-    let operator = form.child(last, 1).and_then(|event| match form.events[event].kind {
-        EventKind::Symbol(name) => sidecar.names.get(name as usize)?.standard(),
-        _ => None,
-    });
-    matches!(operator, Some("DEFUN" | "DEFMACRO" | "DEFMETHOD" | "DEFGENERIC"))
 }
 
 /// A token of the sought symbol, or a designator of it.

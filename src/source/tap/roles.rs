@@ -28,6 +28,8 @@ pub enum SyntaxRole {
     Quoted,
     /// `#'x`, or the name handed to `funcall` and its kin.
     Function,
+    /// The name of a variable handed to `symbol-value` and its kin.
+    Variable,
     /// Part of a declaration.
     Declaration,
     /// Part of a backquoted form, outside its commas.

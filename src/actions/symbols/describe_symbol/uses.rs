@@ -55,7 +55,7 @@ impl VariableUses {
         let users = UserFinder::new(context);
         let mut found = Self::default();
         for path in project.naming(name).into_iter().map(|version| project.shown(&version.path)) {
-            let definitions = users.definitions(&path);
+            let definitions = users.enclosing.definitions(&path);
             let its = definitions.iter().filter(|known| {
                 let definition = &known.definition;
                 definition.name == *name

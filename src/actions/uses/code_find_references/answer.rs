@@ -8,6 +8,7 @@ use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::words::words;
 use crate::answer::{Caution, LispName, Location};
 use crate::source::positions::Evidence;
+use steelbank_xref::Kind;
 
 /// A request for the uses of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -93,6 +94,21 @@ words! {
         ReadTime = "read-time",
         /// Stands in the arguments of a macro, or where the compiler dropped the code.
         Mention = "mention",
+    }
+}
+
+impl UseType {
+    /// The kind of use that a who-tool lists, with the function that makes it. `None`: the use has no user.
+    pub fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Call | Self::Function => Some(Kind::Calls),
+            Self::Macro => Some(Kind::Macroexpands),
+            Self::Bind => Some(Kind::Binds),
+            Self::Set => Some(Kind::Sets),
+            Self::Reference => Some(Kind::References),
+            Self::Specialize => Some(Kind::Specializes),
+            _ => None,
+        }
     }
 }
 

@@ -21,7 +21,6 @@ impl fmt::Display for WhoAnswer {
             return write!(f, "{}{notes}", nobody(self.kind, &symbol.text, &self.elsewhere));
         }
         let mut text = who_list(self.kind, &symbol.text, self.users.listed(self.kind));
-        left_out(&mut text, self.count.saturating_sub(self.users.len()), self.count, None);
         let toplevel =
             self.toplevel.iter().map(|found| format!("{}: {}", found.position.place, found.context));
         at_top_level(&mut text, self.count > 0, toplevel);

@@ -216,6 +216,10 @@ impl FormWalk<'_> {
                 ("GENERIC-FUNCTION-CLASS" | "METHOD-CLASS", 2) => {
                     walk.named_datum(child, SyntaxRole::Class, mode)
                 }
+                // The short form of a method combination calls the function of its name.
+                ("METHOD-COMBINATION", 2) if walk.symbol(child).is_some() => {
+                    walk.note(child, SyntaxRole::Function, SyntacticContext::Name, Space::Nowhere, mode);
+                }
                 ("ARGUMENT-PRECEDENCE-ORDER", 2..) if walk.symbol(child).is_some() => {
                     walk.variable(child, by, mode, &mut Vec::new());
                 }

@@ -521,6 +521,10 @@ impl<'a> FormWalk<'a> {
                 });
             }
             NamedBy::Function => self.datum(event, SyntaxRole::Quoted, mode),
+            NamedBy::Variable if single => {
+                self.note(event, SyntaxRole::Variable, SyntacticContext::Name, Space::Nowhere, mode);
+            }
+            NamedBy::Bound => self.datum(event, SyntaxRole::Binding, mode),
             NamedBy::Class if single => self.datum_role(event, SyntaxRole::Class, mode),
             NamedBy::Slot if single => self.datum_role(event, SyntaxRole::Slot, mode),
             NamedBy::Type => self.type_specifier(event, mode),

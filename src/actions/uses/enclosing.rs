@@ -1,0 +1,170 @@
+//! The definition around a place in a loaded file, and the name under which answers list it as a user.
+//!
+//! The compiler names the function of each use that it records. For other uses, the name comes from the text: the
+//! innermost definition around the place, printed as SBCL prints the function that the definition makes.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use steelbank_reader::{Datum, Dialect, Features, FormId, LispText};
+use steelbank_text::DefinitionKind;
+
+use super::graph::{Node, Target};
+use super::outline::{DefinitionInFile, definitions_in};
+use crate::answer::Location;
+use crate::handle::QueryContext;
+use steelbank_reader::lines::LineIndex;
+
+/// A file's bytes and the forms in them.
+type ParsedFile = (Vec<u8>, LispText);
+
+/// Finds enclosing definitions. Reads each file once.
+pub(crate) struct Enclosing<'a> {
+    context: &'a QueryContext<'a>,
+    files: RefCell<HashMap<String, Rc<Vec<DefinitionInFile>>>>,
+    texts: RefCell<HashMap<String, Option<Rc<ParsedFile>>>>,
+}
+
+impl<'a> Enclosing<'a> {
+    pub(crate) fn new(context: &'a QueryContext<'a>) -> Self {
+        Self { context, files: RefCell::default(), texts: RefCell::default() }
+    }
+
+    /// Lists the definitions in the file that answers show as `path`; empty if it cannot be read.
+    pub(crate) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
+        let mut files = self.files.borrow_mut();
+        let known = files.entry(path.to_owned()).or_insert_with(|| {
+            let known = definitions_in(self.context, &self.context.project.native(path));
+            Rc::new(known.map(|(known, _)| known).unwrap_or_default())
+        });
+        Rc::clone(known)
+    }
+
+    /// Reads the file that answers show as `path`.
+    pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
+        let mut texts = self.texts.borrow_mut();
+        let read = texts.entry(path.to_owned()).or_insert_with(|| {
+            let bytes = steelbank_tree::read_source(&self.context.project.native(path)).ok()?;
+            let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+            Some(Rc::new((bytes, text)))
+        });
+        read.clone()
+    }
+
+    /// Returns the printed name of the innermost function, method or macro whose definition contains `place`. `None`:
+    /// the place is in top-level code.
+    pub(crate) fn function(&self, place: &Location) -> Option<String> {
+        let definitions = self.definitions(&place.file);
+        let functions = definitions.iter().filter(|known| is_function(known.definition.kind));
+        let known = innermost(functions, place)?;
+        let name = self.node(known).name;
+        Some(match known.definition.kind {
+            DefinitionKind::Macro => format!("(MACRO-FUNCTION {name})"),
+            _ => name,
+        })
+    }
+
+    /// Makes the node of a definition in a text.
+    pub(crate) fn node(&self, known: &DefinitionInFile) -> Node {
+        let target = Target::defined(known);
+        let name = match known.definition.kind {
+            DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.canonical()),
+            DefinitionKind::CompilerMacro => format!("(COMPILER-MACRO {})", known.canonical()),
+            DefinitionKind::Method => self.method(known).unwrap_or_else(|| known.canonical()),
+            DefinitionKind::Definition if target.is_none() => {
+                let line = Location::new(&*known.path).at(known.definition.place).whole_line();
+                return Node {
+                    name: format!(
+                        "top level of {line}, ({} {} …)",
+                        known.definition.operator.to_lowercase(),
+                        known.name(&self.context.index)
+                    ),
+                    target,
+                    is_toplevel: true,
+                };
+            }
+            _ => known.canonical(),
+        };
+        Node { name, target, is_toplevel: false }
+    }
+
+    /// Prints a method as SBCL does, by its lambda list in the text.
+    fn method(&self, known: &DefinitionInFile) -> Option<String> {
+        let file = self.text(&known.path)?;
+        let (bytes, text) = (&file.0, &file.1);
+        let form = form_of(text, bytes, known)?;
+        let index = &self.context.index;
+        let written =
+            |datum: Datum| String::from_utf8_lossy(&bytes[text.span(datum).indices()]).to_uppercase();
+        let symbol = |datum: Datum| {
+            let Datum::Token(at) = datum else { return written(datum) };
+            let read = text.tokens().get(at).map(|token| token.symbol(bytes));
+            let found = read.and_then(|read| {
+                let package = read.package.as_deref().or(known.definition.package.as_deref())?;
+                index.symbol_named(package, &read.name).map(|(symbol, _)| index.symbol_text(symbol))
+            });
+            found.unwrap_or_else(|| written(datum))
+        };
+        let (mut parts, mut specializers) = (vec![known.canonical()], Vec::new());
+        for datum in text.elements(form).skip(2) {
+            match datum {
+                Datum::Token(_) => parts.push(written(datum)),
+                Datum::Form(list) => {
+                    for parameter in text.elements(list) {
+                        match parameter {
+                            Datum::Token(_) if written(parameter).starts_with('&') => break,
+                            Datum::Token(_) => specializers.push("COMMON-LISP::T".to_owned()),
+                            Datum::Form(list) => specializers.push(symbol(text.elements(list).nth(1)?)),
+                        }
+                    }
+                    break;
+                }
+            }
+        }
+        Some(format!("(METHOD {} ({}))", parts.join(" "), specializers.join(" ")))
+    }
+}
+
+/// Whether a definition of this kind makes code that can be a user.
+fn is_function(kind: DefinitionKind) -> bool {
+    matches!(
+        kind,
+        DefinitionKind::Function
+            | DefinitionKind::GenericFunction
+            | DefinitionKind::Method
+            | DefinitionKind::Macro
+            | DefinitionKind::Setf
+            | DefinitionKind::CompilerMacro
+    )
+}
+
+/// Finds the innermost of `definitions`, of one file, around `place`; accessors have no form of their own.
+pub(crate) fn innermost<'d>(
+    definitions: impl IntoIterator<Item = &'d DefinitionInFile>,
+    place: &Location,
+) -> Option<&'d DefinitionInFile> {
+    let around = definitions
+        .into_iter()
+        .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
+    let at = (place.line, place.column);
+    // Of those on one line, the last that begins before the place.
+    around.min_by_key(|known| {
+        let name = known.definition.place;
+        let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;
+        let lines = known.definition.end - known.definition.start;
+        (is_after, lines, std::cmp::Reverse((name.line, name.column)))
+    })
+}
+
+/// Finds the form that defines `known`, also within another form such as EVAL-WHEN.
+pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
+    let lines = LineIndex::new(bytes);
+    (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
+        Some(Datum::Token(name)) => text
+            .tokens()
+            .get(name)
+            .is_some_and(|name| lines.position(bytes, name.span.start) == known.definition.place),
+        _ => false,
+    })
+}

@@ -1,0 +1,304 @@
+//! The functions of an answer of the who-calls family.
+//!
+//! Recorded functions stay numbers in the index until they are read, as there can be thousands. Functions that only the
+//! text shows are merged into their order.
+
+use super::Position;
+use super::text::is_of_contract;
+use crate::actions::uses::code_find_references::SingleUse;
+use crate::actions::uses::symbol_uses::SymbolUses;
+use crate::answer::designator::elements;
+use crate::answer::name::{canonical, written};
+use crate::answer::{LispName, Location};
+use crate::source::positions::Evidence;
+use crate::source::sbcl::SbclPlaces;
+use crate::workspace::Project;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::Path;
+use steelbank_xref::{FunctionKind, Index, Kind, NameRole, UseNumber};
+
+/// The functions of an answer, each once, by the symbol under which it is filed, then by its printed name.
+///
+/// ```no_run
+/// # use steelbank::{Control, WhoRequest};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let bank = steelbank::Steelbank::builder().start()?;
+/// let answer = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
+/// for user in &answer.users {
+///     println!("{}: {} uses", user.name, user.uses);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Users {
+    /// `None` if the symbol does not exist.
+    index: Option<Index>,
+    entries: Vec<Entry>,
+}
+
+/// A function of an answer.
+#[derive(Clone)]
+struct Entry {
+    function: Function,
+    uses: usize,
+    called: CalledName,
+    position: Option<Position>,
+}
+
+#[derive(Clone)]
+enum Function {
+    /// The first use that the compiler recorded in it.
+    Recorded(UseNumber),
+    /// Its printed name.
+    Text(String),
+}
+
+/// Which of two names a use is of, where F stands for both F and (SETF F).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CalledName {
+    /// The name itself.
+    #[default]
+    Itself,
+    /// `(SETF F)` alone.
+    #[serde(rename = "only")]
+    Setf,
+    /// Both.
+    #[serde(rename = "too")]
+    Both,
+}
+
+impl CalledName {
+    pub(super) fn is_itself(&self) -> bool {
+        *self == Self::Itself
+    }
+
+    /// Adds another use.
+    fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Both }
+    }
+}
+
+/// The first of a function's uses, and how many there are.
+struct Located {
+    position: Position,
+    uses: usize,
+    called: CalledName,
+}
+
+impl Users {
+    /// Lists the functions in which the compiler recorded uses.
+    pub(super) fn recorded(index: &Index, kind: Kind, uses: &SymbolUses<'_>) -> Self {
+        let numbers = index.who_numbers(kind, uses.symbol(), |role| uses.accepts(role));
+        let of_setf = |role| role == NameRole::Setf && uses.accepts(NameRole::Plain);
+        let setf: HashSet<UseNumber> = index.who_numbers(kind, uses.symbol(), of_setf).into_iter().collect();
+        let mut entries = Vec::new();
+        let mut start = 0;
+        for end in index.function_ends(&numbers) {
+            let group = &numbers[start..end];
+            start = end;
+            let Some(&first) = group.first() else { continue };
+            // A use of both names has its number twice.
+            let of_setf =
+                if setf.is_empty() { 0 } else { group.iter().filter(|use_| setf.contains(use_)).count() };
+            let called = match of_setf {
+                0 => CalledName::Itself,
+                _ if of_setf == group.len() => CalledName::Setf,
+                _ => CalledName::Both,
+            };
+            let uses = group.chunk_by(|one, other| one == other).count();
+            entries.push(Entry { function: Function::Recorded(first), uses, called, position: None });
+        }
+        Self { index: Some(index.clone()), entries }
+    }
+
+    /// Adds the places that the search has found, and the functions of which the compiler recorded no use.
+    pub(super) fn locate(&mut self, found: &[&SingleUse], sbcl: &mut SbclPlaces<'_>, project: &Project) {
+        let Some(index) = self.index.clone() else { return };
+        let mut located: HashMap<&str, Located> = HashMap::new();
+        for used in found {
+            let Some(caller) = used.found.caller.as_deref() else { continue };
+            let (position, called) = (used.position(), used.found.called);
+            let known = located.entry(caller).or_insert_with(|| Located {
+                position: position.clone(),
+                uses: 0,
+                called,
+            });
+            known.uses += 1;
+            known.called = known.called.and(called);
+            if (position.evidence, &position.place) < (known.position.evidence, &known.position.place) {
+                known.position = position;
+            }
+        }
+        for entry in &mut self.entries {
+            let Function::Recorded(number) = entry.function else { continue };
+            let place = index.place(number);
+            // Of SBCL's own code, the start of the top-level form is all that is known.
+            if let Some(file) = place.file.as_deref().filter(|file| file.starts_with("SYS:")) {
+                entry.position = place.offset.and_then(|offset| sbcl.form_after(file, offset)).map(|at| {
+                    let place = Location::new(project.shown(Path::new(file))).at(at);
+                    Position { place, evidence: Evidence::Approximate, via: None, stale: false }
+                });
+            } else if !located.is_empty()
+                && let Some(known) = located.remove(&*index.function_name(number))
+            {
+                (entry.uses, entry.called, entry.position) = (known.uses, known.called, Some(known.position));
+            }
+        }
+        self.entries.extend(located.into_iter().map(|(name, known)| Entry {
+            function: Function::Text(name.to_owned()),
+            uses: known.uses,
+            called: known.called,
+            position: Some(known.position),
+        }));
+        if self.entries.iter().any(|entry| matches!(entry.function, Function::Text(_))) {
+            let mut entries = std::mem::take(&mut self.entries);
+            entries.sort_by_cached_key(|entry| self.key(entry));
+            self.entries = entries;
+        }
+    }
+
+    /// Returns the order of an entry: the symbol in its name, as it is printed, then the name.
+    fn key(&self, entry: &Entry) -> (String, String) {
+        let name = self.name(entry).into_owned();
+        let symbol = match (&entry.function, &self.index) {
+            (Function::Recorded(number), Some(index)) => {
+                index.read(*number).symbol.map(|symbol| match symbol.package {
+                    Some(package) => canonical(&package, &symbol.name),
+                    None => symbol.name.into_owned(),
+                })
+            }
+            _ => None,
+        };
+        (symbol.unwrap_or_else(|| principal(&name).to_owned()), name)
+    }
+
+    fn name<'a>(&'a self, entry: &'a Entry) -> Cow<'a, str> {
+        match (&entry.function, &self.index) {
+            (Function::Recorded(number), Some(index)) => index.function_name(*number),
+            (Function::Text(name), _) => Cow::Borrowed(name),
+            (Function::Recorded(_), None) => Cow::Borrowed(""),
+        }
+    }
+
+    /// How many functions there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the function with this number, from 0.
+    pub fn get(&self, number: usize) -> Option<User<'_>> {
+        let (index, entry) = (self.index.as_ref()?, self.entries.get(number)?);
+        let (symbol, kind, recorded) = match entry.function {
+            Function::Recorded(number) => {
+                let first = index.read(number);
+                (first.symbol, first.kind, true)
+            }
+            Function::Text(_) => (None, FunctionKind::Function, false),
+        };
+        let (symbol, package) = symbol.map_or((None, None), |symbol| (Some(symbol.name), symbol.package));
+        Some(User {
+            name: LispName::new(index, self.name(entry)),
+            symbol,
+            package,
+            kind,
+            position: entry.position.clone(),
+            uses: entry.uses,
+            called: entry.called,
+            recorded,
+        })
+    }
+
+    /// Iterates over the functions, in order.
+    pub fn iter(&self) -> impl Iterator<Item = User<'_>> {
+        (0..self.len()).filter_map(|number| self.get(number))
+    }
+
+    /// Iterates over the canonical names of the functions, in order.
+    pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        self.entries.iter().map(|entry| self.name(entry))
+    }
+
+    /// Iterates over the names of the functions, as the text of `kind` has them.
+    pub(super) fn listed(&self, kind: Kind) -> impl Iterator<Item = Cow<'_, str>> {
+        let index = self.index.as_ref().filter(|_| !is_of_contract(kind));
+        self.names().map(move |name| match index {
+            Some(index) => Cow::Owned(written(index, &name)),
+            None => name,
+        })
+    }
+
+    /// Keeps the functions with these numbers.
+    pub(super) fn keep(&mut self, range: std::ops::Range<usize>) {
+        self.entries.truncate(range.end);
+        self.entries.drain(..range.start);
+    }
+}
+
+/// Finds the symbol in a printed name: P::F of `(METHOD P::F (P::C))` and `(METHOD (SETF P::F) (P::C))`.
+fn principal(name: &str) -> &str {
+    elements(name).and_then(|parts| parts.get(1).copied()).map_or(name, principal)
+}
+
+impl<'a> IntoIterator for &'a Users {
+    type Item = User<'a>;
+    type IntoIter = Box<dyn Iterator<Item = User<'a>> + 'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
+    }
+}
+
+impl PartialEq for Users {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Users {}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self).finish()
+    }
+}
+
+impl Serialize for Users {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+/// A function that uses the symbol in the way that was asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct User<'a> {
+    /// The name: `shop:total`, `(setf shop:price)`, `(method shop:total (shop:cart))`.
+    pub name: LispName,
+    /// The name of the symbol under which the function is filed.
+    pub symbol: Option<Cow<'a, str>>,
+    /// That symbol's home package.
+    pub package: Option<Cow<'a, str>>,
+    /// What the function is.
+    pub kind: FunctionKind,
+    /// The first place of the use. `None`: the function was compiled without a file, or places were not asked for.
+    #[serde(flatten)]
+    pub position: Option<Position>,
+    /// How many uses the function has.
+    pub uses: usize,
+    /// Whether it is `(SETF F)` that is used there, if `F` was asked for.
+    #[serde(skip_serializing_if = "CalledName::is_itself")]
+    pub called: CalledName,
+    /// Whether the compiler recorded the use. If not, the text alone shows it.
+    pub recorded: bool,
+}
