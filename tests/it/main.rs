@@ -7,6 +7,7 @@
 #[path = "../child/mod.rs"]
 mod child;
 
+mod agreement;
 mod answer_size;
 #[path = "../asks/mod.rs"]
 mod asks;

@@ -10,7 +10,7 @@ pub(crate) mod tool;
 mod answer;
 mod cautions;
 
-pub use answer::{CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference, UseType};
+pub use answer::{CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference, UseInLine, UseType};
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -431,17 +431,19 @@ impl UseSearch<'_> {
                 let sure = sure && file.is_fresh();
                 let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
                 let called = match occurrence.access {
+                    // A macro is expanded as a place as well.
+                    _ if use_type == UseType::Macro => CalledName::Itself,
                     PlaceAccess::Read => CalledName::Itself,
                     PlaceAccess::Write => CalledName::Setf,
                     PlaceAccess::ReadWrite => CalledName::Both,
                 };
                 for use_type in by_access(use_type, occurrence.access) {
-                    let caller = use_type.kind().and_then(|_| {
-                        self.enclosing.function(&Location::placed(&shown, &file, occurrence.range))
-                    });
+                    let place = Location::placed(&shown, &file, occurrence.range);
+                    let caller =
+                        if use_type.is_declaration() { None } else { self.enclosing.function(&place) };
                     let found = UseOnLine {
                         evidence,
-                        place: Location::placed(&shown, &file, occurrence.range),
+                        place,
                         use_type,
                         caller,
                         via: None,
@@ -647,6 +649,12 @@ impl UsesOnLine {
             .iter()
             .take_while(|found| found.evidence == surest)
             .find_map(|found| found.caller.clone());
+        let uses = self.found.iter().map(|found| UseInLine {
+            use_type: found.use_type,
+            called: found.called,
+            caller: found.caller.as_deref().map(|caller| LispName::new(index, caller)),
+        });
+        let uses = uses.collect();
         let first = self.found.into_iter().next()?;
         // One that stands where the entry does is not told again.
         let others = |places: &[Location]| {
@@ -659,6 +667,7 @@ impl UsesOnLine {
             place: first.place,
             tokens,
             approximate,
+            uses,
             use_type: first.use_type,
             written,
             context: self.context,

@@ -356,7 +356,10 @@ impl<'a> UserFinder<'a> {
         let definitions = self.enclosing.definitions(&line.place.file);
         let around = innermost(&*definitions, &line.place);
         let defined = around.map(|known| known.definition.kind);
-        let user = match (&line.caller, around) {
+        // A function without a name is told by the definition around it.
+        let is_lambda =
+            |caller: &&String| elements(caller).is_some_and(|parts| parts.first() == Some(&"LAMBDA"));
+        let user = match (line.caller.as_ref().filter(|caller| !is_lambda(caller)), around) {
             // A local function of top-level code is told by its file as answers show it.
             (Some(caller), _) => match caller.split_once(":IN \"") {
                 Some((before, _)) => {
@@ -402,9 +405,8 @@ impl<'a> UserFinder<'a> {
     /// definition.
     pub(crate) fn is_call(used: &UsedBy, name: &str) -> bool {
         match used.line.use_type {
-            UseType::Call | UseType::Macro | UseType::Function => true,
             UseType::Template => used.defined.is_some_and(makes_code) && used.line.calls_in_text(name),
-            _ => false,
+            use_type => use_type.is_call(),
         }
     }
 

@@ -150,10 +150,7 @@ impl<'a> Counter<'a> {
         Counted {
             form: at.map(|(form, _)| form),
             package: package.or_else(by_caller),
-            is_declaration: matches!(
-                use_type,
-                UseType::Export | UseType::Import | UseType::Declaration | UseType::Block
-            ),
+            is_declaration: use_type.is_declaration(),
             is_quoted: matches!(use_type, UseType::Quoted | UseType::Mention),
             in_tests: is_test_path(&place.file),
             place,

@@ -118,7 +118,7 @@ impl WhoRequest {
             let of_kind = found.iter().filter(|used| used.found.use_type.kind() == Some(self.kind));
             let (users, toplevel): (Vec<&SingleUse>, Vec<&SingleUse>) =
                 of_kind.partition(|used| used.found.caller.is_some());
-            answer.users.locate(&users, &mut context.sbcl.places(), project);
+            answer.users.locate(&users, &uses, &mut context.sbcl.places(), project);
             answer.count = answer.users.len();
             answer.toplevel = toplevel.into_iter().map(TopLevelUse::new).collect();
             answer.toplevel.sort();

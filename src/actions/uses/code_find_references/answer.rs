@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::uses::unseen::TextUse;
+use crate::actions::uses::who::CalledName;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::words::words;
 use crate::answer::{Caution, LispName, Location};
@@ -110,6 +111,16 @@ impl UseType {
             _ => None,
         }
     }
+
+    /// Whether the use only exports, imports or declares the symbol, or names a block: nothing depends on it.
+    pub fn is_declaration(self) -> bool {
+        matches!(self, Self::Export | Self::Import | Self::Declaration | Self::Block)
+    }
+
+    /// Whether the use is an edge of the call graph.
+    pub fn is_call(self) -> bool {
+        matches!(self, Self::Call | Self::Macro | Self::Function)
+    }
 }
 
 /// One line with uses.
@@ -142,6 +153,9 @@ pub struct CodeReference {
     /// The line's text.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub context: Option<String>,
+    /// Each use in the line.
+    #[serde(skip)]
+    pub uses: Vec<UseInLine>,
     /// The function, method or macro that contains the use, if it is in one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub caller: Option<LispName>,
@@ -163,6 +177,18 @@ pub struct CodeReference {
     /// The file has changed since it was loaded, so that lines may have moved.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub stale: bool,
+}
+
+/// One use in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UseInLine {
+    /// What it does with the symbol.
+    pub use_type: UseType,
+    /// Whether F or `(SETF F)` is used.
+    pub called: CalledName,
+    /// The function, method or macro around it. `None`: top-level code.
+    pub caller: Option<LispName>,
 }
 
 /// The answer: one entry per file and line, sorted by them.

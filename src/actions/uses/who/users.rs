@@ -118,12 +118,19 @@ impl Users {
     }
 
     /// Adds the places that the search has found, and the functions of which the compiler recorded no use.
-    pub(super) fn locate(&mut self, found: &[&SingleUse], sbcl: &mut SbclPlaces<'_>, project: &Project) {
+    pub(super) fn locate(
+        &mut self,
+        found: &[&SingleUse],
+        uses: &SymbolUses<'_>,
+        sbcl: &mut SbclPlaces<'_>,
+        project: &Project,
+    ) {
         let Some(index) = self.index.clone() else { return };
         let mut located: HashMap<&str, Located> = HashMap::new();
         for used in found {
             let Some(caller) = used.found.caller.as_deref() else { continue };
-            let (position, called) = (used.position(), used.found.called);
+            let position = used.position();
+            let called = if uses.with_text() { used.found.called } else { CalledName::Itself };
             let known = located.entry(caller).or_insert_with(|| Located {
                 position: position.clone(),
                 uses: 0,
