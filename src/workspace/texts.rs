@@ -303,12 +303,12 @@ impl Texts {
     }
 }
 
-/// Returns the state of a token that the compiler did not see as a symbol, though its file is loaded as
-/// it stands; else none.
+/// Returns the state of a token that the compiler did not see as a symbol, although its file is loaded and unchanged.
+/// Where the text does not decide over a feature expression, the compiler may have seen it: the sidecar tells.
 pub(crate) fn in_seen_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
-        _ if !token.active => Some(TextState::LeftOut),
+        _ if !token.active || token.guarded => Some(TextState::LeftOut),
         TextContext::Lookup(_) | TextContext::Read => Some(TextState::Named),
         TextContext::Code | TextContext::Package { .. } => None,
     }

@@ -35,6 +35,7 @@ sessions! {
     answers_follow_the_files
     constants_and_structures_take_their_new_definitions
     every_use_is_told_once_and_where_it_stands
+    excluded_code_is_listed
     failures_are_told_by_name_and_place
     files_that_a_program_compiles_by_itself_are_known
     nothing_is_said_to_be_unused_that_text_uses

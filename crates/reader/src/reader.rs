@@ -21,6 +21,8 @@ pub(super) struct LispReader<'a> {
     lists: usize,
     /// How many of the frames skip a datum.
     skipping: usize,
+    /// How many feature expressions around have a value that the text does not decide.
+    guarded: usize,
     /// How many of the frames read a feature expression.
     testing: usize,
     package: Option<Arc<str>>,
@@ -47,7 +49,12 @@ enum FrameKind {
     /// `#+` (true) or `#-` (false), which starts at this byte, up to its feature expression.
     Feature(bool, u32),
     /// A datum that is read and left out.
-    Skip,
+    Skip {
+        /// Whether the text alone decides that.
+        certain: bool,
+    },
+    /// A feature expression before the next datum holds as far as is known, which the text does not decide.
+    Guarded,
 }
 
 impl<'a> LispReader<'a> {
@@ -71,6 +78,7 @@ impl<'a> LispReader<'a> {
             stack: Vec::new(),
             lists: 0,
             skipping: 0,
+            guarded: 0,
             testing: 0,
             package: None,
             exact: true,
@@ -186,7 +194,11 @@ impl<'a> LispReader<'a> {
         match frame.kind {
             FrameKind::List { .. } => self.lists -= 1,
             FrameKind::Feature(..) => self.testing -= 1,
-            FrameKind::Skip => self.skipping -= 1,
+            FrameKind::Skip { certain } => {
+                self.skipping -= 1;
+                self.guarded -= usize::from(!certain);
+            }
+            FrameKind::Guarded => self.guarded -= 1,
             FrameKind::One => {}
         }
         if let (FrameKind::List { .. } | FrameKind::One, Some(id)) = (frame.kind, frame.form) {
@@ -254,25 +266,37 @@ impl<'a> LispReader<'a> {
                     self.pop();
                     self.counted &= certain || !self.stack.is_empty();
                     if outcome.is_some_and(|outcome| outcome.holds != sense) {
-                        self.skip();
+                        self.skip(certain);
                     } else {
+                        if !certain {
+                            self.guard();
+                        }
                         self.text.guards.push(Range { start, end: self.at as u32 });
                     }
                     return;
                 }
-                FrameKind::Skip => {
+                FrameKind::Skip { .. } => {
                     self.pop();
                     return;
                 }
+                FrameKind::Guarded => drop(self.pop()),
             }
         }
         self.complete_toplevel(datum);
     }
 
-    fn skip(&mut self) {
+    fn skip(&mut self, certain: bool) {
         let form = self.enclosing();
-        self.stack.push(OpenConstruct { kind: FrameKind::Skip, form });
+        self.stack.push(OpenConstruct { kind: FrameKind::Skip { certain }, form });
         self.skipping += 1;
+        self.guarded += usize::from(!certain);
+    }
+
+    /// Marks the next datum as one that is read only where a feature expression holds.
+    fn guard(&mut self) {
+        let form = self.enclosing();
+        self.stack.push(OpenConstruct { kind: FrameKind::Guarded, form });
+        self.guarded += 1;
     }
 
     fn add_element(&mut self, list: FormId, datum: Datum, dotted: bool) {

@@ -20,6 +20,8 @@ pub struct Token {
     pub form: Option<FormId>,
     /// False within what `#+`, `#-`, `#;` or `#_` leaves out.
     pub active: bool,
+    /// Whether a feature expression decides over the token that the text alone does not decide: `#+my-feature`, `#+#.(…)`.
+    pub guarded: bool,
     /// Whether the token stands in a feature expression.
     pub in_feature: bool,
     pub(super) dialect: Dialect,

@@ -65,6 +65,8 @@ pub struct TokenClass {
     pub context: TextContext,
     /// False if a feature expression leaves the token out.
     pub active: bool,
+    /// Whether a feature expression that the text alone does not decide leaves the token out or reads it.
+    pub guarded: bool,
     /// Whether a form `(def… name)` defines the name.
     pub defines: bool,
 }
@@ -84,7 +86,10 @@ impl TokenClass {
             TextContext::Comment => (5, None, None),
             TextContext::Parameter => (6, None, None),
         };
-        let mut out = vec![marker | u8::from(self.active) << 3 | u8::from(self.defines) << 4, context];
+        let mut out = vec![
+            marker | u8::from(self.active) << 3 | u8::from(self.defines) << 4 | u8::from(self.guarded) << 5,
+            context,
+        ];
         for text in [self.prefix.as_ref(), self.package.as_ref(), first, second] {
             out.push(u8::from(text.is_some()));
             text.into_iter().for_each(|text| put_bytes(&mut out, text.as_bytes()));
@@ -117,6 +122,7 @@ impl TokenClass {
             package,
             context,
             active: flags & 8 != 0,
+            guarded: flags & 32 != 0,
             defines: flags & 16 != 0,
         })
     }

@@ -343,6 +343,7 @@ impl<'a> Planner<'a> {
         // A loaded file may have become a link: what it leads to has its own name.
         for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {
             let is_system = defines_systems(&file.path);
+            let mut read = None;
             for token in file.tokens.named(&target.name) {
                 let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };
                 let seen = file.standing == TextState::LeftOut;
@@ -361,6 +362,11 @@ impl<'a> Planner<'a> {
                     (TextContext::Comment | TextContext::Prose, _) | (_, None) => {}
                     (TextContext::Read, Some(_)) => tokens.strings.push(entry()),
                     _ if seen && in_seen_file(token).is_none() => {}
+                    _ if seen
+                        && token.guarded
+                        && read
+                            .get_or_insert_with(|| resolver.places_read(&file.path))
+                            .contains(&token.span.start) => {}
                     (_, Some(Likelihood::Certain)) => tokens.certain.push(entry()),
                     (_, Some(Likelihood::Possible)) => tokens.possible.push(entry()),
                 }

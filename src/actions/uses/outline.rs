@@ -21,7 +21,7 @@ use steelbank_xref::{Access, Index};
 use super::code_find_references::UseType;
 use super::enclosing::innermost;
 use super::kept::last_answer;
-use super::unseen::{SoughtSymbol, text_uses};
+use super::unseen::{SoughtSymbol, TextUse, text_uses};
 use super::use_counts::{Counted, Counter, is_test_path};
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
@@ -508,16 +508,23 @@ fn reach(
     if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
         reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));
     }
-    let read = read_string(context, known);
-    if let Some(place) = &read {
+    let unloaded = unloaded_uses(context, known);
+    let first =
+        |of: fn(TextState) -> bool| unloaded.iter().find(|line| of(line.state)).map(|line| &line.place);
+    let read = first(|state| state == TextState::Named);
+    if let Some(place) = read {
         reasons.push(format!("named in a string in {place}"));
     }
+    if let Some(place) = first(|state| state == TextState::LeftOut) {
+        reasons.push(format!("used in {place}, in code that a feature expression excludes"));
+    }
+    let unloaded = first(|state| !matches!(state, TextState::Named | TextState::LeftOut));
     if let Some(text) = text {
-        let (strings, unloaded) = textual(context, text, known)?;
+        let (strings, other) = textual(context, text, known)?;
         if let Some(place) = strings.filter(|_| read.is_none()) {
             reasons.push(format!("named in a string in {place}"));
         }
-        if let Some(place) = unloaded {
+        if let Some(place) = unloaded.cloned().or(other) {
             reasons.push(format!("named in {place}, which is not loaded"));
         }
     }
@@ -546,16 +553,16 @@ fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &
     })
 }
 
-/// Finds the line of a string that names the definition and that code reads, such as a FORMAT directive or an argument of
-/// READ-FROM-STRING.
-fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<Location> {
+/// Lists the lines outside of the definition that name it in text that is not loaded, that a feature expression excludes, or
+/// from which code makes its name.
+fn unloaded_uses(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
     let (index, name) = (&context.index, &known.definition.name);
-    let home = known.home.as_deref()?;
+    let Some(home) = known.home.as_deref() else { return Vec::new() };
     let symbol = index.symbol_named(home, name).map(|(symbol, _)| symbol);
     let target = SoughtSymbol { name: name.clone(), package: home.to_owned(), symbol };
-    let uses = text_uses(index, context.project, &context.project.now(), &target, false);
-    let mut lines = uses.lines.into_iter();
-    lines.find(|line| line.state == TextState::Named && !known.has(&line.place)).map(|line| line.place)
+    let mut uses = text_uses(index, context.project, &context.project.now(), &target, false);
+    uses.lines.retain(|line| !known.has(&line.place));
+    uses.lines
 }
 
 /// Finds a string that names the definition, and an occurrence in a Lisp file that is not loaded: their lines.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -357,9 +358,9 @@ pub(crate) fn unseen_uses<'a>(
     Unseen::new(files)
 }
 
-/// Returns how the image relates to a token in a file of this standing; none if it has it as a symbol.
-fn state_of(standing: TextState, token: &TokenClass) -> Option<TextState> {
-    if standing == TextState::LeftOut { in_seen_file(token) } else { Some(standing) }
+/// Returns the state of a token in a file of this state. `None`: the image has it as a symbol.
+fn state_of(state: TextState, token: &TokenClass) -> Option<TextState> {
+    if state == TextState::LeftOut { in_seen_file(token) } else { Some(state) }
 }
 
 /// What was found of the classes of one list, by number; none of one that was not asked about yet.
@@ -447,15 +448,23 @@ impl<'a> TokenResolver<'a> {
         let mut counts: Vec<(TextState, bool, usize)> = Vec::new();
         let mut meanings = self.meanings.borrow_mut();
         let meanings = meanings.of((file.classes.as_ptr(), is_system), file.classes.len());
+        let mut seen = None;
         for (number, class, lines) in file.runs() {
             let Some(state) = state_of(file.standing, class) else { continue };
+            if state == TextState::LeftOut && class.guarded {
+                // Once for all runs of the file.
+                seen.get_or_insert_with(|| self.count_guarded(file, &mut add));
+                continue;
+            }
+            let count = lines.len();
             let Some(known) = meanings.get_mut(number as usize) else { continue };
             if known.get_or_insert_with(|| self.meaning(class, is_system)).is_none() {
                 continue;
             }
             match counts.iter_mut().find(|(of, defines, _)| (*of, *defines) == (state, class.defines)) {
-                Some((.., count)) => *count += lines.len(),
-                None => counts.push((state, class.defines, lines.len())),
+                _ if count == 0 => {}
+                Some((.., all)) => *all += count,
+                None => counts.push((state, class.defines, count)),
             }
         }
         counts.into_iter().for_each(|(state, defines, count)| add(state, defines, count));
@@ -464,11 +473,17 @@ impl<'a> TokenResolver<'a> {
     /// Adds the lines of `file` with uses of the symbol.
     fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
         let bytes = file.text.as_bytes();
-        let mut last: Option<TextUse> = None;
+        let (mut last, mut read): (Option<TextUse>, Option<BTreeSet<u32>>) = (None, None);
         for token in file.tokens.named(&self.target.name).iter().filter(|token| !token.defines) {
             let Some(state) = state_of(file.standing, token) else { continue };
             let Some(meaning) = self.meaning(token, defines_systems(&file.path)) else { continue };
             let place = Location::in_text(project.shown(&file.path), &file.lines, bytes, token.span);
+            if state == TextState::LeftOut
+                && token.guarded
+                && read.get_or_insert_with(|| self.places_read(&file.path)).contains(&token.span.start)
+            {
+                continue;
+            }
             match &mut last {
                 Some(last) if last.place.line == place.line => {
                     last.tokens.push(place);
@@ -488,6 +503,31 @@ impl<'a> TokenResolver<'a> {
             }
         }
         uses.lines.extend(last);
+    }
+
+    /// Counts the tokens of a loaded file over which an undecided feature expression decides, and which were not read.
+    fn count_guarded(&self, file: &NamedText, add: &mut impl FnMut(TextState, bool, usize)) {
+        let Some(text) = self.project.read_named(file) else { return };
+        let read = self.places_read(&file.path);
+        for token in text.tokens.named(&self.target.name).iter().filter(|token| token.guarded) {
+            let is_meant = self.meaning(token, defines_systems(&file.path)).is_some();
+            if is_meant
+                && in_seen_file(token) == Some(TextState::LeftOut)
+                && !read.contains(&token.span.start)
+            {
+                add(TextState::LeftOut, token.defines, 1);
+            }
+        }
+    }
+
+    /// Returns where SBCL's reader read symbols of the name in a loaded file. For tokens over which a feature expression
+    /// decides that the text does not decide.
+    pub(crate) fn places_read(&self, path: &Path) -> BTreeSet<u32> {
+        let read = || {
+            let date = self.project.loaded_date(path)?;
+            self.project.positions_at(self.now, path, date).ok()?.places_read(&self.target.name)
+        };
+        read().unwrap_or_default()
     }
 
     /// Whether a token reads as the symbol that means something else there: a word of a comment, or a parameter.

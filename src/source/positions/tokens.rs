@@ -1,6 +1,6 @@
 //! Finds where a symbol stands in live text, by the sidecar, and its role there.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::super::tap::roles::{
     SyntaxRole, is_key_parameter, is_looked_up, names_package, package_clause, package_role,
@@ -285,6 +285,18 @@ impl PositionedFile {
                 }
             })
             .count()
+    }
+
+    /// Where SBCL's reader read a symbol called `name`, of any package, as offsets. `None` without a sidecar.
+    pub fn places_read(&self, name: &str) -> Option<BTreeSet<u32>> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let names = tapped.by_name.get(name).into_iter().flatten();
+        let events = names.flat_map(|&name| &tapped.events[name as usize]);
+        let starts = events.map(|&(form, event)| {
+            let event = &tapped.sidecar.forms[form as usize].events[event as usize];
+            self.event_range(&tapped.sidecar, event).start
+        });
+        Some(starts.collect())
     }
 
     /// The names, without their packages, of the symbols that top-level code uses. From a sidecar only.

@@ -17,6 +17,7 @@ impl LispReader<'_> {
             marker,
             form: self.enclosing(),
             active: self.skipping == 0,
+            guarded: self.guarded > 0,
             in_feature: self.testing > 0,
             dialect: self.dialect,
         });
@@ -253,7 +254,7 @@ impl LispReader<'_> {
         match self.peek(1) {
             Some(b';') => {
                 self.at += 2;
-                self.skip();
+                self.skip(true);
             }
             Some(b'|') => self.block_comment(),
             Some(b'\\') => self.character(2),
@@ -270,7 +271,7 @@ impl LispReader<'_> {
         match self.peek(1) {
             Some(b'_') => {
                 self.at += 2;
-                self.skip();
+                self.skip(true);
             }
             Some(b'!') => self.comment_to(self.line_end()),
             Some(b'"') => self.string(2),

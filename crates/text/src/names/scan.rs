@@ -247,8 +247,8 @@ impl<'a> Scan<'a> {
                 None => TextContext::Code,
             },
         };
-        let (active, defines) = (token.active, self.is_defined(token));
-        let class = TokenClass { marker: token.marker, prefix, package, context, active, defines };
+        let (active, guarded, defines) = (token.active, token.guarded, self.is_defined(token));
+        let class = TokenClass { marker: token.marker, prefix, package, context, active, guarded, defines };
         let entry = TextToken {
             span: token.span,
             name_start: token.name_start,
@@ -348,6 +348,7 @@ impl<'a> Scan<'a> {
                 package,
                 context,
                 active: token.active,
+                guarded: token.guarded,
                 defines: false,
             });
             let entry = TextToken { span: token.span, name_start, calls: false, names: false, class };
@@ -515,6 +516,7 @@ impl<'a> Scan<'a> {
                 package: package.cloned(),
                 context: context.clone(),
                 active: token.active,
+                guarded: token.guarded,
                 defines: false,
             });
             let (start, end) = (start as u32, (start + word.len()) as u32);

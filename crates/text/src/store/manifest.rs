@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Changes whenever the index would come out different: its format, the languages, the grammars.
-const FORMAT: u64 = 7;
+const FORMAT: u64 = 8;
 
 /// Why a file is not indexed.
 #[derive(
