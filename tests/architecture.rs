@@ -433,7 +433,7 @@ fn the_pages_name_files_that_are_there() {
 /// Holds that the table of formats has each version that the code has, in eight rows.
 #[test]
 fn the_table_of_formats_is_whole() {
-    let page = fs::read_to_string(root().join("docs/formats.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/internals/formats.md")).unwrap();
     let rows: Vec<&str> = page.lines().skip_while(|line| !line.starts_with("|--")).skip(1).collect();
     let rows = &rows[..rows.iter().position(|line| !line.starts_with('|')).unwrap()];
     assert!(rows.len() <= 8, "{rows:#?}");
@@ -451,7 +451,7 @@ fn the_table_of_formats_is_whole() {
     }
     assert_eq!(versions.len(), 9, "{versions:?}");
     for version in versions {
-        assert!(rows.iter().any(|row| row.contains(&version)), "docs/formats.md has no row for {version}");
+        assert!(rows.iter().any(|row| row.contains(&version)), "docs/internals/formats.md has no row for {version}");
     }
 }
 
