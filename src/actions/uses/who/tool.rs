@@ -142,7 +142,7 @@ impl Sequence for ListedReferrers<'_> {
         part.keep(&mut self.unseen.files);
     }
 
-    fn least(&mut self, budget: usize) -> usize {
+    fn min_entries(&mut self, budget: usize) -> usize {
         if self.may_be_bare {
             let mut names = Self { names_first: true, ..self.clone() };
             names.lists(&mut Part::new(0, 0));
@@ -331,7 +331,7 @@ fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'stat
         who(session, kind, given, call)
     })
     .of_image()
-    .at_once()
+    .immediate()
 }
 
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
