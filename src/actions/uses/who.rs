@@ -357,7 +357,7 @@ impl Question for WhoRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoAnswer, Error> {
         control.check()?;
-        let context = &*context.knowing_symbol(&self.symbol);
+        let context = &*context.with_sidecar_symbol(&self.symbol);
         let mut answer = self.answer_with(&context.index, context.project, context.sbcl)?;
         if self.kind == Kind::Sets && answer.count == 0 && answer.toplevel.is_empty() {
             answer.cautions.extend(self.written_lines(context, &answer).map(Caution::Written));
