@@ -1,5 +1,6 @@
-//! Makes the image that programs run: saves the core with the Lisp half in it, bakes the core's cross references
-//! into an index, and makes an object of the core for feature `embedded`. SBCL itself was built by `bootstrap`.
+//! Builds the image that the program runs. It saves the core with the Lisp half loaded, converts
+//! the core's cross references into an index, and, for feature `embedded`, packs the core and the
+//! contrib modules for linking. `bootstrap` has built SBCL itself.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -31,7 +32,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The key of the images that `bootstrap --sbcl` makes for this program: a digest of the Lisp half and the shim.
+/// Returns the key of the images that `bootstrap --sbcl` creates for this program: a digest of the
+/// Lisp half and the shim.
 fn image_key() -> Result<String> {
     let script = env::var("DEP_STEELBANK_SBCL_BOOTSTRAP")?;
     let output = Command::new("sh").args([&script, "--image-key"]).output()?;
@@ -42,7 +44,8 @@ fn image_key() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
 }
 
-/// Runs the new SBCL on lisp/build-core.lisp: the core, and the index of its cross references.
+/// Runs the new SBCL on lisp/build-core.lisp, which saves the core and exports its cross references
+/// for the index.
 fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let output = Command::new("sh")
         .arg("lisp/build-core.sh")
@@ -50,7 +53,7 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
         .arg(env::var("DEP_STEELBANK_SBCL_HEAP_MEGABYTES")?)
         .output()
         .map_err(|error| format!("cannot run lisp/build-core.sh: {error}"))?;
-    // Programs that run have the old core mapped: it is replaced, never written over.
+    // Running programs have the old core mapped, so replace the file instead of overwriting it.
     let core = out.join("steelbank.core");
     if !output.status.success() || !core.is_file() {
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
@@ -78,7 +81,7 @@ fn copy_contribs(sbcl: &Path, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Deflates the contrib modules, and writes the list of them that `src/engine/embedded.rs` includes.
+/// Compresses the contrib modules, and writes their list, which `src/engine/embedded.rs` includes.
 fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
     let packed = out.join("packed");
     fs::create_dir_all(&packed)?;
@@ -99,10 +102,11 @@ fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a static library of the core, to be linked and never compiled: SBCL looks for a core in the ELF section
-/// `lisp.core` of the running executable, and maps it from there, so that it starts at a multiple of SBCL's page size.
-/// `-bundle` keeps it out of the rlib; a program that does not refer to the symbol does not carry it. Two builds' cores
-/// may differ by a page: filled up to whole megabytes, they leave all else in the program where it is.
+/// Builds a static library that contains the core. SBCL finds a core in the ELF section `lisp.core`
+/// of the running executable and maps it from there, so the section is aligned to SBCL's page size.
+/// `-bundle` keeps the library out of the rlib: a program that does not refer to its symbol does
+/// not contain the core. Cores of different builds may differ in size by a page; padding to whole
+/// megabytes keeps the rest of the program at the same position.
 fn assemble_core(out: &Path, image: &Path) -> Result<()> {
     let source = out.join("core.S");
     let core = image.join("steelbank.core");

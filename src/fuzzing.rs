@@ -1,9 +1,9 @@
-//! Private functions that the fuzzing needs. Not a part of the API.
+//! Exposes private functions for fuzzing. Not part of the API.
 
 use crate::{handle, workspace};
 
-/// Whether `body` is read as a record of each kind, behind the first line that it ought to have: a snapshot's manifest, a
-/// refusal, a handover, a table of names, an edit.
+/// Returns whether `body`, after a valid first line, parses as a record of each kind: a snapshot's
+/// manifest, a refusal, a handover, a table of names, and an edit.
 pub fn records(body: &[u8]) -> [bool; 5] {
     let [manifest, refusal] = handle::snapshot::reads(body);
     [

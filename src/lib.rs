@@ -1,7 +1,7 @@
 //! Common Lisp code intelligence in one file: a Rust program with SBCL inside it.
 //!
-//! [`Steelbank`] is the way in. It starts SBCL on a thread of its own in this process, and answers questions about the
-//! code in it with typed answers:
+//! [`Steelbank`] is the entry point. It starts SBCL on its own thread in this process and answers
+//! questions about Lisp code with typed answers:
 //!
 //! ```standalone_crate
 //! use steelbank::{Control, Steelbank, WhoRequest};
@@ -17,35 +17,37 @@
 //! # }
 //! ```
 //!
-//! There is one SBCL in a process: a second `start` is an error, and clones of the handle share the first.
+//! A process can run only one SBCL: a second `start` is an error, and clones of the handle share
+//! the first one.
 //!
 //! # Questions
 //!
-//! [`Steelbank::ask`] answers a [`Question`]; it changes nothing. Every request is made by `new` with what it must have,
-//! and methods or public fields for what it may have. A [`Control`] has the time that it may take, and calls it off.
+//! [`Steelbank::ask`] answers a [`Question`], which changes nothing. The `new` function of a
+//! request takes the required arguments; methods or public fields set the optional ones. A
+//! [`Control`] limits the time of a question and can cancel it.
 //!
-//! | to learn | request | answer |
+//! | subject | request | answer |
 //! |---|---|---|
-//! | what a symbol is | [`DescribeSymbolRequest`] | [`DescribeSymbolAnswer`] |
-//! | which symbols match | [`AproposRequest`] | [`AproposAnswer`] |
-//! | what a package has | [`PackageInfoRequest`] | [`PackageInfoAnswer`] |
-//! | where it is defined | [`FindDefinitionRequest`] | [`FindDefinitionAnswer`] |
-//! | who uses it, by function | [`WhoRequest`] | [`WhoAnswer`] |
-//! | every use, by line | [`CodeFindReferencesRequest`] | [`CodeFindReferencesAnswer`] |
-//! | how a form expands | [`MacroexpandRequest`] | [`MacroexpandAnswer`] |
-//! | its machine code | [`DisassembleRequest`] | [`Disassembly`] |
-//! | what the compiler says | [`CompilerNotesRequest`] | [`CompilerNotes`] |
+//! | a symbol's description | [`DescribeSymbolRequest`] | [`DescribeSymbolAnswer`] |
+//! | symbols by name | [`AproposRequest`] | [`AproposAnswer`] |
+//! | a package's symbols | [`PackageInfoRequest`] | [`PackageInfoAnswer`] |
+//! | definitions of a name | [`FindDefinitionRequest`] | [`FindDefinitionAnswer`] |
+//! | uses, by function | [`WhoRequest`] | [`WhoAnswer`] |
+//! | uses, by line | [`CodeFindReferencesRequest`] | [`CodeFindReferencesAnswer`] |
+//! | macro expansion | [`MacroexpandRequest`] | [`MacroexpandAnswer`] |
+//! | machine code | [`DisassembleRequest`] | [`Disassembly`] |
+//! | compiler notes | [`CompilerNotesRequest`] | [`CompilerNotes`] |
 //! | the project's systems | [`ListSystemsRequest`] | [`SystemsAnswer`] |
-//! | what a rename edits | [`RenameRequest`] | [`RenamePlan`] |
+//! | the edits of a rename | [`RenameRequest`] | [`RenamePlan`] |
 //! | the same as a patch | [`RenameDiffRequest`] | [`RenameDiff`] |
 //! | definitions, dead code | `OutlineRequest` | `OutlineAnswer` |
-//! | who calls whom | `CallGraphRequest` | `CallGraphAnswer` |
-//! | how one gets to another | `PathRequest` | `PathAnswer` |
-//! | what modules use of each other | `InterfaceRequest` | `InterfaceAnswer` |
-//! | who makes instances | `WhoMakesRequest` | `WhoMakesAnswer` |
-//! | what a change reaches | `ImpactRequest` | `ImpactAnswer` |
+//! | call graph | `CallGraphRequest` | `CallGraphAnswer` |
+//! | call path between two definitions | `PathRequest` | `PathAnswer` |
+//! | dependencies between modules | `InterfaceRequest` | `InterfaceAnswer` |
+//! | code that creates instances | `WhoMakesRequest` | `WhoMakesAnswer` |
+//! | code that a change affects | `ImpactRequest` | `ImpactAnswer` |
 //! | a name in any language | `FindReferencesRequest` | `References` |
-//! | how old the text's index is | `IndexStatusRequest` | `IndexStatus` |
+//! | state of the text index | `IndexStatusRequest` | `IndexStatus` |
 //!
 //! ```
 //! use steelbank::{AproposRequest, Control, DescribeSymbolRequest, Kind, Steelbank, WhoRequest};
@@ -66,27 +68,27 @@
 //!
 //! # Actions
 //!
-//! [`Steelbank::run`] carries out an [`Action`]: what loads, runs or writes something. The [`Control`] hears of its
-//! progress, too; questions are answered meanwhile. Code that fails is an answer; after an error, [`Error::kind`] tells
-//! of which kind it is.
+//! [`Steelbank::run`] runs an [`Action`], which loads code, evaluates code or writes files. Its
+//! [`Control`] also receives progress reports. Questions are answered meanwhile. Code that fails is
+//! an answer; [`Error::kind`] classifies errors.
 //!
-//! | to | request | answer |
+//! | purpose | request | answer |
 //! |---|---|---|
-//! | load a system, a file, the project | [`LoadRequest`] | [`LoadAnswer`] |
-//! | load again what changed on disk | [`ReloadRequest`] | [`ReloadAnswer`] |
-//! | try whether texts load, in a copy | [`CheckRequest`] | [`CheckAnswer`] |
+//! | load a system, a file or the project | [`LoadRequest`] | [`LoadAnswer`] |
+//! | reload files that changed on disk | [`ReloadRequest`] | [`ReloadAnswer`] |
+//! | check in a copy whether texts load | [`CheckRequest`] | [`CheckAnswer`] |
 //! | run tests | [`RunTestsRequest`] | [`TestRun`] |
 //! | evaluate forms | [`EvaluateRequest`] | [`Evaluation`] |
-//! | have their value in Rust | [`EvaluateRequest::json`] | any type that serde reads |
-//! | look into an object | [`InspectRequest`] | [`Inspection`] |
-//! | verify a rename, in copies | [`RenameVerifyRequest`] | [`Verified`] |
-//! | write it, and undo it | [`RenameApplyRequest`], [`UndoRequest`] | [`Applied`], [`Undone`] |
+//! | get a form's value in Rust | [`EvaluateRequest::json`] | any type that serde can deserialize |
+//! | inspect an object | [`InspectRequest`] | [`Inspection`] |
+//! | verify a rename in copies | [`RenameVerifyRequest`] | [`Verified`] |
+//! | apply a rename, undo an edit | [`RenameApplyRequest`], [`UndoRequest`] | [`Applied`], [`Undone`] |
 //! | edit one definition | [`EditRequest`] | [`EditAnswer`] |
-//! | take back what a killed process left half written | [`RecoverEditsRequest`] | [`UnfinishedEdit`]s |
-//! | have a copy to try code in | [`ScratchRequest`] | [`scratch::Scratch`] |
-//! | index the text | `IndexProjectRequest` | `Indexed` |
+//! | roll back an edit that a killed process left incomplete | [`RecoverEditsRequest`] | [`UnfinishedEdit`]s |
+//! | start a copy to try code in | [`ScratchRequest`] | [`scratch::Scratch`] |
+//! | index the project's text | `IndexProjectRequest` | `Indexed` |
 //!
-//! Every answer is `Display`: the text that the tools give.
+//! Every answer implements `Display`, which gives the text of the tools.
 //!
 //! ```
 //! use std::time::Duration;
@@ -106,30 +108,34 @@
 //! # }
 //! ```
 //!
-//! # Map
+//! # Modules
 //!
-//! * [`Steelbank`], [`Builder`], [`Installation`]: start SBCL, ask questions.
-//! * [`actions`]: everything that it does, one module each, with requests and answers (all serialize to JSON);
-//!   [`answer`]: what they are made of.
-//! * [`xref`]: the index of cross references that the who-calls family is answered from.
-//! * [`reader`]: Lisp text without Lisp.
-//! * [`text`]: the index of any source tree's text.
-//! * [`tools`]: what a tool is; [`actions::tools`] has all, for programs that call them by name with JSON.
+//! * [`Steelbank`], [`Builder`], [`Installation`]: start SBCL and ask questions.
+//! * [`actions`]: all questions and actions, one module each, with requests and answers (all
+//!   answers serialize to JSON).
+//! * [`answer`]: the types that answers consist of.
+//! * [`xref`]: the index of cross references, from which the who-calls family is answered.
+//! * [`reader`]: a reader for Lisp text that needs no Lisp.
+//! * [`text`]: an index of the text of any source tree.
+//! * [`tools`]: tools with JSON schemas; [`actions::tools`] lists all, for programs that call them
+//!   by name with JSON.
 //! * `doors` (feature `server`): the MCP server, the language server, and the command line.
-//! * [`engine`]: jobs for the Lisp thread, deadlines, interrupts, faults; for questions of one's own.
+//! * [`engine`]: jobs for Lisp's threads, deadlines, interrupts and faults, for custom questions.
 //!
-//! # What it runs
+//! # Which code runs
 //!
-//! No code of the project, unless a call is there for it: loading, evaluating, inspecting an expression,
-//! running tests, and expanding macros, which compiler notes do too. Only describe-symbol runs print-object
-//! methods besides, to print a variable's value. A question never interns a symbol.
+//! No code of the project runs unless a call requests it: loading, evaluating, inspecting an
+//! expression, running tests, and expanding macros, which compiler notes also do. In addition,
+//! describe-symbol runs print-object methods to print a variable's value. A question never interns
+//! a symbol.
 //!
 //! # Features
 //!
-//! * `embedded`: SBCL in the program that calls [`Installation::embedded`].
-//! * `grammars`: the text index finds definitions in languages other than Lisps.
-//! * `server` (default, brings both): the `steelbank` program, with its command line and its MCP server.
-//! * `http` (default, brings `server`): the MCP server over HTTP.
+//! * `embedded`: links SBCL into a program that calls [`Installation::embedded`].
+//! * `grammars`: lets the text index find definitions in languages other than Lisps.
+//! * `server` (default, enables both): the `steelbank` program, with its command line and its MCP
+//!   server.
+//! * `http` (default, enables `server`): the MCP server over HTTP.
 
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
@@ -138,11 +144,11 @@
     allow(
         dead_code,
         unused_imports,
-        reason = "only the program runs as its own copy, which saves and tries"
+        reason = "only the program starts copies of itself, which save snapshots and try code"
     )
 )]
 
-/// The Rust of the pages is compiled with the documentation's.
+/// Compiles the Rust examples of the page as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]
 struct Readme;

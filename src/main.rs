@@ -1,4 +1,5 @@
-//! The `steelbank` program: the command line, with SBCL in the file itself (feature `embedded`).
+//! The `steelbank` program: runs the command line, with SBCL embedded in the executable (feature
+//! `embedded`).
 
 use std::process::ExitCode;
 

@@ -1,4 +1,6 @@
-//! Answers for names that do not exist, the same for all tools: the sentence, suggestions, and remedies.
+//! Builds the answers for names that do not exist: symbols, packages, systems, paths, patterns and
+//! edits. All tools use the same message, suggestions and remedies. `NotFoundReply` is the
+//! answer, and `of_error` converts the errors that stand for it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,14 +16,14 @@ use crate::handle::{Error, Steelbank};
 use crate::tools::call::{CallOutcome, Failure, ToolAnswer};
 use crate::workspace::write::FileError;
 
-/// The answer about something that may not be there.
+/// An answer about something that may not exist.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct LookupReply<T> {
-    /// Whether it is there.
+    /// Whether it exists.
     pub(crate) found: bool,
     #[serde(flatten)]
     pub(crate) answer: Option<T>,
-    /// Not in the schema of every tool that may say so: it would be the longest part of many.
+    /// Omitted from the schemas: every tool has it, and it would dominate many of them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub(crate) missing: Option<NotFoundReply>,
@@ -33,27 +35,27 @@ impl<T> LookupReply<T> {
     }
 }
 
-/// A missing thing, as every tool reports it.
+/// Something that does not exist, as every tool reports it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct NotFoundReply {
-    /// The sentence that says what is missing.
+    /// The sentence that reports what is missing.
     message: String,
     /// Symbols of that name in other packages, similar names, or similar packages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suggestions: Vec<String>,
-    /// Where the name stands in text that is not loaded.
+    /// Where files that are not loaded contain the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// What to do.
+    /// What to do about it.
     #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
     remedies: Vec<String>,
-    /// Whether the text says what to do, too.
+    /// Whether the text includes the remedies.
     #[serde(skip)]
     advises: bool,
 }
 
 impl NotFoundReply {
-    /// Makes the answer for the symbol or package `asked`, which does not exist.
+    /// Builds the answer for the missing symbol or package `asked`.
     pub(crate) fn new(bank: &Steelbank, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
         let index = &bank.index();
         let system = Some(asked.package.to_lowercase()).filter(|system| {
@@ -62,14 +64,14 @@ impl NotFoundReply {
                 && systems(bank).contains(system)
         });
         let to_load = system.map(|system| {
-            format!("{system} is a system of this project and not loaded: load-system {system}; commands take --system {system}.")
+            format!("{system} is a system of this project that is not loaded. Load it with load-system, or with --system {system} on the command line.")
         });
         let note: Vec<String> = to_load.into_iter().chain(note).collect();
         let note = (!note.is_empty()).then(|| note.join(" "));
         let uninterned = status == LookupStatus::Uninterned;
         let bare = asked.name.strip_prefix("#:").filter(|_| uninterned).unwrap_or(&asked.name);
         let suggestions = bank.project().with_read_symbols(|read| {
-            let elsewhere = nearest::elsewhere(index, read, bare);
+            let elsewhere = nearest::in_other_packages(index, read, bare);
             match status {
                 _ if !elsewhere.is_empty() => elsewhere,
                 LookupStatus::NoPackage => nearest::packages(index, &asked.package),
@@ -82,11 +84,10 @@ impl NotFoundReply {
         let package = find_package(index, &asked.name).filter(|_| status == LookupStatus::NoSymbol);
         if let Some(package) = package {
             let name = index.package_name(package);
-            remedies = vec![format!("{name} is a package: ask package-info.")];
+            remedies = vec![format!("{name} is a package: use package-info.")];
         }
         if uninterned {
-            let what =
-                "An uninterned symbol cannot be looked up, as no package has it: name one that is interned.";
+            let what = "Uninterned symbols cannot be looked up, because they are in no package. Give the name of an interned symbol.";
             remedies = vec![what.to_owned()];
         }
         Self {
@@ -98,36 +99,38 @@ impl NotFoundReply {
         }
     }
 
-    /// Makes the answer for a package `name` that does not exist.
+    /// Builds the answer for the missing package `name`.
     pub(crate) fn package(bank: &Steelbank, name: &str, note: Option<String>) -> Self {
         let asked = Asked { name: String::new(), package: name.to_uppercase() };
         Self { advises: true, ..Self::new(bank, &asked, LookupStatus::NoPackage, note) }
     }
 
-    /// Makes the answer for a system `name` that does not exist; the project has `systems`.
+    /// Builds the answer for the missing system `name`, given the names of the project's systems.
     pub(crate) fn system(systems: &[String], name: &str) -> Self {
         Self {
             message: format!("System {} not found", cut(name)),
             suggestions: nearest::systems(name, systems.iter().map(String::as_str)),
             note: None,
             remedies: vec![
-                "list-systems shows what the project defines. Add the folder of one that is not below the project to \
-                 CL_SOURCE_REGISTRY."
+                "list-systems lists the systems of the project. If the system is in a folder outside the project, add that folder to CL_SOURCE_REGISTRY."
                     .to_owned(),
             ],
             advises: true,
         }
     }
 
-    /// The client has made no edit that can be undone; others may have.
-    pub(crate) fn own_edit() -> Self {
-        let message = "No rename of yours is kept: there is nothing to undo. Others share this Lisp; an edit of theirs has a number.";
+    /// Builds the answer for a client that has no edit to undo, although other clients may have
+    /// some.
+    pub(crate) fn no_edit_of_client() -> Self {
+        let message =
+            "You have no rename that can be undone. To undo an edit of another client, give its number.";
         Self::other(message.to_owned(), Vec::new(), None)
     }
 
-    /// No edit called `id` can be undone; those called `kept` can, the newest first.
+    /// Builds the answer for the unknown edit `id`. `undoable` lists the edits that can be undone,
+    /// newest first.
     pub(crate) fn edit(id: &str, kept: Vec<String>) -> Self {
-        let nothing = "No edit of this project is kept: there is nothing to undo.";
+        let nothing = "There is no edit of this project to undo.";
         match kept.is_empty() {
             true if id == "last" => Self::other(nothing.to_owned(), kept, None),
             is_empty => Self {
@@ -140,12 +143,12 @@ impl NotFoundReply {
         }
     }
 
-    /// Makes the answer from `message`, which says what is missing, and similar names in `suggestions`.
+    /// Builds an answer from `message`, which reports what is missing, and similar names.
     pub(crate) fn other(message: String, suggestions: Vec<String>, note: Option<String>) -> Self {
         Self { message, suggestions, note, remedies: Vec::new(), advises: false }
     }
 
-    /// Makes the answer for a file or folder `path`, relative to the project, that does not exist.
+    /// Builds the answer for the missing file or folder `path`, relative to the project.
     pub(crate) fn path(bank: &Steelbank, path: &str) -> Self {
         let suggestions = nearest::paths_in(bank.project(), path);
         let remedies = if suggestions.is_empty() { vec![bank.project().path_advice()] } else { Vec::new() };
@@ -158,7 +161,7 @@ impl NotFoundReply {
         }
     }
 
-    /// Makes the answer for a pattern that no symbol matches, which `message` says.
+    /// Builds the answer for a pattern that no symbol matches; `message` reports that.
     pub(crate) fn pattern(message: String, nothing: NoMatch) -> Self {
         let wider = nothing.wider.iter().map(|wider| {
             let found = counted(wider.matches, "symbol matches", "symbols match");
@@ -170,8 +173,7 @@ impl NotFoundReply {
         });
         let mut remedies: Vec<String> = wider.collect();
         if remedies.is_empty() && nothing.near.is_empty() {
-            let what = "Give a shorter part of the name, or load the system that defines it. The name of a slot, a local \
-                        variable or a keyword is found by find_references.";
+            let what = "Give a shorten_failure part of the name, or load the system that defines it. To find slots, local variables and keywords, use find_references.";
             remedies.push(what.to_owned());
         }
         Self {
@@ -183,7 +185,7 @@ impl NotFoundReply {
         }
     }
 
-    /// Renders the contract's sentence, and our suggestions below it.
+    /// Renders the message, which the contract fixes, followed by suggestions, note and remedies.
     pub(crate) fn text(&self) -> String {
         let mut text = self.message.clone();
         if !self.suggestions.is_empty() {
@@ -199,14 +201,14 @@ impl NotFoundReply {
         text
     }
 
-    /// Makes the tool's answer, with `found` false.
+    /// Builds the tool's answer, with `found` false.
     pub(crate) fn answer(self, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer: LookupReply<()> = LookupReply { found: false, answer: None, missing: Some(self) };
         ToolAnswer::new(text, &answer, outcome)
     }
 
-    /// Makes the tool's answer, with `found` false beside the fields of `answer`.
+    /// Builds the tool's answer, with `found` false, and includes the fields of `answer`.
     pub(crate) fn with_partial<T: Serialize>(self, answer: T) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer = LookupReply { found: false, answer: Some(answer), missing: Some(self) };
@@ -214,7 +216,7 @@ impl NotFoundReply {
     }
 }
 
-/// Makes an answer of an error that says that the subject does not exist; other errors stay errors.
+/// Turns a "not found" error into an answer; returns other errors unchanged.
 pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
     let missing = match &error {
         Error::NotFound(NotFound::Symbol { asked, status, unseen }) => {
@@ -234,7 +236,7 @@ pub(crate) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
     missing.answer(outcome)
 }
 
-/// Makes an answer of an error in reading a file of the project.
+/// Turns an error in reading a file of the project into an answer if the file does not exist.
 pub(crate) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
     match error {
         FileError::Missing(path) => NotFoundReply::path(bank, &path).answer(CallOutcome::NotFound),
@@ -243,7 +245,7 @@ pub(crate) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, 
     }
 }
 
-/// Finds the first of `paths`, relative to the project, that `is_known` rejects.
+/// Builds the answer for the first of `paths`, relative to the project, that `is_known` rejects.
 pub(crate) fn missing_path(
     bank: &Steelbank,
     paths: &[String],
@@ -253,7 +255,7 @@ pub(crate) fn missing_path(
     missing.map(|path| NotFoundReply::path(bank, path))
 }
 
-/// Lists the names of the project's systems, and of those that ASDF knows.
+/// Lists the names of the project's systems and of the systems that ASDF has loaded or found.
 pub(crate) fn systems(bank: &Steelbank) -> Vec<String> {
     let own = bank.list_systems(&Control::new(ALLOWED)).map(|known| known.systems).unwrap_or_default();
     let own = own.into_iter().map(|system| system.name);
@@ -263,7 +265,7 @@ pub(crate) fn systems(bank: &Steelbank) -> Vec<String> {
 /// The longest name that an answer repeats, in characters.
 const LONGEST_NAME: usize = 1_000;
 
-/// Shortens an overlong name.
+/// Truncates overlong names.
 fn shortened(asked: &Asked) -> Asked {
     Asked { name: cut(&asked.name), package: cut(&asked.package) }
 }
@@ -280,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_nobody_would_read_are_cut() {
+    fn only_overlong_names_are_truncated() {
         let mut asked = Asked { name: "Ä".repeat(LONGEST_NAME), package: "CL-USER".into() };
         assert_eq!(shortened(&asked), asked);
         asked.name.push('X');

@@ -1,5 +1,10 @@
-//! The actions: everything that steelbank does for a user. Each is one place: the request, the answer, how it is
-//! found or done, its text, and the tool that agents call.
+//! Implements everything that steelbank does for a user, one module for each action. Such a module
+//! has the request type, the answer type, the code that computes the answer, its text, and the tool
+//! that agents call. The folders group actions: `uses` finds callers and references, `symbols`
+//! describes names, `run` loads and runs code, `change` edits source files, and `text`
+//! searches plain text. Requests implement `Question` or `Action`, so library users, the LSP server
+//! and the tools share one implementation. `tools` is the registry of all tools. `missing`
+//! builds the answers for names that do not exist.
 
 pub mod change;
 pub(crate) mod missing;
@@ -20,11 +25,11 @@ use crate::tools::{
     Session, Tool, Tools,
 };
 
-/// Makes a tool.
-type Make = fn() -> Tool;
+/// A function that creates a tool.
+type Constructor = fn() -> Tool;
 
-/// All tools, one a line, and who is offered each.
-const LIST: &[(Offer, Make)] = &[
+/// All tools, with the set in which each is offered.
+const REGISTRY: &[(Offer, Constructor)] = &[
     (Daily, change::check::tool::tool),
     (Core, symbols::apropos::tool::tool),
     (Daily, uses::call_graph::tool::tool),
@@ -66,12 +71,12 @@ const LIST: &[(Offer, Make)] = &[
 /// Returns all tools.
 pub fn tools() -> &'static Tools {
     static LISTED: LazyLock<Vec<Tool>> =
-        LazyLock::new(|| LIST.iter().map(|(offer, tool)| tool().offered(*offer)).collect());
+        LazyLock::new(|| REGISTRY.iter().map(|(offer, tool)| tool().offered(*offer)).collect());
     static ALL: LazyLock<Tools> = LazyLock::new(|| Tools::of(&LISTED));
     &ALL
 }
 
-/// Carries out an order that another process's action has sent to this copy, by name.
+/// Runs an order that a parent process sent to this scratch process, by name.
 pub(crate) fn carry_out(
     session: &Session,
     name: &str,
@@ -79,15 +84,15 @@ pub(crate) fn carry_out(
     call: &Call,
     control: &Control,
 ) -> Result<Value, String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
-    let bank = session.bank().map_err(|failure| said(&failure))?;
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let bank = session.bank().map_err(|failure| text(&failure))?;
     let answer = match name {
         scratch::CALL => {
             let (tool, arguments): (String, Value) =
-                serde_json::from_value(arguments).map_err(|error| said(&error))?;
+                serde_json::from_value(arguments).map_err(|error| text(&error))?;
             let tool = tools().get(&tool)?;
-            let arguments = serde_json::from_value(arguments).map_err(|error| said(&error))?;
-            let answer = tool.call(session, arguments, call).map_err(|error| said(&error))?;
+            let arguments = serde_json::from_value(arguments).map_err(|error| text(&error))?;
+            let answer = tool.call(session, arguments, call).map_err(|error| text(&error))?;
             let outcome = match answer.outcome {
                 CallOutcome::Answered => ScratchOutcome::Answered,
                 CallOutcome::NotFound | CallOutcome::NotFoundAsError => ScratchOutcome::NotFound,
@@ -97,19 +102,19 @@ pub(crate) fn carry_out(
             serde_json::to_value(ScratchAnswer { text: answer.text, structured, outcome })
         }
         change::rename::TRACES => {
-            let request = serde_json::from_value(arguments).map_err(|error| said(&error))?;
-            let traces = bank.traces(&request, control).map_err(|error| said(&error))?;
+            let request = serde_json::from_value(arguments).map_err(|error| text(&error))?;
+            let traces = bank.traces(&request, control).map_err(|error| text(&error))?;
             serde_json::to_value(traces)
         }
         change::check::alone::CHECK => {
-            let overlay = serde_json::from_value(arguments).map_err(|error| said(&error))?;
+            let overlay = serde_json::from_value(arguments).map_err(|error| text(&error))?;
             let checked = change::check::alone::check(bank, overlay, control);
-            serde_json::to_value(checked.map_err(|error| said(&error))?)
+            serde_json::to_value(checked.map_err(|error| text(&error))?)
         }
-        "refused-writes" => serde_json::to_value(bank.refused_writes().map_err(|error| said(&error))?),
-        _ => return Err(format!("This copy knows no order {name}: it is of another build.")),
+        "refused-writes" => serde_json::to_value(bank.refused_writes().map_err(|error| text(&error))?),
+        _ => return Err(format!("Unknown order {name}: the scratch process is of a different build.")),
     };
-    answer.map_err(|error| said(&error))
+    answer.map_err(|error| text(&error))
 }
 
 #[cfg(test)]
@@ -124,15 +129,15 @@ mod tests {
     #[test]
     fn tools_are_chosen_by_kind_and_by_name() {
         assert_eq!(names("who_calls, status,who-calls"), ["status", "who-calls"]);
-        assert_eq!(names("all").len(), LIST.len());
+        assert_eq!(names("all").len(), REGISTRY.len());
         let core = names("core");
-        assert!(core.contains(&"describe-symbol") && core.len() < LIST.len());
+        assert!(core.contains(&"describe-symbol") && core.len() < REGISTRY.len());
         assert!(names("read").contains(&"who-calls") && !names("read").contains(&"load-system"));
         assert!(tools().chosen("who-cals").err().unwrap().contains("who-calls"));
         assert!(tools().chosen(",").is_err());
     }
 
-    /// A program that has no tools shows each answer all the same.
+    /// Library users can print every answer with `Display`, without calling a tool.
     #[test]
     fn answers_are_texts() {
         fn shown<T: std::fmt::Display>() {}
@@ -156,9 +161,10 @@ mod tests {
         shown::<uses::who_makes::WhoMakesAnswer>();
     }
 
-    /// What is not listed by default is answered all the same; what would be refused is not listed.
+    /// The default set omits rarely used tools and tools that lack a permission, but calling them
+    /// by name still works.
     #[test]
-    fn the_default_lists_what_is_needed_daily() {
+    fn default_set_lists_daily_tools() {
         let listed = |permissions| {
             let offered = tools().daily(permissions);
             assert!(offered.get("macroexpand").is_ok() && offered.get("edit_definition").is_ok());
@@ -179,9 +185,10 @@ mod tests {
         assert!(tools().chosen("status").unwrap().get("outline").is_err());
     }
 
-    /// The table in SECURITY.md has each tool that runs or writes or starts anything, as the tool declares it.
+    /// The table in SECURITY.md lists each tool that runs, writes or starts anything, as the tool
+    /// declares it.
     #[test]
-    fn the_table_of_what_tools_run_is_what_they_declare() {
+    fn security_table_matches_declarations() {
         let either = |permissions: &[Permission]| {
             permissions
                 .iter()
@@ -226,9 +233,9 @@ mod tests {
         assert_eq!(written, declared);
     }
 
-    /// Who asks for a permission, or starts a program, declares it.
+    /// A tool that checks a permission or starts a program declares it.
     #[test]
-    fn what_tools_do_is_declared() {
+    fn permissions_and_processes_are_declared() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let mut starting = Vec::new();
         let mut folders = vec![root.clone()];
@@ -251,10 +258,10 @@ mod tests {
                 let asks = has(&[".permit(Permission", ".allows("]);
                 assert!(
                     !asks || has(&[".may_need(", ".needs("]),
-                    "{name} asks for a permission that is not declared"
+                    "{name} checks a permission that it does not declare"
                 );
                 let copies = has(&["in_scratch(session", "= CheckRequest {", "RenameVerifyRequest::new("]);
-                assert!(!copies || has(&["Starts::Copy"]), "{name} starts a copy that is not declared");
+                assert!(!copies || has(&["Starts::Copy"]), "{name} starts a copy without declaring it");
             }
         }
         starting.sort();

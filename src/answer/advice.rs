@@ -1,6 +1,7 @@
-//! Advice: what can be done about an answer or an error, which each door words in its own terms.
+//! Advice: the next step to take about an answer or an error. Every front end words it in its own
+//! terms, as tool arguments or as command-line options.
 
-/// The terms in which advice is worded.
+/// The terms in which advice is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wording {
     /// Tools and their arguments.
@@ -10,90 +11,92 @@ pub enum Wording {
     CommandLine,
 }
 
-/// What can be done about an answer or an error.
+/// The next step to take about an answer or an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// Name the project.
+    /// Specify the project.
     SetProject,
-    /// Name the project, or search all files.
+    /// Specify the project, or search all files.
     SetProjectOrSearchAll,
-    /// Search all files, to have uses listed that are counted only.
+    /// Search all files, to list uses that were only counted.
     ListAll,
-    /// Search the text, to have places listed that are counted only.
+    /// Search the text, to list places that were only counted.
     ListText,
-    /// Narrow a search, or insist on it. Most references are in these files.
+    /// Narrow a search, or force it. Holds the files with the most references and their counts.
     Narrow(Vec<(String, u64)>),
-    /// Say what changes.
-    SayWhatChanges,
+    /// Specify the changes.
+    SpecifyChanges,
     /// Load the project's systems.
     Load,
-    /// Name the system to test.
-    NameSystem,
-    /// Load the system, or name a file.
+    /// Specify the system to test.
+    SpecifySystem,
+    /// Load the system of this name, or specify a file.
     LoadOrGivePath(String),
-    /// Bring the image up to an edit, and take out what it removed.
+    /// Reload an edit into the image, and remove the definitions that it deleted.
     Reload,
-    /// Bring the image up to the files.
-    BringUpToDate,
-    /// Compile and load all again after an edit: ASDF would not.
-    LoadAnew,
-    /// Take definitions that their files lack out of the image.
+    /// Reload the changed files into the image.
+    ReloadImage,
+    /// Compile and load everything again after an edit, because ASDF would not.
+    ForceLoad,
+    /// Remove definitions from the image that are no longer in their files.
     RemoveLeftovers,
-    /// Take the rename of this number back.
+    /// Undo the rename with this number.
     UndoRename(String),
-    /// Wait for the outcome of the rename of this number. At the command line there is none: a command waits for the end.
+    /// Wait for the outcome of the rename with this number. Only tools need this: a command waits
+    /// until the rename has finished.
     WaitForRename(String),
-    /// Have the rename written, which is planned only.
+    /// Apply a rename that was only planned.
     Apply,
-    /// Have words of text that is no Lisp renamed, too.
+    /// Rename words in text that is not Lisp, too.
     IncludeText,
-    /// Have the rename written without verifying it.
+    /// Apply the rename without verifying it.
     SkipVerifying,
-    /// Ask again: Lisp is being started.
-    AskAgain,
-    /// Have Lisp started again, which has died too often.
+    /// Retry: Lisp is starting again.
+    Retry,
+    /// Restart Lisp, which has died too often.
     RestartLisp,
-    /// Start the program again.
+    /// Restart the program.
     RestartProgram,
 }
 
 impl Advice {
-    /// Adds the advice to the sentence `why`.
+    /// Appends the advice to the sentence `why`.
     pub fn added_to(&self, why: &str, wording: Wording) -> String {
         let advice = self.worded(wording);
         match self {
-            Self::AskAgain | Self::RestartLisp | Self::RestartProgram => {
+            Self::Retry | Self::RestartLisp | Self::RestartProgram => {
                 format!("{}; {advice}", why.trim_end_matches('.'))
             }
             _ => format!("{why} {advice}"),
         }
     }
 
-    /// Words the advice as a sentence or two; about a dead Lisp, as the end of one.
+    /// Returns the advice: one or two sentences. Advice about a dead Lisp is a clause that
+    /// continues a sentence.
     pub fn worded(&self, wording: Wording) -> String {
         let (tools, shell) = match self {
             Self::SetProject => (
-                "Start steelbank with --project DIR, or below a folder with an .asd file or a .git.",
-                "Name its folder with --project DIR.",
+                "Start steelbank with --project DIR, or in a folder below one with an .asd file or .git.",
+                "Specify its folder with --project DIR.",
             ),
             Self::SetProjectOrSearchAll => (
                 "Start steelbank with --project DIR, or pass project_only=false.",
-                "Name its folder with --project DIR, or pass --no-project-only.",
+                "Specify its folder with --project DIR, or pass --no-project-only.",
             ),
             Self::ListAll => {
                 ("To list them, pass project_only=false.", "To list them, pass --no-project-only.")
             }
             Self::ListText => {
-                ("To list them, call find_references.", "To list them: steelbank find-references.")
+                ("To list them, call find_references.", "To list them, run steelbank find-references.")
             }
             Self::Narrow(densest) => return narrow(densest, wording),
-            Self::SayWhatChanges => (
-                "Say what changes: names, paths, or diff=true.",
-                "Say what changes: names, --paths, or --diff.",
+            Self::SpecifyChanges => (
+                "Give at least one of names, paths or diff=true.",
+                "Give at least one of names, --paths or --diff.",
             ),
             Self::Load => ("To load it, call load-system.", "To load it first, pass --system NAME."),
-            Self::NameSystem => ("Name one with system.", "Name one: steelbank run-tests SYSTEM."),
+            Self::SpecifySystem => ("Specify one with system.", "Specify one: steelbank run-tests SYSTEM."),
             Self::LoadOrGivePath(system) => {
                 return match wording {
                     Wording::Tools => "Load it with load-system, or give a path.".to_owned(),
@@ -104,17 +107,17 @@ impl Advice {
                 "The running image still has the old name: call reload with remove=true.",
                 "A running server still has the old name: there, call reload with remove=true.",
             ),
-            Self::BringUpToDate => (
-                "The image is older than these: reload brings it up to date.",
-                "The image is older than these.",
+            Self::ReloadImage => (
+                "The image is older than these files: call reload to update it.",
+                "The image is older than these files.",
             ),
-            Self::LoadAnew => (
-                "The running image still has the old name: call load-system with force=true, for ASDF does not compile again all that knows the name.",
-                "ASDF does not compile again all that knows the name: `steelbank load-system --force` does.",
+            Self::ForceLoad => (
+                "The running image still has the old name: call load-system with force=true, because ASDF does not recompile every file that uses the name.",
+                "ASDF does not recompile every file that uses the name: run `steelbank load-system --force`.",
             ),
             Self::RemoveLeftovers => (
-                "To delete them from the image: reload with remove=true.",
-                "To delete them from the image: --remove.",
+                "To delete them from the image, call reload with remove=true.",
+                "To delete them from the image, pass --remove.",
             ),
             Self::UndoRename(number) => {
                 return match wording {
@@ -125,27 +128,29 @@ impl Advice {
                 };
             }
             Self::WaitForRename(number) => {
-                return format!("Nothing is written yet. For the outcome: rename with wait={number:?}.");
+                return format!("Nothing is written yet. For the outcome, call rename with wait={number:?}.");
             }
             Self::IncludeText => (
-                "Left as they are; include=[\"text\"] edits them.",
-                "Left as they are; --include text edits them.",
+                "Not changed; include=[\\\"text\\\"] renames them, too.",
+                "Not changed; --include text renames them, too.",
             ),
-            Self::Apply => ("Plan only. To write it: apply=true.", "Plan only. To write it: --apply."),
+            Self::Apply => {
+                ("Plan only. To apply it, pass apply=true.", "Plan only. To apply it, pass --apply.")
+            }
             Self::SkipVerifying => (
                 "To rename without verifying, pass verify: false.",
                 "To rename without verifying, pass --no-verify.",
             ),
-            Self::AskAgain => {
-                let again = "it is being started again: ask again.";
+            Self::Retry => {
+                let again = "it is restarting: retry.";
                 (again, again)
             }
             Self::RestartLisp => {
-                let often = "it died too often to be started again by itself: call restart-lisp.";
+                let often = "it died too often for an automatic restart: call restart-lisp.";
                 (often, often)
             }
             Self::RestartProgram => {
-                let restart = "restart steelbank to ask Lisp again.";
+                let restart = "restart steelbank to use Lisp again.";
                 (restart, restart)
             }
         };

@@ -1,4 +1,6 @@
-//! Cautions: what must be known beside an answer.
+//! Cautions: notes that accompany an answer because it may be incomplete or easily misread. Each is
+//! an enum variant with its data, so that Rust code such as `rename` can react to it; users and
+//! JSON get the sentence.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -6,158 +8,162 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Advice, Location, OtherText, Wording, counted};
 
-/// What must be known beside an answer. In JSON it is the sentence, with advice in terms of tools.
+/// A note about the limits of an answer. Serializes as its sentence, with advice in terms of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 #[non_exhaustive]
 pub enum Caution {
-    /// The symbol names a structure, from which defstruct makes other names.
+    /// The symbol names a structure, from which defstruct derives other names.
     NamesStructure,
-    /// The symbol names a slot of a structure, at so many places.
+    /// The symbol names a structure slot, in this number of places.
     NamesStructureSlot(usize),
-    /// Local variables or functions have the name, so often.
-    LocalsLeftOut(usize),
-    /// Words of LOOP have the name, so often.
-    LoopWordsLeftOut(usize),
-    /// An uninterned symbol or a keyword of the name stands where names are made or looked up, at so many places.
+    /// This number of occurrences were omitted because they are local variables or functions.
+    LocalsOmitted(usize),
+    /// This number of occurrences were omitted because they are keywords of LOOP.
+    LoopKeywordsOmitted(usize),
+    /// In this number of places, code interns or looks up a name by an uninterned symbol or keyword
+    /// of the symbol's name.
     Designators(usize),
-    /// No definition in the files that were searched names the symbol.
+    /// No definition in the searched files names the symbol.
     NoDefinition,
-    /// Macros in whose definitions the symbol stands make uses of it.
+    /// Macros with the symbol in their definitions generate uses of it.
     UsesFromTemplates {
-        /// How many uses.
+        /// The number of uses.
         uses: usize,
-        /// The macros, each with the place in its definition.
+        /// The macros, each with the symbol's location in its definition.
         macros: Vec<String>,
     },
-    /// Macros make uses of the symbol from parts of names.
-    UsesFromParts {
-        /// How many uses.
+    /// Macros that concatenate parts of names generate uses of the symbol.
+    UsesFromNameParts {
+        /// The number of uses.
         uses: usize,
-        /// The macros, each with the parts that are known.
+        /// The macros, each with the name parts that were found.
         macros: Vec<String>,
     },
-    /// Macros make so many uses, in a way that is not known.
+    /// Macros generate this number of uses in an unknown way.
     UsesByMacros(usize),
-    /// The function is named at these places, where the compiler records no call.
+    /// Code refers to the function by name at these locations, where the compiler records no call.
     NamedAsFunction(Vec<Location>),
-    /// So many uses are not exactly placed.
+    /// This number of uses have only an approximate location.
     Approximate(usize),
-    /// So many uses are by definitions that their files do not have any more.
+    /// This number of uses are in definitions that are no longer in their files.
     Replaced(usize),
-    /// So many functions that use it were compiled without a file.
+    /// This number of functions that use the symbol were compiled without a file.
     WithoutFile(usize),
-    /// So many uses were compiled when their file was read with other features.
+    /// This number of uses were compiled when their file was read with other features.
     OtherFeatures(usize),
-    /// Loaded files below the project's folder that belong to none of its systems use the symbol.
-    UsedBesideProject(Vec<String>),
+    /// Loaded files in the project's folder that belong to none of its systems use the symbol.
+    UsedOutsideSystems(Vec<String>),
     /// Loaded files cannot be read.
     LoadedUnreadable(Vec<String>),
-    /// The record of what stands where in these files is incomplete.
-    RecordIncomplete(Vec<String>),
-    /// No loaded file has this name.
+    /// The recorded positions of these files are incomplete.
+    PositionsIncomplete(Vec<String>),
+    /// No loaded file contains this name.
     OnlyInImage(String),
-    /// The symbol stands in vendored files that are not loaded.
+    /// The symbol is in vendored files that are not loaded.
     InVendored {
-        /// How often.
+        /// The number of places.
         places: usize,
         /// The files.
         files: Vec<String>,
     },
-    /// Files that are not loaded could not be searched: their names, maybe the first of them with a count.
+    /// Files that are not loaded could not be searched: their names, possibly shortened to the
+    /// first few and a count.
     NotSearched(String),
-    /// The project's folder has more files than are searched.
+    /// The project has more files than the search limit.
     TooManyFiles,
-    /// A package is not loaded, so symbols of an edited text could not be checked.
+    /// A package is not loaded, so the symbols of an edited text were not checked.
     PackageNotLoaded(String),
-    /// The image has no such package or symbol, which an edited text names; it is older than the files.
-    NotInOldImage(String),
-    /// The index of uses lacks what a load defined.
-    IndexBehindLoad(String),
-    /// The index of uses still has what a reload removed.
-    IndexBehindRemoval(String),
-    /// So many lines write the slot or place that the symbol names, which is no variable that is set.
+    /// The image lacks a package or symbol that an edited text names. The image is older than the
+    /// files.
+    NotInStaleImage(String),
+    /// The index of uses lacks definitions of a load: the error.
+    IndexStaleAfterLoad(String),
+    /// The index of uses still has definitions that a reload removed: the error.
+    IndexStaleAfterRemoval(String),
+    /// This number of lines write the slot or place that the symbol names. It is not an assigned
+    /// variable.
     Written(usize),
-    /// The name also stands in text that is no Lisp.
+    /// The name also occurs in text that is not Lisp.
     OtherText(OtherText),
-    /// Lisp said it, or an earlier answer that was kept as JSON.
-    Said(String),
+    /// A message of Lisp, or a caution of an earlier answer that was stored as JSON.
+    Text(String),
 }
 
-/// The most places that a caution lists.
+/// The maximum number of places that a caution lists.
 const MOST_PLACES: usize = 10;
 
-/// The most files of which a caution gives the names.
+/// The maximum number of files that a caution lists.
 const MOST_FILES: usize = 5;
 
 impl Display for Caution {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::NamesStructure => f.write_str(
-                "It names a structure: defstruct makes other names from it (constructor, predicate, copier, accessors), which are symbols of their own.",
+                "It names a structure. defstruct derives other symbols from it (constructor, predicate, copier, accessors); their uses are not included.",
             ),
             Self::NamesStructureSlot(count) => {
                 let places = counted(*count, "place", "places");
-                write!(f, "It names a slot of a structure in {places}: the accessor's name is made from it.")
+                write!(f, "It names a structure slot in {places}. defstruct derives the accessor's name from it.")
             }
-            Self::LocalsLeftOut(count) => {
+            Self::LocalsOmitted(count) => {
                 let left_out = counted(*count, "occurrence is", "occurrences are");
                 write!(f, "{left_out} left out: a local variable or function has this name there.")
             }
-            Self::LoopWordsLeftOut(count) => {
+            Self::LoopKeywordsOmitted(count) => {
                 let left_out = counted(*count, "occurrence is", "occurrences are");
-                write!(f, "{left_out} left out: it is a word of LOOP there.")
+                write!(f, "{left_out} left out: the name is a LOOP keyword there.")
             }
             Self::Designators(count) => write!(
                 f,
-                "An uninterned symbol or keyword of this name stands in {} where names are made or looked up: code may mean it.",
+                "An uninterned symbol or keyword of this name is used to intern or look up a name in {}; it may refer to this symbol.",
                 counted(*count, "place", "places")
             ),
             Self::NoDefinition => f.write_str(
-                "No definition names it in the loaded files of this search: a macro makes the name, or it is defined elsewhere.",
+                "The loaded files in this search do not contain its definition: a macro generates the name, or it is defined elsewhere.",
             ),
             Self::UsesFromTemplates { uses, macros } => write!(
                 f,
-                "{} made by macros in whose definitions the symbol stands: they change with it there: {}.",
+                "{} generated by macros. The symbol is in their definitions; changing it there changes these uses: {}.",
                 counted(*uses, "use is", "uses are"),
                 macros.join(", ")
             ),
-            Self::UsesFromParts { uses, macros } => write!(
+            Self::UsesFromNameParts { uses, macros } => write!(
                 f,
-                "{} made by macros from parts of names: the symbol stands in none of their definitions, and no rename changes them: {}.",
+                "{} generated by macros that build names from parts. The symbol is not in their definitions, so a rename does not change these uses: {}.",
                 counted(*uses, "use is", "uses are"),
                 macros.join(", ")
             ),
             Self::UsesByMacros(uses) => write!(
                 f,
-                "{} made by macros: the symbol does not stand there; change the macro's template instead.",
+                "{} generated by macros, without a token to edit there. Change the macro's template instead.",
                 counted(*uses, "use is", "uses are")
             ),
             Self::NamedAsFunction(places) => {
                 let shown: Vec<String> = places.iter().take(MOST_PLACES).map(Location::to_string).collect();
                 let more = places.len().saturating_sub(MOST_PLACES);
-                write!(f, "It is also named as a function, from where it may be called: {}", shown.join(", "))?;
+                write!(f, "Code also refers to it by name as a function, and may call it, at {}", shown.join(", "))?;
                 if more > 0 { write!(f, ", and {more} more.") } else { f.write_str(".") }
             }
             Self::Approximate(uses) => {
-                write!(f, "{} approximate: look before you edit.", counted(*uses, "use is", "uses are"))
+                write!(f, "{} approximate: check the source before you edit.", counted(*uses, "use is", "uses are"))
             }
             Self::Replaced(uses) => write!(
                 f,
-                "{} by definitions that the image still holds, but that their files did not contain when they were last loaded.",
+                "{} in definitions that the image still holds but that were not in their files at the last load.",
                 counted(*uses, "use is", "uses are")
             ),
             Self::WithoutFile(functions) => write!(
                 f,
-                "It is used by {} compiled at run time, as FiveAM compiles the bodies of tests: where is not known, and no rename changes that. who-calls and its kin have the names.",
+                "It is used by {} compiled at run time, as FiveAM compiles test bodies: their locations are unknown, and a rename does not change them. who-calls and the other who- tools list them.",
                 counted(*functions, "function that was", "functions that were")
             ),
             Self::OtherFeatures(uses) => write!(
                 f,
-                "{} compiled when their file was read with other features: where they stand is not known.",
+                "{} compiled when their file was read with other features: their locations are unknown.",
                 counted(*uses, "use was", "uses were")
             ),
-            Self::UsedBesideProject(files) => write!(
+            Self::UsedOutsideSystems(files) => write!(
                 f,
                 "It is also used in {} below the project's folder that no system of the project has: {}{}.",
                 counted(files.len(), "loaded file", "loaded files"),
@@ -167,14 +173,14 @@ impl Display for Caution {
             Self::LoadedUnreadable(files) => {
                 write!(f, "Files that were loaded cannot be read: {}.", files.join(", "))
             }
-            Self::RecordIncomplete(files) => write!(
+            Self::PositionsIncomplete(files) => write!(
                 f,
-                "The record of what stands where is damaged or ends early, so that uses may be missing: load the system again with force. It is the record of {}.",
+                "The recorded positions are damaged or incomplete, so uses may be missing: load the system again with force. Affected: {}.",
                 files.join(", ")
             ),
             Self::OnlyInImage(name) => write!(
                 f,
-                "No loaded file has the name {name}: a form makes it, or only the image remembers it."
+                "No loaded file contains the name {name}: a form generates it, or it exists only in the image."
             ),
             Self::InVendored { places, files } => write!(
                 f,
@@ -187,38 +193,38 @@ impl Display for Caution {
                 write!(f, "Files that are not loaded could not be searched: {files}.")
             }
             Self::TooManyFiles => f.write_str(
-                "The project's folder has more files than are searched: uses in text that is not loaded may be missing.",
+                "The project has more files than the search limit, so uses in text that is not loaded may be missing.",
             ),
             Self::PackageNotLoaded(name) => write!(
                 f,
-                "Package {name} is not loaded, so it could not be checked whether the text's symbols can be read in it."
+                "Package {name} is not loaded, so the symbols in the new text were not checked."
             ),
-            Self::NotInOldImage(problem) => {
-                write!(f, "{problem} Files have changed since they were loaded: reload will tell.")
+            Self::NotInStaleImage(problem) => {
+                write!(f, "{problem} Files have changed since they were loaded, so this may be wrong; reload to check.")
             }
-            Self::IndexBehindLoad(error) => write!(
+            Self::IndexStaleAfterLoad(error) => write!(
                 f,
-                "The index of uses could not be brought up to date after this load ({error}): who-calls and its like may lack what it defined until the next load."
+                "The index of uses could not be updated after this load ({error}); who-calls and similar tools may miss what it defined until the next load."
             ),
-            Self::IndexBehindRemoval(error) => {
-                write!(f, "The index of uses could not be brought up to date ({error}).")
+            Self::IndexStaleAfterRemoval(error) => {
+                write!(f, "The index of uses could not be updated ({error}); it may still list what was removed.")
             }
             Self::Written(lines) => write!(
                 f,
-                "The slot or place of this name is written in {}: ask code-find-references.",
+                "The slot or place of this name is written in {}; call code-find-references to list them.",
                 counted(*lines, "line", "lines")
             ),
             Self::OtherText(text) => f.write_str(&text.sentence()),
-            Self::Said(sentence) => f.write_str(sentence),
+            Self::Text(sentence) => f.write_str(sentence),
         }
     }
 }
 
 impl Caution {
-    /// Words the caution and what can be done about it.
+    /// Returns the sentence, with advice if there is any.
     pub fn worded(&self, wording: Wording) -> String {
         match self {
-            Self::UsedBesideProject(_) => format!("{self} {}", Advice::ListAll.worded(wording)),
+            Self::UsedOutsideSystems(_) => format!("{self} {}", Advice::ListAll.worded(wording)),
             Self::InVendored { .. } => format!("{self} {}", Advice::ListText.worded(wording)),
             _ => self.to_string(),
         }
@@ -233,6 +239,6 @@ impl Serialize for Caution {
 
 impl From<String> for Caution {
     fn from(sentence: String) -> Self {
-        Self::Said(sentence)
+        Self::Text(sentence)
     }
 }

@@ -1,28 +1,30 @@
-//! The `name` argument that every tool takes: a symbol as people write it, read without interning anything.
+//! Parses the `name` argument that every tool takes: a symbol as people write it. Parsing interns
+//! nothing.
 //!
-//! `mapcar`, `MAPCAR`, `cl:mapcar`, `cl::mapcar`, `|mixed Case|`, `a\b`, `:keyword`, `'quoted`, `#'function`,
-//! and function names that are lists: `(setf car)`. What an answer calls a part of a function is understood as that function:
-//! `(method total :after (cart))`, `(flet helper :in total)`.
+//! Accepts `mapcar`, `MAPCAR`, `cl:mapcar`, `cl::mapcar`, `|mixed Case|`, `a\b`, `:keyword`,
+//! `'quoted`, `#'function`, and function names that are lists: `(setf car)`. The names that answers
+//! give to parts of a function resolve to that function: `(method total :after (cart))`, `(flet
+//! helper :in total)`.
 
 use std::str::Chars;
 
 use steelbank_reader::{Dialect, read_name};
 
-/// The meaning of a name argument: a symbol, or a function name made from one.
+/// A parsed `name` argument: a symbol, or a function name that contains one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Designator {
-    /// The package prefix, already upcased and unescaped; it wins over a package argument.
+    /// The package prefix, upcased and unescaped. It overrides a `package` argument.
     pub package: Option<String>,
-    /// The symbol's name, already upcased and unescaped.
+    /// The symbol's name, upcased and unescaped.
     pub name: String,
     /// The form of the function name.
     pub function_name: FunctionName,
-    /// Whether it is written as `#:name`: then no package has it.
+    /// Whether it is written as `#:name`, so that it is in no package.
     pub uninterned: bool,
 }
 
-/// The form in which a function name is made from a symbol.
+/// The form of a function name that contains a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FunctionName {
     /// `NAME`: everything that the symbol names.
@@ -36,7 +38,7 @@ pub enum FunctionName {
 }
 
 impl FunctionName {
-    /// The first element of a name that is a list, as it is printed.
+    /// Returns the first element of a name that is a list, as it is printed.
     pub fn head(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -46,7 +48,7 @@ impl FunctionName {
         }
     }
 
-    /// Prints the function name for the symbol printed as `symbol`.
+    /// Formats the function name for the symbol printed as `symbol`.
     pub fn text(self, symbol: String) -> String {
         match self.head() {
             None => symbol,
@@ -55,36 +57,37 @@ impl FunctionName {
     }
 }
 
-/// The reason why a name argument cannot be read.
+/// The reason why a `name` argument cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesignatorError {
-    /// Nothing but white space.
+    /// The name is empty or white space.
     #[error("The name is empty; give a symbol's name, such as mapcar or cl:mapcar.")]
     Empty,
-    /// A `|` or `\` without its end.
+    /// A `|` or `\` is not terminated.
     #[error("The name {0} ends inside | or after \\; close it, or escape the character with \\.")]
     Unfinished(String),
-    /// Colons that do not separate one package from one name.
+    /// The colons do not separate one package from one name.
     #[error(
-        "The name {0} has its colons wrong; write package:name or package::name, and escape a colon of the name with \\."
+        "The name {0} has misplaced colons; write package:name or package::name, and escape a colon in a name with \\\\."
     )]
     Colons(String),
-    /// A list that is not a function's name.
+    /// The list is not a function name.
     #[error(
-        "The list {0} is not a function's name; only (setf name), (cas name), (compiler-macro name) and (method name ...) are."
+        "The list {0} is not a function name; supported are (setf name), (cas name), (compiler-macro name) and (method name ...)."
     )]
     List(String),
 }
 
-/// The heads of the names that SBCL gives to what belongs to a macro, type, condition, class or function.
+/// The heads of the list names that SBCL gives to the code of a macro, type, condition, class or
+/// function.
 const PARTS: [&str; 7] = [
     "MACRO-FUNCTION", "TYPE-EXPANDER", "CONDITION-REPORT", "MAKE-INSTANCE", "DEFTRANSFORM",
     "SOURCE-TRANSFORM", "VOP",
 ];
 
 impl Designator {
-    /// Reads a name argument.
+    /// Parses a `name` argument.
     pub fn parse(text: &str) -> Result<Self, DesignatorError> {
         let mut rest = text.trim();
         for prefix in ["#'", "'"] {
@@ -100,7 +103,7 @@ impl Designator {
         let error = || DesignatorError::List(list.to_owned());
         let parts = elements(list).ok_or_else(error)?;
         let (head, rest) = parts.split_first().ok_or_else(error)?;
-        // What is local to a function is named by that.
+        // A local function is resolved to the function that contains it.
         if let Some(within) = rest.iter().position(|part| part.eq_ignore_ascii_case(":in")) {
             let function = rest.get(within + 1).filter(|function| !function.starts_with('"'));
             return Self::parse(function.ok_or_else(error)?);
@@ -163,8 +166,8 @@ impl Designator {
     }
 }
 
-/// Adds one character of a token, or the run that it escapes, as written. Returns whether something was escaped; none if
-/// the end is missing.
+/// Appends one character of a token, or the run that it escapes, to `part` as written. Returns
+/// whether something was escaped, or `None` if the escape is not terminated.
 fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     part.push(char);
     match char {
@@ -183,7 +186,7 @@ fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     Some(true)
 }
 
-/// Splits a list as it is written; none if the text is not one.
+/// Splits the text of a list into its elements. Returns `None` if it is not a list.
 pub(crate) fn elements(list: &str) -> Option<Vec<&str>> {
     let inside = list.strip_prefix('(')?.strip_suffix(')')?;
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_and_lists_are_understood() {
+    fn quotes_and_lists_are_parsed() {
         check("'foo", None, "FOO", FunctionName::Plain);
         check("#'cl:car", Some("CL"), "CAR", FunctionName::Plain);
         check("(setf car)", None, "CAR", FunctionName::Setf);
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_names_are_errors() {
         for text in ["", "  ", "'", "#'"] {
             assert_eq!(Designator::parse(text), Err(DesignatorError::Empty), "{text:?}");
         }
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_read_or_refused() {
+    fn parsing_never_panics() {
         let pieces = ["|", "\\", ":", "(", ")", "'", "#", " ", "a", "ß", "\u{0}", "setf "];
         for a in pieces {
             for b in pieces {

@@ -1,13 +1,15 @@
-//! Text for people, in which nothing commands their terminal or reorders what they read.
+//! Escapes text for display, so that it can neither control the user's terminal nor reorder what
+//! the user reads.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
-/// Writes each character of `text` that could act on a terminal as `\u` and four digits: control characters but tab and
-/// line ends, and those of bidirectional text. In a text that is JSON that is the same data.
+/// Replaces each character of `text` that could act on a terminal by `\u` and four digits: control
+/// characters except tabs and line ends, and characters that control bidirectional text. JSON text
+/// still encodes the same data.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    // Look at all bytes without a branch, as nearly every text has none of these. The last three begin what
-    // two or three bytes encode.
+    // Scan all bytes without a branch, because nearly every text has no such character. The last
+    // three are the first bytes of the two- and three-byte encodings.
     let suspect = |byte: u8| {
         (byte < 0x20 && byte != b'\n' && byte != b'\t') || [0x7f, 0xc2, 0xd8, 0xe2].contains(&byte)
     };
@@ -32,7 +34,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A text in HTML or XML, outside of tags. Characters that no page may have become U+FFFD.
+/// A text for HTML or XML content, outside of tags. Characters that are not allowed there are
+/// replaced by U+FFFD.
 pub(crate) struct Markup<'a>(pub(crate) &'a str);
 
 impl Display for Markup<'_> {
@@ -59,7 +62,8 @@ impl Display for Markup<'_> {
     }
 }
 
-/// Writes the bytes of a path as that of a URI: what has a meaning there, or is not ASCII, becomes `%` and two digits.
+/// Percent-encodes the bytes of a path for a URI: every byte except ASCII letters, digits and
+/// `/-._~`.
 pub(crate) fn uri_path(path: &[u8]) -> String {
     let mut uri = String::with_capacity(path.len());
     for &byte in path {
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped() {
+    fn terminal_control_characters_are_escaped() {
         for plain in ["", "(f)\n\t; é λ 日本 • “x” \r\n", "\u{200b}\u{2070}"] {
             assert_eq!(escaped(plain), plain);
         }
@@ -95,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_the_same_data() {
+    fn escaped_json_encodes_the_same_data() {
         let data = serde_json::json!({ "\u{202e}": "\x1b\u{9b}\r\n\x7f" });
         let text = escaped(&data.to_string()).into_owned();
         assert!(text.chars().all(|character| !character.is_control() && character != '\u{202e}'), "{text}");

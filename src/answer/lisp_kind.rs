@@ -1,10 +1,10 @@
-//! The kinds of definition of Common Lisp.
+//! The kinds of Common Lisp definitions.
 
 use crate::answer::words::words;
 
 words! {
-    /// The kind of a definition in Common Lisp: those that `sb-introspect` tells apart, and those that only
-    /// the text has.
+    /// The kind of a Common Lisp definition: the kinds that `sb-introspect` distinguishes, and the
+    /// ones that can only be read from source text.
     LispKind {
         /// A function that is not generic.
         Function = "function",
@@ -18,7 +18,7 @@ words! {
         SpecialOperator = "special-operator",
         /// A compiler macro.
         CompilerMacro = "compiler-macro",
-        /// A function called `(SETF NAME)`, or a setf expander.
+        /// A function named `(SETF NAME)`, or a setf expander.
         Setf = "setf",
         /// A setf expander.
         SetfExpander = "setf-expander",
@@ -34,7 +34,7 @@ words! {
         Structure = "structure",
         /// A condition type.
         Condition = "condition",
-        /// A type that `deftype` made.
+        /// A type defined by `deftype`.
         Type = "type",
         /// A foreign type.
         AlienType = "alien-type",
@@ -46,18 +46,18 @@ words! {
         Package = "package",
         /// The code of a top-level form, which has no name.
         TopLevel = "top-level",
-        /// A definition that the image does not tell apart.
+        /// A definition whose kind cannot be determined from the image.
         Definition = "definition",
-        /// A name that the text gives to a definition that the image does not tell apart.
+        /// A name in the source text for such a definition.
         Name = "name",
     } or
-    /// The macro of the program's own that makes the definition, as the text writes it.
+    /// The project's own defining macro of the definition, as written in the source.
     Definer
 }
 
 impl LispKind {
-    /// Returns the kind of that name, or a [`LispKind::Definer`] of it.
-    pub fn named(name: &str) -> Self {
+    /// Returns the kind with this name, or a [`LispKind::Definer`] with it.
+    pub fn from_name(name: &str) -> Self {
         use serde::Deserialize;
         use serde::de::value::{Error, StrDeserializer};
         Self::deserialize(StrDeserializer::<Error>::new(name))

@@ -1,4 +1,4 @@
-//! The one shape of a place.
+//! Defines [`Location`], the type of every file position in answers.
 
 use std::fmt;
 
@@ -10,58 +10,60 @@ pub use steelbank_reader::Range;
 
 use crate::source::positions::PositionedFile;
 
-/// A place in a file: a token with its prefix and its `#:`, or a form. As much of it as is known.
+/// A position in a file: a token with its package prefix and `#:`, or a form. Unknown parts are
+/// `None`.
 ///
-/// Prints as `file:line:column`. In JSON its keys stand among those of what is there.
+/// Prints as `file:line:column`. In JSON its keys are flattened into the object that it locates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Location {
     /// The file, relative to the project's root if it is below it.
     #[serde(rename = "path")]
     pub file: String,
-    /// The line, from 1; absent where the source cannot be read.
+    /// The line, from 1; absent if the source cannot be read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<u32>,
-    /// The column, from 1, in characters; absent where all of the line is meant.
+    /// The column, from 1, in characters; absent if the whole line is meant.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub column: Option<u32>,
-    /// From the first byte to the last, in the file's decoded text; none where only the line or the column is known.
+    /// The byte range in the file's decoded text. `None` if only the line or the column is known.
     #[serde(skip)]
     pub range: Option<Range>,
 }
 
 impl Location {
-    /// All of `file`.
+    /// Returns the location of the entire `file`.
     pub fn new(file: impl Into<String>) -> Self {
         Self { file: file.into(), ..Self::default() }
     }
 
-    /// That place in the file.
+    /// Sets the line and the column.
     #[must_use]
     pub fn at(self, LineColumn { line, column }: LineColumn) -> Self {
         Self { line: Some(line), column: Some(column), ..self }
     }
 
-    /// The place in its file: `line:column`.
+    /// Formats the position in the file, without its name: `line:column`.
     pub fn in_file(&self) -> String {
         let parts = [self.line, self.column].into_iter().flatten();
         parts.map(|part| part.to_string()).collect::<Vec<_>>().join(":")
     }
 
-    /// Where it starts, which is the same place for all that starts there.
+    /// Drops the range, so that locations with the same start compare equal.
     #[must_use]
     pub fn start(self) -> Self {
         Self { range: None, ..self }
     }
 
-    /// All of its line.
+    /// Drops the column and the range.
     #[must_use]
     pub fn whole_line(self) -> Self {
         Self { column: None, range: None, ..self }
     }
 
-    /// Makes the place of `range` in the text of `file`. Of a file that has changed, ranges are not of its text: the place is where
-    /// it stands now, or the file alone.
+    /// Returns the location of `range` in the text of `file`. If the file has changed since it was
+    /// compiled, the location has no range: its position is translated to the current text, or only
+    /// the file is known.
     pub(crate) fn placed(file: impl Into<String>, text: &PositionedFile, range: Range) -> Self {
         let file = Self::new(file);
         match text.position(range.start) {
@@ -70,7 +72,7 @@ impl Location {
         }
     }
 
-    /// Makes the place of `range` in `bytes`, whose lines are `lines`.
+    /// Returns the location of `range` in `bytes`, whose line starts are `lines`.
     pub(crate) fn in_text(file: impl Into<String>, lines: &LineIndex, bytes: &[u8], range: Range) -> Self {
         Self { range: Some(range), ..Self::new(file).at(lines.position(bytes, range.start)) }
     }
@@ -83,17 +85,17 @@ impl fmt::Display for Location {
     }
 }
 
-/// The columns of places on one line.
+/// Returns the columns of places that are all on one line.
 pub fn columns(places: &[Location]) -> Vec<u32> {
     places.iter().filter_map(|place| place.column).collect()
 }
 
-/// Serializes the places on one line as their columns.
+/// Serializes places on one line as their columns.
 pub(crate) fn as_columns<S: Serializer>(places: &[Location], serializer: S) -> Result<S::Ok, S::Error> {
     columns(places).serialize(serializer)
 }
 
-/// Serializes a place as its line, where the file is known and all of the line is meant.
+/// Serializes a place as its line number, for answers that list the file separately.
 pub(crate) fn as_line<S: Serializer>(place: &Location, serializer: S) -> Result<S::Ok, S::Error> {
     place.line.unwrap_or_default().serialize(serializer)
 }
@@ -109,7 +111,7 @@ pub(crate) fn as_text<'a, S: Serializer>(
     }
 }
 
-/// Writes places as [`as_text`] writes one.
+/// Serializes places as [`as_text`] serializes one.
 pub(crate) fn as_texts<S: Serializer>(places: &[Location], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(places.iter().map(Location::to_string))
 }

@@ -1,21 +1,23 @@
-//! Resolves the arguments `name` and `package` to a symbol, as every tool does. Needs the index alone.
+//! Resolves the arguments `name` and `package` of a request to a symbol, by the same rules for
+//! every tool. It needs only the index, not a running Lisp.
 
 use crate::answer::designator::{Designator, DesignatorError, FunctionName};
-use crate::answer::nearest::of_users;
+use crate::answer::nearest::user_homes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::{normalized, upcase};
 use steelbank_xref::{Access, Index, Package, Symbol};
 
-/// The package in which names are looked up when none is given.
+/// The package in which names are looked up by default.
 pub const DEFAULT_PACKAGE: &str = "CL-USER";
 
-/// A symbol as a request names it.
+/// A symbol, as specified in a request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct NamedSymbol {
     /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
     pub name: String,
-    // Without one, the only package of the user's that has the name will do.
+    // The text of the schema is part of a contract. Without a package, a symbol that is not in
+    // CL-USER is also found if it is at home in exactly one of the user's packages.
     /// Package name (defaults to CL-USER).
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
@@ -23,21 +25,22 @@ pub struct NamedSymbol {
 }
 
 impl NamedSymbol {
-    /// Looks the symbol up. Nothing is interned.
+    /// Resolves the symbol. Interns nothing.
     ///
     /// # Errors
-    /// The name cannot be read.
+    /// The name cannot be parsed.
     pub fn lookup(&self, index: &Index) -> Result<Lookup, DesignatorError> {
         Lookup::resolved(index, &self.name, self.package.as_deref())
     }
 }
 
-/// Gives a request about a symbol `new`, and `package` to say where the name is looked up.
+/// Adds `new` to a request about a symbol, and `package`, which sets the package in which the name
+/// is looked up.
 macro_rules! about_symbol {
     ($request:ident { $($option:ident: $default:expr),* }) => {
         impl $request {
-            /// Makes a request about `name`, as [`crate::answer::designator`] reads it: looked up in CL-USER, or else in
-            /// the only one of the user's packages that has it.
+            /// Returns a request about `name`, which [`crate::answer::designator`] parses. It is
+            /// looked up in CL-USER, or else in the only user package that has it.
             pub fn new(name: impl Into<String>) -> Self {
                 let symbol = $crate::answer::lookup::NamedSymbol { name: name.into(), package: None };
                 Self { symbol, $($option: $default),* }
@@ -55,13 +58,13 @@ macro_rules! about_symbol {
 
 pub(crate) use about_symbol;
 
-/// A name and a package as they were asked for.
+/// The name and the package of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Asked {
     /// The symbol's name, upcased and unescaped.
     pub name: String,
-    /// The package's name, upcased; the prefix of the name argument if it had one.
+    /// The package's name, upcased. It is the prefix of the `name` argument if that had one.
     pub package: String,
 }
 
@@ -74,7 +77,7 @@ pub enum LookupStatus {
     Found,
     /// The package has no symbol of that name.
     NoSymbol,
-    /// The name is that of an uninterned symbol, which no package has.
+    /// The name is an uninterned symbol, which is in no package.
     Uninterned,
     /// There is no package of that name.
     NoPackage,
@@ -84,20 +87,21 @@ pub enum LookupStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lookup {
-    /// The name and the package that were asked for.
+    /// The name and the package of the request.
     pub asked: Asked,
     /// The form of the function name, as in `(setf car)`.
     pub function_name: FunctionName,
     /// The package in which the name was looked up, if it exists.
     pub package: Option<Package>,
-    /// The symbol and its accessibility, or what does not exist.
+    /// The symbol and its accessibility, or the reason why it was not found.
     pub found: Result<(Symbol, Access), LookupStatus>,
-    /// The package in which it was found, if nobody named that: CL-USER has no such symbol.
+    /// The package in which the symbol was found, if the request specified none and CL-USER has no
+    /// such symbol.
     pub looked_up_in: Option<String>,
 }
 
 impl Lookup {
-    /// Finds what `name` denotes in `package`. Nothing is interned.
+    /// Resolves `name` in `package`. Interns nothing.
     pub fn new(index: &Index, name: &str, package: &str) -> Result<Self, DesignatorError> {
         let designator = Designator::parse(name)?;
         let home = find_package(index, package);
@@ -121,14 +125,15 @@ impl Lookup {
         Ok(Self { asked, function_name: designator.function_name, package, found, looked_up_in: None })
     }
 
-    /// Finds what `name` denotes in `package`, as [`Lookup::new`]. Without a package and a prefix, CL-USER is meant;
-    /// if that has no such symbol, and exactly one package of the user's has it as its own, finds it there.
+    /// Resolves `name` in `package` like [`Lookup::new`]. If the request has neither a package nor
+    /// a prefix, looks in CL-USER; if that has no such symbol and exactly one user package is its
+    /// home, looks there.
     pub fn resolved(index: &Index, name: &str, package: Option<&str>) -> Result<Self, DesignatorError> {
         let lookup = Self::new(index, name, package.unwrap_or(DEFAULT_PACKAGE))?;
         if package.is_none()
             && lookup.found == Err(LookupStatus::NoSymbol)
             && lookup.package == find_package(index, DEFAULT_PACKAGE)
-            && let homes = of_users(index, &lookup.asked.name)
+            && let homes = user_homes(index, &lookup.asked.name)
             && let (Some(home), 1) = (homes.first(), homes.len())
         {
             let there = Self::new(index, name, home)?;
@@ -140,7 +145,7 @@ impl Lookup {
     }
 }
 
-/// Finds the package that a `package` argument means: by its name upcased, or else exactly as written.
+/// Finds a package by the `package` argument: by the upcased name, or else exactly as written.
 pub fn find_package(index: &Index, name: &str) -> Option<Package> {
     index.find_package(&upcased(name), None).or_else(|| index.find_package(plain(name), None))
 }
@@ -156,7 +161,7 @@ fn plain(name: &str) -> &str {
     name.strip_prefix('|').and_then(|name| name.strip_suffix('|')).unwrap_or(name)
 }
 
-/// Renders the sentence of all tools for a package or symbol that does not exist.
+/// Returns the contract's sentence for a package or symbol that does not exist.
 pub fn missing(asked: &Asked, status: LookupStatus) -> String {
     match status {
         LookupStatus::NoPackage => format!("Package {} not found", asked.package),
@@ -171,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_in_the_contracts_words() {
+    fn missing_names_have_the_contracts_wording() {
         let asked = Asked { name: "FOO".into(), package: "CL-USER".into() };
         assert_eq!(
             missing(&asked, LookupStatus::NoSymbol),

@@ -1,4 +1,10 @@
-//! What the answers of all questions are made of.
+//! Shared parts of answers: names, locations, cautions, advice and errors about things that do not
+//! exist. A request's `name` and `package` arguments are parsed by `designator` and resolved to a
+//! symbol by `lookup`; if that fails, `nearest` suggests alternatives and [`NotFound`] is the
+//! error. Answers contain [`LispName`]s, [`Location`]s and [`Caution`]s, which serialize to the
+//! same short texts for every tool. [`Advice`] is the next step for an answer or error; it has one
+//! wording for tools and one for the command line, because only the caller knows which of the two
+//! its user sees.
 
 pub(crate) mod words;
 
@@ -27,12 +33,12 @@ pub use source_place::SourcePlace;
 
 use std::fmt::Display;
 
-/// Whether a count need not be written: serde leaves it out.
+/// Returns whether a count is zero. Serde skips such fields.
 pub(crate) fn is_zero<T: PartialEq + From<u8>>(count: &T) -> bool {
     *count == 0.into()
 }
 
-/// The first 100 characters of a text.
+/// Returns the first 100 characters of a text, with "..." if it is longer.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(100) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -40,12 +46,12 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// Formats a count with its noun in singular or plural: "1 use", "2 uses".
+/// Formats a count with its noun in the singular or plural: "1 use", "2 uses".
 pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1.into() { one } else { several })
 }
 
-/// Lists the first of `files`, and counts the others.
+/// Formats the first eight of `files` and the number of the others.
 pub(crate) fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
     const SHOWN_FILES: usize = 8;
     let mut names: Vec<String> = files.iter().take(SHOWN_FILES).map(shown).collect();

@@ -1,10 +1,11 @@
-//! Names: what they are, and how a person writes them.
+//! Names of Lisp objects in answers, in their canonical and their readable form.
 //!
-//! What a name is, its *canonical* text, is what the image prints: the home package's full name, two colons and the
-//! symbol's name, in a list if it is one, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked up, compared and sorted by
-//! it, and the contracts' own lines print it. All else that answers say has names as a person writes them: `shop:total`
-//! for what the package exports, `shop::%helper` for what it does not, `cl:mapcar`, `:key`, `#:g12`, `shop::|Mixed|`, and
-//! lists of these, `(method shop:total (shop:cart))`. Every tool takes both.
+//! The *canonical* form is what the image prints: the home package's full name, two colons and the
+//! symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked up,
+//! compared and sorted by it, and the contracts' own lines print it. All other output uses the
+//! *readable* form, as a person writes it: `shop:total` if the package exports the symbol,
+//! `shop::%helper` if it does not, `cl:mapcar`, `:key`, `#:g12`, `shop::|Mixed|`, and lists of
+//! these, `(method shop:total (shop:cart))`. Every tool accepts both.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -14,8 +15,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use steelbank_reader::{Dialect, Features, LispText, Marker, SymbolName, TokenKind, normalized, upcase};
 use steelbank_xref::{Access, Index, Symbol};
 
-/// A name in an answer. Its text and JSON are as a person writes it; it is compared and sorted by what it is.
-/// One that was read from Lisp's answer is written once the index is at hand.
+/// A name in an answer. Prints and serializes in readable form; compares and sorts by its canonical
+/// form. A name deserialized from Lisp's answer is only canonical until `write` is called with the
+/// index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct LispName {
@@ -24,18 +26,18 @@ pub struct LispName {
 }
 
 impl LispName {
-    /// Makes the name that the image prints as `canonical`.
+    /// Returns the name that the image prints as `canonical`.
     pub(crate) fn new(index: &Index, canonical: impl Into<String>) -> Self {
         let canonical = canonical.into();
         Self { written: written(index, &canonical), canonical }
     }
 
-    /// Makes the name of what has none in Lisp, such as a line of top-level code.
+    /// Returns a name for something without a Lisp name, such as a line of top-level code.
     pub(crate) fn of_text(text: impl Into<String>) -> Self {
         Self::from(text.into())
     }
 
-    /// Writes a name that came from Lisp's answer as a person does.
+    /// Computes the readable form of a name that came from Lisp's answer.
     pub(crate) fn write(&mut self, index: &Index) {
         *self = Self::new(index, std::mem::take(&mut self.canonical));
     }
@@ -95,12 +97,14 @@ impl JsonSchema for LispName {
     }
 }
 
-/// Whether the character stands in a symbol's name without bars, and has no other normal form.
+/// Returns whether the character can be in a symbol's name without bars and is unchanged by
+/// normalization.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !byte.is_ascii_lowercase() && !b"()'\"`,;:|\\#".contains(&byte)
 }
 
-/// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case, in the reader's normal form.
+/// Escapes a symbol's name so that the reader reads it: in bars unless it is all upper case and in
+/// the reader's normal form.
 pub(crate) fn escaped(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(is_plain) {
         return name.to_owned();
@@ -112,7 +116,7 @@ pub(crate) fn escaped(name: &str) -> String {
     }
 }
 
-/// Writes a symbol's name as a person does: in lower case, or between bars.
+/// Formats a symbol's name in readable form: in lower case, or in bars.
 pub(crate) fn readable(name: &str) -> String {
     if !name.is_empty() && name.bytes().all(is_plain) {
         return name.to_ascii_lowercase();
@@ -121,22 +125,22 @@ pub(crate) fn readable(name: &str) -> String {
     match text == name && lower.chars().map(upcase).eq(name.chars()) {
         true => lower,
         false if text.starts_with('|') => text,
-        // Keep a letter that has no lower case of its own.
+        // Keep the case of a letter that has no lower case.
         false => format!("|{text}|"),
     }
 }
 
-/// Serializes a symbol's name as a person writes it.
+/// Serializes a symbol's name in readable form.
 pub(crate) fn as_readable<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&readable(name))
 }
 
-/// Returns the canonical name of the symbol called `name` whose home is called `package`.
+/// Returns the canonical name of the symbol `name` whose home package is `package`.
 pub(crate) fn canonical(package: &str, name: &str) -> String {
     format!("{}::{}", escaped(package), escaped(name))
 }
 
-/// Writes `symbol` as a person does.
+/// Formats `symbol` in readable form.
 pub(crate) fn of_symbol(index: &Index, symbol: Symbol) -> String {
     let name = index.symbol_name(symbol);
     match index.symbol_package(symbol) {
@@ -145,9 +149,9 @@ pub(crate) fn of_symbol(index: &Index, symbol: Symbol) -> String {
     }
 }
 
-/// Writes as a person does what the image prints as `canonical`.
+/// Converts a `canonical` name to its readable form.
 pub(crate) fn written(index: &Index, canonical: &str) -> String {
-    // Most names are those of symbols without bars: nothing must be read.
+    // Fast path: most names are single symbols without bars and need no parsing.
     let is_bare = |part: &str| !part.is_empty() && part.bytes().all(is_plain);
     match canonical.split("::").collect::<Vec<_>>()[..] {
         [package, name] if is_bare(package) && is_bare(name) => return qualified(index, package, name),
@@ -161,14 +165,14 @@ pub(crate) fn written(index: &Index, canonical: &str) -> String {
     })
 }
 
-/// Leaves the packages out of a `written` name.
+/// Removes the packages from a readable name.
 pub(crate) fn short(written: &str) -> String {
     with_symbols(written, |marker, symbol| {
         format!("{}{}", if marker == Marker::Keyword { ":" } else { "" }, readable(&symbol.name))
     })
 }
 
-/// Writes a package's name as before a symbol's.
+/// Formats a package's name as a symbol's prefix, without colons.
 pub(crate) fn prefix(package: &str) -> String {
     match package {
         "COMMON-LISP" => "cl".to_owned(),
@@ -177,7 +181,7 @@ pub(crate) fn prefix(package: &str) -> String {
     }
 }
 
-/// Writes the symbol called `name` whose home is called `package`.
+/// Formats the symbol `name` of the home package `package` with its prefix.
 pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
     let is_external = index.symbol_named(package, name).is_some_and(|(_, access)| access == Access::External);
     let prefix = if package == "KEYWORD" { String::new() } else { prefix(package) };
@@ -185,7 +189,8 @@ pub(crate) fn qualified(index: &Index, package: &str, name: &str) -> String {
     format!("{prefix}{colons}{}", readable(name))
 }
 
-/// Replaces each symbol in the text of a name, and the path of a file that a function without a name is in by its last part.
+/// Replaces each symbol in the text of a name. In the name of an anonymous function, the path of
+/// its file is replaced by the file's name.
 fn with_symbols(text: &str, write: impl Fn(Marker, SymbolName<'_>) -> String) -> String {
     let (bytes, mut made, mut end) = (text.as_bytes(), String::with_capacity(text.len()), 0);
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::default());
@@ -201,7 +206,7 @@ fn with_symbols(text: &str, write: impl Fn(Marker, SymbolName<'_>) -> String) ->
         if token.kind != TokenKind::Symbol {
             continue;
         }
-        // Leave an object that has no name as it is printed: #<P::TYPE>.
+        // Leave an object without a readable name as it is printed: #<P::TYPE>.
         if text[..span.start].ends_with("#<") {
             continue;
         }
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_a_person_does() {
+    fn canonical_names_become_readable() {
         let index = index();
         for (canonical, expected) in [
             ("SHOP::TOTAL", "shop:total"),

@@ -1,5 +1,5 @@
-//! Suggestions for a name that does not exist: the symbols of that name in other packages, and similar names
-//! of symbols, systems, packages and files.
+//! Suggestions for a name that does not exist: symbols of the same name in other packages, and
+//! similarly spelt symbols, systems, packages and files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,24 +11,25 @@ use crate::answer::name::{of_symbol, qualified, readable};
 use crate::answer::package_owner::PackageOwner;
 use crate::workspace::{Project, ReadSymbols};
 
-/// The most suggestions of a kind.
+/// The maximum number of suggestions of a kind.
 const MOST_SUGGESTIONS: usize = 5;
 
-/// Whether a package is the user's. COMMON-LISP-USER does not count: it holds whatever anybody happened to
-/// type.
+/// Returns whether a package belongs to the user. COMMON-LISP-USER does not count, because anything
+/// typed at a REPL ends up in it.
 fn is_users(package: &str) -> bool {
     PackageOwner::of(package) == PackageOwner::User && package != "COMMON-LISP-USER"
 }
 
-/// Lists the user's packages, in the project or its libraries, that are home to a symbol called `name`.
-pub(crate) fn of_users(index: &Index, name: &str) -> BTreeSet<String> {
+/// Lists the user's packages, of the project or its libraries, that are home to a symbol called
+/// `name`.
+pub(crate) fn user_homes(index: &Index, name: &str) -> BTreeSet<String> {
     let homes = index.homes(name).map(|(home, ..)| index.package_name(home).into_owned());
     homes.filter(|package| is_users(package)).collect()
 }
 
-/// Lists the symbols called `name` in all packages, as one types them: those that packages export, and the
-/// user's.
-pub(crate) fn elsewhere(index: &Index, read: &ReadSymbols, name: &str) -> Vec<String> {
+/// Lists the symbols called `name` in all packages, as users write them: the user's symbols, and
+/// the exported ones of other packages.
+pub(crate) fn in_other_packages(index: &Index, read: &ReadSymbols, name: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (package, symbol, access) in index.homes(name) {
         let users = is_users(&index.package_name(package));
@@ -38,16 +39,16 @@ pub(crate) fn elsewhere(index: &Index, read: &ReadSymbols, name: &str) -> Vec<St
         );
     }
     let named = read.near(name, 0).filter(|(_, other)| *other == name);
-    found.extend(named.filter_map(|symbol| Some((false, true, only_read(index, symbol, None)?))));
+    found.extend(named.filter_map(|symbol| Some((false, true, text_only_name(index, symbol, None)?))));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
-/// Lists the names that are spelt nearly as `name`, as one types them in `package` or with a prefix: the
-/// user's and what packages export, nearest first.
+/// Lists names that are spelt like `name`, nearest first, as users write them in `package`, or with
+/// a prefix if `None`: the user's symbols, and the exported ones of other packages.
 pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
     let wanted = upper(name);
-    // Compares in upper case: a name between bars is often typed without them.
+    // Compare in upper case, because names with bars are often typed without them.
     let distance = |other: &str| {
         let is_other = other != name;
         is_other.then(|| strsim::osa_distance(&wanted, &upper(other))).filter(|distance| *distance <= most)
@@ -64,13 +65,13 @@ pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Opti
     }
     found.extend(read.near(name, most).filter_map(|symbol| {
         let distance = distance(symbol.1)?;
-        Some((distance, false, only_read(index, symbol, package)?))
+        Some((distance, false, text_only_name(index, symbol, package)?))
     }));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
-/// Lists names that have each word of `pattern`, or one spelt nearly so: the user's and what packages export,
-/// nearest first.
+/// Lists names that contain each word of `pattern` or a similar one, nearest first: the user's
+/// symbols, and the exported ones of other packages.
 pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -> Vec<String> {
     let split = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -80,7 +81,7 @@ pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -
     if wanted.is_empty() {
         return Vec::new();
     }
-    // The distance of all words, and how many the name has.
+    // Ranks by the sum of the words' distances, then by the number of words in the name.
     let rank = |name: &str| {
         let (upper, words) = (upper(name), split(name));
         let distance = |word: &String| match upper.contains(word.as_str()) {
@@ -104,7 +105,7 @@ pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -
     }
     found.extend(read.all().filter_map(|symbol| {
         let (distance, words) = rank(symbol.1)?;
-        Some((distance, false, words, only_read(index, symbol, None)?))
+        Some((distance, false, words, text_only_name(index, symbol, None)?))
     }));
     found.into_iter().take(MOST_SUGGESTIONS).map(|(.., text)| text).collect()
 }
@@ -113,9 +114,9 @@ fn upper(text: &str) -> String {
     text.chars().map(upcase).collect()
 }
 
-/// Writes the symbol called `name` whose home is called `home` as one types it, if it is the user's and the image does not have
-/// it.
-fn only_read(index: &Index, (home, name): (&str, &str), package: Option<Package>) -> Option<String> {
+/// Formats the symbol called `name` with the home package `home` as users write it. Returns `None`
+/// unless `home` is a user's package and the image lacks the symbol.
+fn text_only_name(index: &Index, (home, name): (&str, &str), package: Option<Package>) -> Option<String> {
     let at_home = index.find_package(home, None).filter(|_| is_users(home))?;
     let is_missing = index.find_symbol(name, at_home).is_none();
     is_missing.then(|| match package == Some(at_home) {
@@ -124,8 +125,8 @@ fn only_read(index: &Index, (home, name): (&str, &str), package: Option<Package>
     })
 }
 
-/// Writes `symbol` as one types it: without a prefix where `package` has it; none for what only SBCL itself
-/// uses.
+/// Formats `symbol` as users write it: without a prefix if it is accessible in `package`. Returns
+/// `None` for keywords and for symbols that are internal to SBCL.
 fn written(
     index: &Index,
     symbol: Symbol,
@@ -142,7 +143,7 @@ fn written(
     }
     let external = means(home).is_some_and(|(_, access)| access == Access::External);
     let home = index.package_name(home).to_lowercase();
-    // Leaves out keywords: they name nothing that could be asked about.
+    // Skip keywords, because nothing can be looked up about them.
     if home == "keyword" {
         return None;
     }
@@ -151,7 +152,7 @@ fn written(
     (users || (external && documented)).then(|| of_symbol(index, symbol))
 }
 
-/// Lists those of `known` that are spelt nearly as `name`, nearest first.
+/// Lists the names in `known` that are spelt like `name`, nearest first.
 pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let most = tolerance(name);
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
@@ -166,7 +167,8 @@ pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, known)| known.to_owned()).collect()
 }
 
-/// Lists those of `known` systems that `name` may mean: few letters differ, or one name holds the other.
+/// Lists the systems in `known` that `name` may mean: few letters differ, or one name contains the
+/// other.
 pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let known: BTreeSet<&str> = known.into_iter().collect();
     let wanted = name.to_lowercase();
@@ -183,8 +185,8 @@ pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     found
 }
 
-/// Lists what the path `given`, which does not exist, may mean: files of the project, loaded files, and
-/// folders.
+/// Lists paths that may be meant by `given`, which does not exist: files of the project, loaded
+/// files, and folders.
 pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     let loaded = project.loaded().into_iter().map(|(path, _)| path).filter(|path| path.is_file());
     let files = project.own_files().into_iter().chain(loaded);
@@ -198,8 +200,8 @@ pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
 }
 
-/// Lists those of `known` paths that `given` may mean: first files of that name elsewhere, then those whose
-/// names or whole paths differ in few letters or in their endings.
+/// Lists the paths in `known` that `given` may mean: first files of that name in other folders,
+/// then paths whose names or full paths differ in few letters or in their extension.
 fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wanted = given.trim_end_matches('/').to_lowercase();
     let (name, most) = (file_name(&wanted), tolerance(&wanted));
@@ -220,19 +222,19 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A file's name without its ending.
+/// Returns a file's name without its extension.
 fn stem(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// Lists the packages whose names, or beginnings of names, are spelt nearly as `name`.
+/// Lists the packages with names spelt like `name`.
 pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
     let names: Vec<String> =
         index.packages().map(|package| index.package_name(package).into_owned()).collect();
     among(name, names.iter().map(String::as_str))
 }
 
-/// Returns how many letters may differ in names as long as `name`.
+/// Returns the maximum number of letters that may differ from `name`, by its length.
 fn tolerance(name: &str) -> usize {
     match name.chars().count() {
         0..=2 => 0,
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_are_near_by_letters_or_by_what_they_hold() {
+    fn systems_are_near_by_spelling_or_containment() {
         let known = ["shop", "shop/tests", "cart", "uiop"];
         assert_eq!(systems("shpo", known), ["shop"]);
         assert_eq!(systems("shop/test", known), ["shop/tests", "shop"]);

@@ -1,25 +1,25 @@
-//! What does not exist.
+//! The error for a symbol, package, system or path that does not exist.
 
 use std::fmt;
 
 use super::lookup::{Asked, LookupStatus};
 
-/// Something that a request names and that does not exist.
+/// Something in a request that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
     /// A symbol, or the package in which it was looked up.
     Symbol {
-        /// What was looked up.
+        /// The name and the package of the request.
         asked: Asked,
         /// Which of them does not exist.
         status: LookupStatus,
-        /// A sentence that says where text that is not loaded has the name; empty if none has it.
+        /// A sentence that lists where text that is not loaded has the name, or an empty string.
         unseen: String,
     },
     /// A package.
     Package(String),
-    /// A system whose files are known.
+    /// A system whose files are unknown.
     System(String),
     /// A file or folder.
     Path(String),
@@ -32,11 +32,11 @@ impl fmt::Display for NotFound {
                 match status {
                     LookupStatus::NoPackage => write!(
                         formatter,
-                        "Package {package} not found. Load the system that defines it, or name another package."
+                        "Package {package} not found. Load the system that defines it, or give another package."
                     ),
                     LookupStatus::Uninterned => write!(
                         formatter,
-                        "Symbol {name} not found in package {package}. No package has an uninterned symbol: name one that is interned."
+                        "Symbol {name} not found in package {package}. An uninterned symbol is in no package: give an interned symbol."
                     ),
                     LookupStatus::NoSymbol | LookupStatus::Found => write!(
                         formatter,
@@ -48,7 +48,7 @@ impl fmt::Display for NotFound {
             Self::Package(package) => write!(formatter, "Package {package} not found"),
             Self::System(system) => write!(
                 formatter,
-                "The files of the system {system} are not known: it is not loaded, or not the project's."
+                "The files of system {system} are unknown: it is not loaded, or not part of the project."
             ),
             Self::Path(path) => write!(formatter, "Path {path} not found"),
         }

@@ -1,5 +1,5 @@
-//! Places of a name in text that is no Lisp: manuals, scripts, configuration. They are words, and what they mean there
-//! nothing tells.
+//! Occurrences of a name in text that is not Lisp: manuals, scripts, configuration. They are found
+//! as words, so whether they refer to the symbol is unknown.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,13 +8,13 @@ use steelbank_text::WordMatch;
 use super::counted;
 use super::location::{Location, as_texts};
 
-/// How often a name stands in text that is no Lisp.
+/// The occurrences of a name in text that is not Lisp.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OtherText {
-    /// In all.
+    /// The number of occurrences.
     pub count: usize,
-    /// In how many files.
+    /// The number of files that have any.
     pub files: usize,
     /// The first places: `file:line:column`.
     #[serde(serialize_with = "as_texts")]
@@ -22,11 +22,11 @@ pub struct OtherText {
     pub places: Vec<Location>,
 }
 
-/// The most places that are listed.
+/// The maximum number of places that are listed.
 const MOST_PLACES: usize = 10;
 
 impl OtherText {
-    /// Counts words, those of a file one after the other.
+    /// Counts `words`, which must be grouped by file.
     pub(crate) fn new(words: &[WordMatch]) -> Self {
         let place = |word: &WordMatch| Location::new(word.path.to_string_lossy()).at(word.at);
         Self {
@@ -36,12 +36,12 @@ impl OtherText {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no occurrences.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Says how often and where, as a sentence.
+    /// Returns a sentence with the counts and the first places.
     pub fn sentence(&self) -> String {
         let (places, files) = (counted(self.count, "place", "places"), counted(self.files, "file", "files"));
         let shown: Vec<String> = self.places.iter().map(Location::to_string).collect();

@@ -1,17 +1,17 @@
-//! Whose a package is.
+//! Classifies packages by who defines them: the user, the standard, SBCL, ASDF or steelbank.
 
-/// The owner of a package, by its name.
+/// The owner of a package, determined by the package's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PackageOwner {
-    /// The user's, in the project or its libraries. COMMON-LISP-USER is, too: it holds what users define.
+    /// The user: the project, its libraries, and COMMON-LISP-USER.
     User,
-    /// The standard's.
+    /// The Common Lisp standard.
     Standard,
-    /// SBCL's, with its contribs; and keywords.
+    /// SBCL with its contribs, and the package KEYWORD.
     Sbcl,
-    /// ASDF's and UIOP's, which come with SBCL and are not locked.
+    /// ASDF and UIOP, which come with SBCL and are not locked.
     Asdf,
-    /// Of this program's Lisp half.
+    /// The Lisp half of this program.
     Steelbank,
 }
 
@@ -29,7 +29,7 @@ impl PackageOwner {
         }
     }
 
-    /// Whether packages are locked, so that nobody else defines anything in them.
+    /// Returns whether these packages are locked, so that no other code defines anything in them.
     pub(crate) fn is_locked(self) -> bool {
         matches!(self, Self::Standard | Self::Sbcl)
     }

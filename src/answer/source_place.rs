@@ -1,34 +1,36 @@
-//! Where a definition stands in the sources.
+//! The source location of a definition, as Lisp reports it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::location::{Location, as_text};
 
-/// Where a definition stands.
+/// The source location of a definition. `place` is what answers serialize; Rust computes it from
+/// the other fields, which Lisp sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SourcePlace {
-    /// The defining form; the file alone where it cannot be read.
+    /// The location of the defining form; only the file if it cannot be read.
     #[serde(skip_deserializing, serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`.
+    /// A native path, or a logical pathname such as `SYS:SRC;CODE;LIST.LISP`.
     #[serde(skip_serializing)]
     pub file: String,
-    /// The native path, where a logical name's file is at hand.
+    /// The native path of a logical pathname, if the file is available.
     #[serde(default, skip_serializing)]
     pub native: Option<String>,
-    /// SBCL's offset: octets before the top-level form and the white space and comments in front of it.
+    /// SBCL's offset: the octets before the top-level form and the white space and comments that
+    /// precede it.
     #[serde(default, skip_serializing)]
     pub octet_offset: Option<u32>,
-    /// The top-level form's number, and the path inside it.
+    /// The number of the top-level form, and the path of subforms in it.
     #[serde(default, skip_serializing)]
     pub form_path: Vec<u32>,
-    /// The number of the sub-form.
+    /// The number of the subform.
     #[serde(default, skip_serializing)]
     pub form_number: Option<u32>,
-    /// The universal time at which the file that was compiled had been written.
+    /// The write date of the compiled source file, as a universal time.
     #[serde(default, skip_serializing)]
     pub write_date: Option<u64>,
     /// Whether the file has been written since.

@@ -1,7 +1,7 @@
-//! Enums that are words in JSON.
+//! The `words!` macro, which declares enums that are single words in JSON.
 
-/// Declares an enum of words, with its JSON names, `name` and `Display`; its schema is that of a string. With
-/// `or` the enum is open: any other word becomes the last variant's text.
+/// Declares an enum whose variants have JSON names, with `name` and `Display`. Its schema is that
+/// of a string. With `or` the enum is open: the last variant holds any other word.
 macro_rules! words {
     ($(#[$about:meta])* $list:ident { $($(#[$case_about:meta])* $case:ident = $word:literal,)* }) => {
         $(#[$about])*
@@ -12,11 +12,11 @@ macro_rules! words {
         }
 
         impl $list {
-            /// All of them.
-            #[allow(dead_code, reason = "not every list is asked for whole")]
+            /// All variants.
+            #[allow(dead_code, reason = "not every enum is iterated")]
             pub(crate) const ALL: &[Self] = &[$(Self::$case),*];
 
-            /// The name, as in JSON.
+            /// Returns the name, as in JSON.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$case => $word,)*
@@ -39,7 +39,7 @@ macro_rules! words {
         }
 
         impl $list {
-            /// The name, as in JSON.
+            /// Returns the name, as in JSON.
             pub fn name(&self) -> &str {
                 match self {
                     $(Self::$case => $word,)*
@@ -77,7 +77,7 @@ pub(crate) use words;
 
 #[cfg(test)]
 mod tests {
-    #![allow(unreachable_pub, reason = "the lists of a test")]
+    #![allow(unreachable_pub, reason = "the enums are used only in this test")]
 
     words! {
         /// Closed.
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_its_name_in_json_and_in_text() {
+    fn json_and_display_use_the_name() {
         assert_eq!(serde_json::to_string(&Closed::One).unwrap(), "\"the-one\"");
         assert_eq!(format!("{}", Closed::One), "the-one");
         assert!(serde_json::from_str::<Closed>("\"two\"").is_err());

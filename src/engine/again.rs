@@ -1,7 +1,10 @@
-//! Executes the program again: same process, same descriptors, a new image of everything in it.
+//! Re-executes the program in place: the process and its descriptors stay, its memory is replaced.
+//! This is how a server gets a clean Lisp without disconnecting its clients.
 //!
-//! A new image inherits more than descriptors: the signal mask, ignored signals, timers and pending signals, the
-//! folder. Code that ran in Lisp may have changed each of them.
+//! A new program inherits more than descriptors: the signal mask, ignored and pending signals,
+//! timers and the current folder. Code that ran in Lisp may have changed each of them, so this
+//! module resets them. It also counts the calls that write files ([`Writing`]), so that none is cut
+//! short by an execution.
 
 use std::ffi::{CString, OsString, c_char};
 use std::io;
@@ -16,11 +19,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::signals;
 
-/// The arguments, environment and folder that the process was started with, to start it again.
+/// The arguments, environment and folder of the process when it started, needed to start it again.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessStart {
-    /// The arguments, the program's name included.
+    /// The arguments, including the program's name.
     pub arguments: Vec<OsString>,
     /// The environment.
     pub environment: Vec<(OsString, OsString)>,
@@ -28,17 +31,18 @@ pub struct ProcessStart {
     pub folder: PathBuf,
 }
 
-/// The number of calls that write files, and whether no further one may begin.
+/// The number of calls that write files, and whether new ones are forbidden.
 static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
 static WRITTEN: Condvar = Condvar::new();
 
-/// A call that writes files: the program is neither executed again nor ended by its server before this is
-/// dropped.
+/// Marks a call that writes files. While one exists, the program is neither re-executed nor ended
+/// by its server.
 #[derive(Debug)]
 pub struct Writing(());
 
 impl Writing {
-    /// Begins to write. None if the program is about to be executed again.
+    /// Registers a call that writes files. Returns `None` if the program is about to be
+    /// re-executed.
     pub fn begin() -> Option<Self> {
         let mut writers = WRITERS.lock();
         (!writers.1).then(|| {
@@ -52,14 +56,15 @@ impl Writing {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Waits until no call writes, but not longer than `most`, and lets none begin to: the program is told to end.
+    /// Forbids new writers, and waits at most `most` for the current ones, because the program has
+    /// been told to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
         writers.1 = true;
         WRITTEN.wait_while_for(&mut writers, |writers| writers.0 > 0, most);
     }
 
-    /// Waits until no call writes, and lets none begin to until the guard is dropped.
+    /// Forbids new writers until the guard is dropped, and waits for the current ones.
     pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
         WRITTEN.wait_while(&mut writers, |writers| writers.1);
@@ -76,7 +81,7 @@ impl Drop for Writing {
     }
 }
 
-/// See [`Writing::forbid`].
+/// A guard during which no call may write; see [`Writing::forbid`].
 #[derive(Debug)]
 pub struct NoWriting(());
 
@@ -87,9 +92,9 @@ impl Drop for NoWriting {
     }
 }
 
-/// Executes `program` in place of this one as `origin` says. The standard descriptors and those of `kept` stay open.
-/// Returns only if that fails.
-pub fn execute_again(program: &Path, origin: &ProcessStart, kept: &[RawFd]) -> io::Error {
+/// Replaces the program by `program`, with the arguments, environment and folder in `origin`. The
+/// standard descriptors and the ones in `kept` stay open. Returns only on failure.
+pub fn reexecute(program: &Path, origin: &ProcessStart, kept: &[RawFd]) -> io::Error {
     match try_execute(program, origin, kept) {
         Ok(never) => match never {},
         Err(error) => error,
@@ -115,44 +120,46 @@ fn try_execute(
         texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let (arguments_array, variables_array) = (pointers(&arguments), pointers(&variables));
-    // Ignore a folder that is gone by now.
+    // Ignore the error if the folder no longer exists.
     let _ = std::env::set_current_dir(&origin.folder);
-    keep_descriptors(kept)?;
-    forget_timers();
+    close_on_exec_except(kept)?;
+    disarm_timers();
     signals::restore();
-    // SAFETY: program and arrays are NUL-terminated, of NUL-terminated strings, and live until the call returns, if it
-    // does.
+    // SAFETY: program and arrays are NUL-terminated arrays of NUL-terminated strings, and live
+    // until the call returns, if it does.
     unsafe { libc::execve(program.as_ptr(), arguments_array.as_ptr(), variables_array.as_ptr()) };
     Err(io::Error::last_os_error())
 }
 
-/// Has programs that this process executes from now on inherit no descriptor that is open now but the standard ones: code in
-/// Lisp opens sockets without close-on-exec.
+/// Marks all open descriptors except the standard ones as close-on-exec, because Lisp code opens
+/// sockets without that flag and programs that this process executes would inherit them.
 ///
 /// # Errors
 /// The descriptors cannot be listed.
-pub(crate) fn keep_descriptors_private() -> io::Result<()> {
-    keep_descriptors(&[])
+pub(crate) fn close_descriptors_on_exec() -> io::Result<()> {
+    close_on_exec_except(&[])
 }
 
-/// Has the execution close every descriptor but the standard ones and those of `kept`.
-fn keep_descriptors(kept: &[RawFd]) -> io::Result<()> {
+/// Marks every descriptor as close-on-exec except the standard ones and the ones in `kept`.
+fn close_on_exec_except(kept: &[RawFd]) -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(descriptor) = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
             continue;
         };
         if descriptor > 2 {
             let flags = if kept.contains(&descriptor) { 0 } else { libc::FD_CLOEXEC };
-            // SAFETY: the call changes a flag of a descriptor; one that is gone meanwhile is an error of no concern.
+            // SAFETY: the call changes a flag of a descriptor. If the descriptor has been closed
+            // meanwhile, the call fails without an effect.
             unsafe { libc::fcntl(descriptor, libc::F_SETFD, flags) };
         }
     }
     Ok(())
 }
 
-/// Disarms the timers that outlive an execution: their signals would end the new image.
-fn forget_timers() {
-    // SAFETY: a timer value of zeros is a valid one, which disarms; the calls read it and write nothing.
+/// Disarms the timers that survive an execution: their signals would end the new program.
+fn disarm_timers() {
+    // SAFETY: an itimerval of zeros is valid and disarms the timer; the calls read it and write
+    // nothing.
     unsafe {
         let never: libc::itimerval = MaybeUninit::zeroed().assume_init();
         for timer in [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF] {
@@ -166,52 +173,57 @@ fn forget_timers() {
     }
 }
 
-/// Takes over a descriptor that the image before this one kept, by its number. To be called before SBCL starts, whose
-/// code opens descriptors without close-on-exec.
+/// Takes ownership of the descriptor `number`, which the program kept open across its re-execution.
+/// Must be called before SBCL starts, because Lisp code opens descriptors without close-on-exec.
 ///
 /// # Errors
-/// There is none of that number, or it was not kept for this image: it is a standard one, or closes on execution, as
-/// all that Rust code has opened, and what was taken over already.
+/// There is no such descriptor, or it was not kept: it is a standard one or marked close-on-exec.
+/// The latter is true of every descriptor that Rust code has opened or that was adopted before.
 #[cfg(feature = "server")]
 pub(crate) fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call reads the flags of a descriptor, or says that there is none.
+    // SAFETY: the call reads the flags of a descriptor, or fails if there is none.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
     if number <= 2 || flags & libc::FD_CLOEXEC != 0 {
-        return Err(io::Error::other(format!("descriptor {number} was not handed over by the image before")));
+        return Err(io::Error::other(format!(
+            "descriptor {number} was not handed over by the previous program"
+        )));
     }
     // SAFETY: the call changes a flag of a descriptor.
     unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
-    // SAFETY: the descriptor is open, and outlived the execution of this image, in which nobody else has it: what this
-    // image opens closes on execution, and what was taken over does, too, from then on.
+    // SAFETY: the descriptor is open and survived the execution of this program. Nothing in this
+    // program owns it: every descriptor that it opens itself is close-on-exec, and adopted
+    // descriptors are from then on.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Reaps children of the image before this one that have ended: nobody else knows of them.
+/// Reaps ended children of the program before the re-execution, which no other code waits for.
 pub fn reap_children() {
     // SAFETY: the call writes nothing; without children it is an error, which ends the loop.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
 const NONE: i32 = -1;
-/// The descriptors that forked children close: the streams of each client, and two of each folder watch.
+/// The descriptors that forked children close: the streams of each client, and two of each folder
+/// watch.
 static PRIVATE: [AtomicI32; 128] = [const { AtomicI32::new(NONE) }; 128];
 
 extern "C" fn close_private() {
     for descriptor in &PRIVATE {
         let number = descriptor.swap(NONE, Ordering::SeqCst);
         if number != NONE {
-            // SAFETY: this runs in a forked child, where nobody else uses the descriptor; close may be called there.
+            // SAFETY: this runs in a forked child, where no other code uses the descriptor; close
+            // is async-signal-safe.
             unsafe { libc::close(number) };
         }
     }
 }
 
-/// Has every child that code of this process forks close the descriptor `number`, if it is `private`, or no longer.
-/// Beyond 128, children keep the rest.
-pub(crate) fn keep_from_children(number: RawFd, private: bool) {
+/// Makes forked children close the descriptor `number` if `private`, or keep it otherwise. At most
+/// 128 descriptors can be registered; children inherit any others.
+pub(crate) fn close_in_children(number: RawFd, private: bool) {
     static REGISTERED: std::sync::Once = std::sync::Once::new();
     // SAFETY: the function only closes descriptors.
     REGISTERED.call_once(|| unsafe {
@@ -231,22 +243,23 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn only_what_was_handed_over_is_adopted_and_once() {
+    fn only_inherited_descriptors_are_adopted_once() {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(adopt_descriptor(file.as_raw_fd()).is_err(), "it has an owner");
         assert!(adopt_descriptor(1).is_err() && adopt_descriptor(-1).is_err());
-        // SAFETY: the call makes a descriptor that nobody has.
+        // SAFETY: the call creates a descriptor that nothing else uses.
         let kept = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 500) };
         let adopted = adopt_descriptor(kept).unwrap();
         assert_eq!(adopted.as_raw_fd(), kept);
-        assert!(adopt_descriptor(kept).is_err(), "it has an owner by now");
+        assert!(adopt_descriptor(kept).is_err(), "it was adopted already");
     }
 
     #[test]
-    fn what_threads_signal_meanwhile_does_not_end_the_process() {
+    fn signals_during_execution_do_not_end_the_process() {
         extern "C" fn hears(_: libc::c_int) {}
         for round in 0..10 {
-            // SAFETY: what the child does is ready for a fork, or is glibc's, which sees to it.
+            // SAFETY: the child only calls functions that work after a fork, or that glibc makes
+            // work there.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 // SAFETY: the handler does nothing.
@@ -261,12 +274,12 @@ mod tests {
                 }
                 let arguments = vec!["true".into()];
                 let origin = ProcessStart { arguments, environment: Vec::new(), folder: "/".into() };
-                execute_again(Path::new("/bin/true"), &origin, &[]);
-                // SAFETY: the call ends this process alone.
+                reexecute(Path::new("/bin/true"), &origin, &[]);
+                // SAFETY: the call ends only this process.
                 unsafe { libc::_exit(1) };
             }
             let mut status = 0;
-            // SAFETY: the status is the one that is written to, and the child is ours.
+            // SAFETY: the call writes to `status`, and the child is our own.
             assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
             assert_eq!(status, 0, "{round}: signal {}", libc::WTERMSIG(status));
         }

@@ -1,20 +1,20 @@
-//! The answers of Lisp, and its failures.
+//! The results of calls to Lisp: lanes, states, answers and errors.
 
 use serde::{Deserialize, Serialize};
 
 /// The Lisp thread that a job runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Short questions. Lisp's main thread, until a job that cannot be stopped blocks it.
+    /// Short questions. Runs on Lisp's main thread, until a job that cannot be stopped blocks it.
     Query = 0,
-    /// Long work, such as compiling a system; questions are answered beside it.
+    /// Long work, such as compiling a system, in parallel with questions.
     Work = 1,
 }
 
 impl Lane {
     pub(super) const ALL: [Self; 2] = [Self::Query, Self::Work];
 
-    /// The lane of the number that Lisp uses for it.
+    /// Returns the lane with the number that Lisp uses for it.
     pub(super) fn from_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|lane| *lane as u64 == number)
     }
@@ -42,7 +42,7 @@ pub enum EngineState {
     Ready,
     /// Running a job.
     Busy,
-    /// The runtime has ended. Nothing in Lisp can be asked any more; the process goes on.
+    /// The runtime has ended. Lisp answers no questions any more; the process continues.
     Dead {
         /// The runtime's message.
         reason: String,
@@ -56,28 +56,29 @@ pub struct EngineStatus {
     /// The state of Lisp.
     #[serde(flatten)]
     pub state: EngineState,
-    /// Jobs that wait.
+    /// The number of waiting jobs.
     pub queued: usize,
-    /// Jobs that were run to their end.
+    /// The number of jobs that ran to completion.
     pub completed: u64,
-    /// Threads that were given up because a job on them could not be stopped.
+    /// The number of threads abandoned because a job on them could not be stopped.
     pub abandoned_threads: u64,
-    /// From the call to start until the image was ready, in microseconds.
+    /// The time from the start until the image was ready, in microseconds.
     pub start_microseconds: Option<u64>,
-    /// When the runtime ended, in seconds since 1970: what the index tells is as of then. None while it lives.
+    /// The time at which the runtime ended, in seconds since 1970; the index is as of then. `None`
+    /// while the runtime is alive.
     pub died_at: Option<u64>,
     /// Errors reported by background Lisp threads, oldest first.
     pub reports: Vec<String>,
 }
 
-/// Troubles that may make Lisp unusable; see [`crate::engine::Lisp::wait_for_trouble`].
+/// Conditions that may make Lisp unusable; see [`crate::engine::Lisp::wait_for_trouble`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineTrouble {
-    /// Why it has died.
+    /// The reason why Lisp died, if it has.
     pub death: Option<String>,
-    /// Threads that were given up because a job on them could not be stopped.
+    /// The number of threads abandoned because a job on them could not be stopped.
     pub given_up: u64,
-    /// How often a job ended because the heap was used up.
+    /// The number of jobs that ended because the heap was exhausted.
     pub filled: u64,
 }
 
@@ -85,11 +86,11 @@ pub struct EngineTrouble {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallAnswer {
-    /// The question's answer: UTF-8 JSON, or packed bytes, as the question documents.
+    /// UTF-8 JSON or packed bytes, as the question documents.
     pub bytes: Vec<u8>,
-    /// The output of the call to the standard streams, up to a limit.
+    /// The call's output to the standard streams, up to a limit.
     pub output: String,
-    /// Characters of output after the limit.
+    /// The number of characters of output beyond the limit.
     pub output_dropped: u64,
 }
 
@@ -98,25 +99,25 @@ pub struct CallAnswer {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// An error that nobody handled, or a non-local exit out of the call.
+    /// An unhandled error, or a non-local exit out of the call.
     Error,
     /// The code tried to end the process.
     ExitRefused,
-    /// The control stack was used up.
+    /// The control stack was exhausted.
     StackExhausted,
-    /// The heap was used up.
+    /// The heap was exhausted.
     HeapExhausted,
-    /// Another kind of storage was used up.
+    /// Another kind of storage was exhausted.
     StorageExhausted,
-    /// Memory was touched that is not there.
+    /// An access to unmapped memory.
     MemoryFault,
     /// The code read past the end of a stream, such as the (empty) standard input.
     EndOfFile,
-    /// The call was stopped by the host.
+    /// The host stopped the call.
     Interrupted,
-    /// The request was invalid: the question is not known.
+    /// The request was invalid: there is no such question.
     Misuse,
-    /// A kind that this version does not know.
+    /// A kind that this version does not support.
     #[serde(other)]
     Other,
 }
@@ -133,39 +134,39 @@ pub struct Fault {
     /// The condition's type, with its package.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// The output of the code to the standard streams.
+    /// The code's output to the standard streams.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
 
-/// Why a call on the Lisp thread has no answer.
+/// The reason why a call on the Lisp thread has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The code failed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The call was stopped: its own time was over, or its job was interrupted.
+    /// The call was stopped: it exceeded its time limit, or its job was interrupted.
     #[error("the call was stopped")]
     Interrupted,
 }
 
-/// The fate of a job whose time is over.
+/// What happened to a job whose deadline passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {
-    /// It waited all the time: nothing of it was done.
+    /// It waited until the deadline, and did not run.
     NeverBegan,
-    /// It was stopped: what it had done before remains.
+    /// It was stopped. Its effects until then remain.
     Stopped,
-    /// It could not be stopped, and runs on.
+    /// It could not be stopped, and continues to run.
     StillRunning,
 }
 
 impl std::fmt::Display for Expired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NeverBegan => ": it was busy with other work all that time, and this never began",
+            Self::NeverBegan => ": it was busy with other work until then, and this never began",
             Self::Stopped => "; the work was stopped",
             Self::StillRunning => {
                 ", and the work could not be stopped: it runs without interrupts, or in foreign code"
@@ -174,30 +175,31 @@ impl std::fmt::Display for Expired {
     }
 }
 
-/// Why a job has no answer.
+/// The reason why a job has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LispError {
     /// The code failed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The job was not done in time.
+    /// The deadline passed before the job ended.
     #[error("Lisp did not answer within {milliseconds} ms{work}")]
     DeadlinePassed {
         /// The time allowed.
         milliseconds: u64,
-        /// The fate of the work.
+        /// What happened to the job.
         work: Expired,
     },
-    /// A job's own thread, such as that of a listener of its progress, was to wait for another job of the same lane.
+    /// The thread of a running job, for example in its progress listener, tried to wait for another
+    /// job of the same lane.
     #[error(
-        "this thread runs a job of Lisp's {lane} lane, and would wait for itself to run another; ask from another thread"
+        "this thread runs a job of Lisp's {lane} lane and would deadlock waiting for another job of that lane; wait on another thread"
     )]
-    WouldWaitForItself {
+    WouldDeadlock {
         /// The lane.
         lane: Lane,
     },
-    /// The caller took the job back.
+    /// The caller cancelled the job.
     #[error("the request was cancelled")]
     Cancelled,
     /// The runtime has ended.
@@ -206,9 +208,9 @@ pub enum LispError {
         /// The runtime's message.
         reason: String,
     },
-    /// The answer is not what the question promises.
+    /// The answer does not have the format that the question documents.
     #[error(
-        "the Lisp half gave an answer that cannot be read ({0}); core and program may be of different builds"
+        "the Lisp half gave an answer that cannot be read ({0}); core and program may be from different builds"
     )]
     Unreadable(String),
     /// A bug in the host.
@@ -216,7 +218,7 @@ pub enum LispError {
     Panicked(String),
 }
 
-/// Deserializes an answer of Lisp's.
+/// Deserializes an answer of Lisp.
 pub(crate) fn read_json<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, LispError> {
     serde_json::from_slice(bytes).map_err(|error| LispError::Unreadable(error.to_string()))
 }

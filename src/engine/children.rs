@@ -1,4 +1,5 @@
-//! Ends the processes that code of this process has started and left, before it ends itself.
+//! Ends the processes that code in this process has started and left running, before this process
+//! ends.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,11 +13,11 @@ use super::again::Writing;
 use super::host::Semaphore;
 use super::signals;
 
-/// The time that they are given to end by themselves.
+/// How long children may take to end after SIGTERM, before SIGKILL.
 const TERMINATION: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
 
-/// A process, by its number and the time of its start, which no other of that number has.
+/// A process, identified by its ID and start time, because the system reuses IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Process {
     number: i32,
@@ -24,10 +25,10 @@ struct Process {
     started: u64,
 }
 
-/// Reads the process `number`; none if it has ended.
+/// Reads the process `number`. Returns `None` if it has ended.
 fn process(number: i32) -> Option<Process> {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    // The name before may hold anything.
+    // The command name, in parentheses, may contain any character.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let is_alive = !["Z", "X"].contains(fields.first()?);
     let process =
@@ -35,7 +36,8 @@ fn process(number: i32) -> Option<Process> {
     is_alive.then_some(process)
 }
 
-/// Whether the process is a copy of the program, which ends with the pipe of its orders, and cleans up.
+/// Returns whether the process is a copy of this program. A copy ends and cleans up by itself when
+/// the pipe of its orders closes.
 fn is_copy(process: &Process) -> bool {
     let command = std::fs::read(format!("/proc/{}/cmdline", process.number)).unwrap_or_default();
     command.split(|byte| *byte == 0).nth(1) == Some(b"helper".as_slice())
@@ -43,7 +45,7 @@ fn is_copy(process: &Process) -> bool {
             == std::fs::read_link("/proc/self/exe").ok()
 }
 
-/// Lists the children of this process that live, and theirs; but not copies of the program.
+/// Lists the live descendants of this process, except copies of the program.
 fn descendants() -> HashSet<Process> {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -67,14 +69,14 @@ fn descendants() -> HashSet<Process> {
     }
 }
 
-/// Ends the children of this process and theirs: asks them first, and waits a moment.
+/// Ends the descendants of this process: sends SIGTERM, waits briefly, then sends SIGKILL.
 pub(crate) fn end_children() {
     let all = descendants();
     let left =
         || all.iter().filter(|known| process(known.number).is_some_and(|now| now.started == known.started));
     let send = |signal: Signal| {
         for number in left().filter_map(|process| Pid::from_raw(process.number)) {
-            // Ignore the error: the process has ended, or is another user's.
+            // Ignore the error: the process has ended, or belongs to another user.
             let _ = kill_process(number, signal);
         }
     };
@@ -89,7 +91,7 @@ pub(crate) fn end_children() {
 static ENDED_BY: AtomicI32 = AtomicI32::new(0);
 static ENDING: OnceLock<Semaphore> = OnceLock::new();
 
-/// Stores and posts only: this is a signal handler.
+/// A signal handler; it only stores to an atomic and posts a semaphore.
 extern "C" fn note_end(signal: libc::c_int) {
     ENDED_BY.store(signal, Ordering::SeqCst);
     if let Some(ending) = ENDING.get() {
@@ -97,16 +99,18 @@ extern "C" fn note_end(signal: libc::c_int) {
     }
 }
 
-/// Whether children are to end with this process.
-pub(super) fn are_to_end() -> bool {
+/// Returns whether children must end with this process.
+pub(super) fn end_with_process() -> bool {
     ENDING.get().is_some()
 }
 
-/// How long what writes files may go on once a signal ends the process. What it has not done then is taken back at the next start.
+/// How long writers may continue after a signal to end. The next start rolls back writes that are
+/// unfinished by then.
 const WRITING: Duration = Duration::from_secs(5);
 
-/// Has the signals that end this process wait for what writes files, and end its children first. To be called before SBCL starts, whose own children then end
-/// even if this process is killed.
+/// Handles the signals that end this process: waits for writers, calls `clean`, ends the children,
+/// and then ends the process. Must be called before SBCL starts; SBCL's own children then end even
+/// if this process is killed.
 ///
 /// # Errors
 /// The system refuses a thread.
@@ -121,18 +125,19 @@ pub(crate) fn end_children_at_signals(clean: impl FnOnce() + Send + 'static) -> 
         clean();
         end_children();
         let signal = ENDED_BY.load(Ordering::SeqCst);
-        // SAFETY: the first call sets the default action, which is no handler; the second has it end the process.
+        // SAFETY: the first call sets the default action, which is no handler; the second makes
+        // that action end the process.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::kill(libc::getpid(), signal);
         }
     })?;
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        // SAFETY: the handler only stores to an atomic and posts a semaphore, both of which a handler may do.
+        // SAFETY: the handler only stores to an atomic and posts a semaphore, both of which are
+        // async-signal-safe.
         let before = unsafe { libc::signal(signal, note_end as *const () as libc::sighandler_t) };
         if before == libc::SIG_IGN {
-            // Leave it ignored, as nohup has set it.
-            // SAFETY: to ignore a signal is no handler.
+            // Leave it ignored, as nohup has set it. SAFETY: ignoring a signal installs no handler.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
     }

@@ -1,10 +1,12 @@
-//! Confines this process with Landlock and seccomp (Linux): its threads and their children may write below one folder
-//! only. Landlock knows folders, but neither sockets of all kinds, nor what is kept of a file beside its contents, nor what
-//! processes share and settle for each other; these calls are refused by a filter. What a superuser may do to the system goes with
-//! the capabilities.
+//! Confines this process with Landlock and seccomp (Linux), so that its threads and their children
+//! can write in one folder only.
 //!
-//! The few system calls are made here rather than by crates: those are more code than they are, and bring procedural
-//! macros.
+//! Landlock restricts writes by folder, but does not cover all kinds of sockets, the attributes of
+//! files, or the resources that processes share; a seccomp filter refuses these calls. Dropping
+//! capabilities removes a superuser's powers over the system.
+//!
+//! The few system calls are made here directly: crates for them are larger than this code and
+//! depend on procedural macros.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -17,35 +19,38 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfineError {
-    /// The kernel has no Landlock, or it is turned off.
-    #[error("this kernel has no Landlock, or it is turned off ({0})")]
+    /// The kernel has no Landlock, or it is disabled.
+    #[error("this kernel has no Landlock, or it is disabled ({0})")]
     Missing(String),
-    /// Its Landlock cannot refuse everything that writes.
-    #[error("this kernel's Landlock (version {0}) cannot keep files from being truncated: Linux 6.2 can")]
+    /// The kernel's Landlock cannot refuse every kind of write.
+    #[error(
+        "this kernel's Landlock (version {0}) cannot prevent files from being truncated; Linux 6.2 or later is required"
+    )]
     TooOld(i64),
     /// A call failed.
-    #[error("the kernel refuses to confine it: {0}")]
+    #[error("the kernel refuses to confine the process: {0}")]
     Refused(String),
 }
 
-/// The first version of Landlock that refuses all that changes a file's contents.
-const LEAST_VERSION: i64 = 3;
+/// The first version of Landlock that can refuse every change of a file's contents.
+const MIN_VERSION: i64 = 3;
 
 // From linux/landlock.h.
 const VERSION: u32 = 1;
 const RULE_PATH_BENEATH: i32 = 1;
 const WRITE_FILE: u64 = 1 << 1;
-/// To remove and make what a folder holds, of all kinds.
+/// The rights to create and remove entries of a folder, of any kind.
 const CHANGE_FOLDER: u64 = 0x1ff << 4;
 const REFER: u64 = 1 << 13;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEVICE: u64 = 1 << 15;
-/// To bind and to connect TCP sockets.
+/// The rights to bind and to connect TCP sockets.
 const TCP: u64 = 0b11;
-/// Abstract Unix sockets of others, and signals to them.
-const OTHERS: u64 = 0b11;
+/// Abstract Unix sockets and signals of processes outside.
+const SCOPED: u64 = 0b11;
 
-/// `struct landlock_ruleset_attr`. Older kernels take a longer one if what they do not know is zero.
+/// `struct landlock_ruleset_attr`. Older kernels accept a longer struct if the fields that they do
+/// not support are zero.
 #[repr(C)]
 #[derive(Debug, PartialEq, Eq)]
 struct Ruleset {
@@ -62,16 +67,17 @@ struct PathBeneath {
 }
 
 impl Ruleset {
-    /// What Landlock of `version` is to refuse: writes, TCP from version 4, signals and abstract sockets from 6.
+    /// Returns the rules for Landlock of `version`: they restrict writes, TCP from version 4,
+    /// signals and abstract sockets from version 6.
     fn of(version: i64) -> Result<Self, ConfineError> {
-        if version < LEAST_VERSION {
+        if version < MIN_VERSION {
             return Err(ConfineError::TooOld(version));
         }
         let from = |least, rights| if version >= least { rights } else { 0 };
         Ok(Self {
             handled_files: WRITE_FILE | CHANGE_FOLDER | REFER | TRUNCATE | from(5, IOCTL_DEVICE),
             handled_network: from(4, TCP),
-            scoped: from(6, OTHERS),
+            scoped: from(6, SCOPED),
         })
     }
 }
@@ -80,8 +86,9 @@ fn checked(result: i64) -> Result<i64, ConfineError> {
     if result < 0 { Err(ConfineError::Refused(io::Error::last_os_error().to_string())) } else { Ok(result) }
 }
 
-/// What the filter refuses: sockets; owner, mode, times and attributes of files; memory, semaphores, queues and keys that
-/// processes share; other processes' priorities and places; and the ring by which calls are made that no filter sees.
+/// The calls that the filter refuses: sockets; owner, mode, times and attributes of files; shared
+/// memory, semaphores, message queues and keys; priorities and processors of other processes; and
+/// io_uring, whose calls bypass filters.
 const REFUSED_CALLS: &[i64] = &[
     libc::SYS_socket,
     libc::SYS_io_uring_setup,
@@ -133,8 +140,9 @@ const REFUSED_CALLS: &[i64] = &[
     libc::SYS_move_pages,
 ];
 
-/// The device controls that the filter lets through: they ask what a terminal is, and how much can be read, or set a flag of
-/// the process's own descriptor. Others put input into terminals and change attributes of files that are open for reading.
+/// The ioctl requests that the filter allows. They query terminals and the number of readable
+/// bytes, or set a flag of a descriptor of the process. Others could inject input into terminals or
+/// change attributes of files that are open for reading.
 const ALLOWED_CONTROLS: &[u64] = &[
     libc::TCGETS,
     libc::TIOCGPGRP,
@@ -145,11 +153,12 @@ const ALLOWED_CONTROLS: &[u64] = &[
     libc::FIONCLEX,
 ];
 
-/// The numbers of the calls of other kinds of programs (x32) begin here.
+/// System calls of the x32 ABI have numbers from here.
 const OTHER_CALLS: u32 = 0x4000_0000;
 
-/// The filter's program: calls of other architectures, [`REFUSED_CALLS`] and limits of another process fail with EACCES, and all but
-/// [`ALLOWED_CONTROLS`] with ENOTTY, as where there is no such control.
+/// Returns the filter's program. Calls of other architectures, [`REFUSED_CALLS`] and limits of
+/// other processes fail with EACCES. ioctl requests other than [`ALLOWED_CONTROLS`] fail with
+/// ENOTTY, as if they did not exist.
 fn filter() -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -159,7 +168,7 @@ fn filter() -> Vec<libc::sock_filter> {
     const X86_64: u32 = 0xc000_003e;
     let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES.unsigned_abs();
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    // Each test is followed by its refusal: a jump of one.
+    // Each test precedes its refusal, and skips it with a jump of one.
     let mut program = vec![
         step(LOAD, 4, 0, 0),
         step(EQUAL, X86_64, 1, 0),
@@ -173,11 +182,11 @@ fn filter() -> Vec<libc::sock_filter> {
         program.push(step(RETURN, refusal, 0, 0));
     }
     let allow = step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
-    // The lower halves of the first and second argument: numbers of 32 bits both.
+    // The lower halves of the first and second argument; both are 32-bit numbers.
     let (first, second) = (step(LOAD, 16, 0, 0), step(LOAD, 24, 0, 0));
     let only = |program: &mut Vec<_>, call: i64, argument, values: &[u64], refusal| {
         let count = u8::try_from(values.len()).unwrap_or(0);
-        // Others skip the argument, each test of it, the refusal and the permission.
+        // Other calls skip the argument, each of its tests, the refusal and the permission.
         program.push(step(EQUAL, u32::try_from(call).unwrap_or(OTHER_CALLS), 0, count + 3));
         program.push(argument);
         for (left, value) in (1..=count).rev().zip(values) {
@@ -192,19 +201,22 @@ fn filter() -> Vec<libc::sock_filter> {
     program
 }
 
-/// Confines this process for good, and all that it starts: it may write below `folder` and to `/dev/null`, and
-/// nowhere else, change nothing of a file but its contents, make no socket, and settle nothing for the system or other
-/// processes. What it may read and execute stays. Closes descriptors that it inherited, the standard ones
-/// excepted. To be called while the process has one thread: others would not be confined.
+/// Permanently confines this process and its future children: they may write only in `folder` and
+/// to `/dev/null`, change no attributes of files, create no sockets, and affect neither the system
+/// nor other processes. Reading and executing stay allowed. Closes inherited descriptors except the
+/// standard ones. Must be called while the process has one thread, because other threads would not
+/// be confined.
 ///
 /// # Errors
-/// The kernel cannot do that, or there are other threads. The process is then of no use: it may be confined in part.
+/// The kernel does not support it, or there are other threads. The process may then be partly
+/// confined, and should exit.
 pub fn confine(folder: &Path) -> Result<(), ConfineError> {
     let refused = |error: io::Error| ConfineError::Refused(error.to_string());
     if std::fs::read_dir("/proc/self/task").map_err(refused)?.count() != 1 {
-        return Err(ConfineError::Refused("it has several threads".to_owned()));
+        return Err(ConfineError::Refused("the process has several threads".to_owned()));
     }
-    // SAFETY: without a ruleset and with this flag, the call reads and writes nothing, and returns a number.
+    // SAFETY: without a ruleset and with this flag, the call reads and writes nothing, and returns
+    // a number.
     let version = unsafe {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<Ruleset>(), 0_usize, VERSION)
     };
@@ -217,15 +229,15 @@ pub fn confine(folder: &Path) -> Result<(), ConfineError> {
         libc::syscall(libc::SYS_landlock_create_ruleset, &raw const ruleset, size_of::<Ruleset>(), 0_u32)
     };
     let made = RawFd::try_from(checked(made)?).unwrap_or(-1);
-    // SAFETY: the kernel has just opened this descriptor, for nobody else.
+    // SAFETY: the kernel has just opened this descriptor for this call, so nothing else owns it.
     let rules = unsafe { OwnedFd::from_raw_fd(made) };
     for (path, allowed) in [(folder, ruleset.handled_files), (Path::new("/dev/null"), WRITE_FILE | TRUNCATE)]
     {
         let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| refused(error.into()))?;
         let rule = PathBeneath { allowed, folder: place.as_raw_fd() };
-        // SAFETY: the call reads a rule of the kind that it is told, which lives until it returns, as do both
-        // descriptors.
+        // SAFETY: the call reads a rule of the kind given by RULE_PATH_BENEATH. The rule and both
+        // descriptors live until the call returns.
         checked(unsafe {
             libc::syscall(
                 libc::SYS_landlock_add_rule,
@@ -237,38 +249,40 @@ pub fn confine(folder: &Path) -> Result<(), ConfineError> {
         })?;
     }
     close_inherited().map_err(refused)?;
-    // A superuser's copy may read all that a superuser may, and do nothing else. What it executes has no more (no new
-    // privileges, below).
+    // A confined process of a superuser may still read everything, but has no other powers.
+    // PR_SET_NO_NEW_PRIVS below prevents programs that it executes from regaining them.
     let mut sets = capabilities(None).map_err(|error| refused(error.into()))?;
     sets.permitted &= CapabilitySet::DAC_READ_SEARCH;
     sets.effective &= CapabilitySet::DAC_READ_SEARCH;
     sets.inheritable = CapabilitySet::empty();
     set_capabilities(None, sets).map_err(|error| refused(error.into()))?;
-    // SAFETY: the call sets a flag of this thread; it takes numbers only.
+    // SAFETY: the call sets a flag of this thread; its arguments are numbers.
     checked(i64::from(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }))?;
-    // SAFETY: the call takes the descriptor of a ruleset, which is open until it returns.
+    // SAFETY: the call's argument is the descriptor of a ruleset, which is open until it returns.
     checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0_u32) })?;
     let mut steps = filter();
     let program =
         libc::sock_fprog { len: u16::try_from(steps.len()).unwrap_or_default(), filter: steps.as_mut_ptr() };
-    // SAFETY: the call reads a program of this many steps, which live until it returns.
+    // SAFETY: the call reads a program with this number of steps, which live until it returns.
     checked(i64::from(unsafe {
         libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
     }))?;
     Ok(())
 }
 
-/// Closes the descriptors that came with the execution: through one, code could write to a file that is open.
+/// Closes descriptors inherited from before the execution, because code could write through one
+/// that is open for writing.
 fn close_inherited() -> io::Result<()> {
     let all: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for descriptor in all.into_iter().filter(|descriptor| *descriptor > 2) {
-        // SAFETY: the call reads the descriptor's flags; one that is gone meanwhile is an error.
+        // SAFETY: the call reads the descriptor's flags; it fails if the descriptor was closed
+        // meanwhile.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
         if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
-            // SAFETY: what this process has opened itself closes at an execution. This one does not, so it was open
-            // before, and nothing here owns it.
+            // SAFETY: every descriptor that this process opened itself is close-on-exec. This one
+            // is not, so it was inherited and nothing here owns it.
             unsafe { libc::close(descriptor) };
         }
     }
@@ -280,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_follows_from_the_kernel() {
+    fn rules_follow_the_landlock_version() {
         assert_eq!(Ruleset::of(2), Err(ConfineError::TooOld(2)));
         let oldest = Ruleset::of(3).unwrap();
         assert_eq!((oldest.handled_files, oldest.handled_network, oldest.scoped), (0x7ff2, 0, 0));
@@ -288,7 +302,7 @@ mod tests {
         assert_eq!((now.handled_files, now.handled_network, now.scoped), (0xfff2, 3, 3));
     }
 
-    /// What the filter returns for a call, as the kernel runs it.
+    /// Interprets the filter for a call as the kernel does, and returns its result.
     fn filtered(call: i64, arguments: [u64; 2]) -> u32 {
         let program = filter();
         let (mut at, mut word) = (0, 0);
@@ -315,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_refuses_what_it_names_and_nothing_else() {
+    fn filter_refuses_only_listed_calls() {
         let refusal = libc::SECCOMP_RET_ERRNO | libc::EACCES as u32;
         for call in REFUSED_CALLS {
             assert_eq!(filtered(*call, [0, 0]), refusal, "{call}");

@@ -1,4 +1,4 @@
-//! Deadlines and cancellation of questions.
+//! Deadlines, cancellation and progress of questions to Lisp and of actions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl fmt::Debug for Cancellation {
 }
 
 impl Cancellation {
-    /// Cancels the question: interrupts its call in Lisp, and its asker gets [`LispError::Cancelled`].
+    /// Cancels the question: interrupts its call in Lisp, and makes its caller get
+    /// [`LispError::Cancelled`].
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::SeqCst);
         if let Some(interrupt) = self.inner.running.lock().take() {
@@ -39,13 +40,14 @@ impl Cancellation {
         }
     }
 
-    /// Whether the question was cancelled.
+    /// Returns whether the question was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.inner.cancelled.load(Ordering::SeqCst)
     }
 }
 
-/// A guard that cancels its question when dropped, unless that has ended; see [`Control::cancel_on_drop`].
+/// A guard that cancels its question when dropped; no effect if the question has ended. See
+/// [`Control::cancel_on_drop`].
 #[derive(Debug)]
 pub struct CancelOnDrop(Cancellation);
 
@@ -55,7 +57,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The deadline and the cancellation token of a question or an action, and the listener of its progress.
+/// The time limit, cancellation token and progress listener of a question or an action.
 #[derive(Clone)]
 pub struct Control {
     allowed: Duration,
@@ -79,7 +81,7 @@ impl Default for Control {
 }
 
 impl Control {
-    /// Allows a question to take `allowed`.
+    /// Returns a control with the time limit `allowed`.
     pub fn new(allowed: Duration) -> Self {
         Self { allowed, cancellation: Cancellation::default(), progress: None }
     }
@@ -91,7 +93,7 @@ impl Control {
         self
     }
 
-    /// Limits the question's time to what is left until `deadline`.
+    /// Returns a control whose time limit is the time left until `deadline`.
     pub(crate) fn until(&self, deadline: Instant) -> Self {
         Self { allowed: deadline.saturating_duration_since(Instant::now()), ..self.clone() }
     }
@@ -103,12 +105,12 @@ impl Control {
         self
     }
 
-    /// Reports progress to `listener` from here on, in place of the listener so far.
+    /// Returns a control that reports progress to `listener` instead.
     pub(crate) fn reporting_to(&self, listener: OnProgress) -> Self {
         Self { progress: Some(listener), ..self.clone() }
     }
 
-    /// Returns the listener of progress.
+    /// Returns the progress listener.
     pub(crate) fn progress(&self) -> Option<&OnProgress> {
         self.progress.as_ref()
     }
@@ -120,23 +122,24 @@ impl Control {
         }
     }
 
-    /// Makes a guard that cancels the question when dropped: for a caller that may go away, such as an
-    /// aborted task.
+    /// Returns a guard that cancels the question when dropped. Use it for a caller that may
+    /// disappear, such as an aborted task.
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.cancellation())
     }
 
-    /// The time allowed.
+    /// Returns the time limit.
     pub fn allowed(&self) -> Duration {
         self.allowed
     }
 
-    /// The token that cancels the question.
+    /// Returns the token that cancels the question.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
 
-    /// Returns the error of a cancelled question: for loops in Rust, which no interrupt reaches.
+    /// Returns an error if the question was cancelled. Loops in Rust must call this, because
+    /// interrupts do not reach them.
     pub(crate) fn check(&self) -> Result<(), LispError> {
         if self.cancellation.is_cancelled() { Err(LispError::Cancelled) } else { Ok(()) }
     }

@@ -1,7 +1,8 @@
-//! The image inside the program: what `build.rs` made, for feature `embedded`.
+//! The image that `build.rs` embeds in the program with the feature `embedded`.
 
 unsafe extern "C" {
-    /// The core's first byte, in the object that `build.rs` assembles. Only its address is taken, in `keep_core`.
+    /// The core's first byte, in the object that `build.rs` assembles. Only its address is used, in
+    /// `keep_core`.
     static steelbank_embedded_core: u8;
 }
 
@@ -9,13 +10,14 @@ unsafe extern "C" {
 pub(crate) static LIBRARY: &[u8] =
     include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/libsteelbank-sbcl.so"));
 
-/// The contrib modules that are not in the core: file names, and the fasls' sizes, and contents deflated (zlib).
+/// The contrib modules that are not in the core: file names, sizes of the fasls in bytes, and
+/// zlib-compressed contents.
 pub(crate) static CONTRIBS: &[(&str, u64, &[u8])] = include!(concat!(env!("OUT_DIR"), "/contribs.rs"));
 
 /// The baked index of the core's cross references.
 pub(crate) static INDEX: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref"));
 
-/// Keeps the core in the program that calls this, as its section `lisp.core`.
+/// Makes the linker keep the core, as section `lisp.core`, in the program that calls this.
 pub(crate) fn keep_core() {
     std::hint::black_box(&raw const steelbank_embedded_core);
 }

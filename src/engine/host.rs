@@ -1,4 +1,8 @@
-//! The host's functions, which Lisp and the shim call: the crate's side of `struct steelbank_host`.
+//! The host's functions that Lisp and the shim call: the Rust side of `struct steelbank_host`.
+//!
+//! Lisp calls them through a C table. They deliver a call's answer, output and progress through
+//! thread-local variables to the Rust code that made the call, run the lanes' jobs
+//! ([`Shared::serve`]), give orders to Lisp's supervisor, and record the runtime's death.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -21,10 +25,11 @@ static HOST: OnceLock<&'static Shared> = OnceLock::new();
 static DEATH: Death = Death::new();
 static EXIT_MONITOR: OnceLock<Semaphore> = OnceLock::new();
 
-/// The system's semaphore: it can be posted in a signal handler, and no code that closes descriptors closes it.
+/// A POSIX semaphore. It can be posted in a signal handler, and has no descriptor that loaded code
+/// could close.
 pub(super) struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
 
-// SAFETY: the system's functions on a semaphore may be called by any threads at once.
+// SAFETY: any threads may call the system's semaphore functions concurrently.
 unsafe impl Send for Semaphore {}
 // SAFETY: as above.
 unsafe impl Sync for Semaphore {}
@@ -32,26 +37,28 @@ unsafe impl Sync for Semaphore {}
 impl Semaphore {
     pub(super) fn new() -> io::Result<Self> {
         let mut semaphore = MaybeUninit::uninit();
-        // SAFETY: the pointer is to memory for a semaphore, which sem_init makes one.
+        // SAFETY: the pointer is to memory of a semaphore's size and alignment, which sem_init
+        // initializes.
         if unsafe { libc::sem_init(semaphore.as_mut_ptr(), 0, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: sem_init has succeeded. A semaphore that nobody waits on or posts may be moved.
+        // SAFETY: sem_init has succeeded. A semaphore may be moved while no thread waits on it or
+        // posts it.
         Ok(Self(Box::new(UnsafeCell::new(unsafe { semaphore.assume_init() }))))
     }
 
     pub(super) fn post(&self) {
-        // SAFETY: the semaphore was made by sem_init and stays where it is.
+        // SAFETY: sem_init has initialized the semaphore, and it does not move.
         unsafe { libc::sem_post(self.0.get()) };
     }
 
     pub(super) fn wait(&self) {
-        // SAFETY: as above. A signal may end the wait, which then begins again.
+        // SAFETY: as above. A signal may interrupt the wait, which is then repeated.
         while unsafe { libc::sem_wait(self.0.get()) } != 0 {}
     }
 }
 
-/// The answer and output of the call that runs on this thread, so far.
+/// The answer and output so far of the call that runs on this thread.
 #[derive(Default)]
 pub(super) struct CallOutput {
     pub(super) answer: Vec<u8>,
@@ -60,20 +67,20 @@ pub(super) struct CallOutput {
 }
 
 thread_local! {
-    static SAID: RefCell<CallOutput> = RefCell::default();
+    static OUTPUT: RefCell<CallOutput> = RefCell::default();
     static PROGRESS: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
-    /// Whether this is the thread that the runtime was started on.
+    /// Whether the runtime was started on this thread.
     static MAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the thread that the runtime is started on: it must never return into Lisp.
+/// Marks this thread as the one that the runtime is started on. It must never return into Lisp.
 pub(super) fn become_main() {
     MAIN.set(true);
 }
 
 /// Takes the answer and output of the last call on this thread.
-pub(super) fn take_said() -> CallOutput {
-    SAID.with(|said| said.take())
+pub(super) fn take_output() -> CallOutput {
+    OUTPUT.with(|output| output.take())
 }
 
 /// Sets the progress listener of calls on this thread.
@@ -81,27 +88,27 @@ pub(super) fn set_progress(progress: Option<ProgressListener>) {
     PROGRESS.with(|cell| *cell.borrow_mut() = progress);
 }
 
-/// Gives the shim this module's functions, and starts the thread that tells of Lisp's death.
+/// Passes this module's functions to the shim, and starts the thread that reports Lisp's death.
 pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()> {
-    // An earlier start that failed may have made it.
+    // A previous start that failed may have created it.
     if EXIT_MONITOR.get().is_none() {
         let _ = EXIT_MONITOR.set(Semaphore::new()?);
     }
     signals::spawn("sbcl-exit-monitor", move || {
-        let Some(told) = EXIT_MONITOR.get() else { return };
-        told.wait();
+        let Some(died) = EXIT_MONITOR.get() else { return };
+        died.wait();
         let (status, reason) = DEATH.get();
         let reason = if reason.is_null() {
             "unknown".into()
         } else {
-            // SAFETY: the pointer came from the shim, which writes the text once, before it tells of it, or from a
-            // literal; it is NUL-terminated and never freed.
+            // SAFETY: the pointer is from the shim, which writes the text once, before it reports
+            // it, or from a literal; it is NUL-terminated and never freed.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
         host.die(status, reason.trim());
     })?;
     if HOST.set(host).is_err() {
-        return Err(io::Error::other("the host's functions were set already"));
+        return Err(io::Error::other("the host's functions were already set"));
     }
     let functions = ffi::steelbank_host {
         serve: Some(serve),
@@ -113,23 +120,23 @@ pub(super) fn install(runtime: &Runtime, host: &'static Shared) -> io::Result<()
         contribs: Some(contribs),
         died: Some(died),
     };
-    // SAFETY: the library is of this crate's ABI (Runtime::load has compared), so it reads a table of this layout; it
-    // copies it; the functions are this program's and stay; and nothing else runs SBCL yet.
+    // SAFETY: Runtime::load has compared the ABI version, so the library reads a table of this
+    // layout. It copies the table, the functions are static, and no other thread runs SBCL yet.
     unsafe { (runtime.set_host)(&raw const functions) };
     Ok(())
 }
 
-/// Tells the exit monitor. `reason` must be static.
+/// Reports a death to the exit monitor.
 pub(super) fn announce_death(status: c_int, reason: &'static str) {
-    // The callers' literals have no NUL of their own: leak a copy that has one.
+    // Literals have no terminating NUL: leak a copy that has one.
     if let Ok(reason) = std::ffi::CString::new(reason) {
         died(status, reason.into_raw().cast_const());
     }
 }
 
-/// Stores and writes only: the thread may hold any lock, and may be in a signal handler.
+/// Only stores and posts, because the thread may hold any lock and may be in a signal handler.
 extern "C" fn died(status: c_int, reason: *const c_char) {
-    if DEATH.tell(status, reason)
+    if DEATH.record(status, reason)
         && let Some(exit_monitor) = EXIT_MONITOR.get()
     {
         exit_monitor.post();
@@ -138,14 +145,15 @@ extern "C" fn died(status: c_int, reason: *const c_char) {
 
 extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64) {
     let (Some(host), Some(lane)) = (HOST.get(), Lane::from_number(lane)) else { return };
-    // SAFETY: the shim passes a table that stays until this function returns.
+    // SAFETY: the shim passes a table that stays valid until this function returns.
     let entry_points = unsafe { &*entry_points };
-    // SAFETY: this function is called by Lisp only, on a thread of its own, and the token does not leave it.
+    // SAFETY: only Lisp calls this function, on one of its threads, and the token does not leave
+    // that thread.
     let entry = unsafe { EntryPoints::new(entry_points) };
     guarded(|| host.serve(lane, entry));
     if host.is_dead() || MAIN.get() && !host.is_saving() {
-        // The main Lisp thread returns from here only to save the core, and no thread may return into a dead Lisp. A
-        // thread that was given up and is not the main one ends.
+        // The main Lisp thread returns from here only to save the core, and no thread may return
+        // into a dead Lisp. An abandoned thread other than the main one ends.
         loop {
             std::thread::park();
         }
@@ -160,12 +168,13 @@ extern "C" fn supervise(order: *mut ffi::steelbank_order) {
             SupervisorOrder::StartThread(lane) => (ffi::STEELBANK_COMMAND_START_THREAD, lane as u64),
             SupervisorOrder::End => (ffi::STEELBANK_COMMAND_END, 0),
         };
-        // SAFETY: Lisp passes a struct of its own that only its supervisor thread, which waits for us, uses.
+        // SAFETY: Lisp passes a struct that only its supervisor thread uses, and that thread waits
+        // for this call.
         unsafe { *order = ffi::steelbank_order { command: i64::from(command), argument } };
     });
 }
 
-/// The bytes that C passes as pointer and length.
+/// Returns the bytes that C passes as pointer and length.
 ///
 /// # Safety
 /// They must be valid for reading until the caller is done with the slice.
@@ -173,24 +182,24 @@ unsafe fn bytes<'a>(bytes: *const u8, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(bytes, length) }
 }
 
 extern "C" fn answer(pointer: *const u8, length: usize) {
     // SAFETY: Lisp pins the bytes until this function returns.
     let bytes = unsafe { bytes(pointer, length) };
-    guarded(|| SAID.with(|said| said.borrow_mut().answer = bytes.to_vec()));
+    guarded(|| OUTPUT.with(|output| output.borrow_mut().answer = bytes.to_vec()));
 }
 
 extern "C" fn output(pointer: *const u8, length: usize, dropped: u64) {
     // SAFETY: Lisp pins the bytes until this function returns.
     let bytes = unsafe { bytes(pointer, length) };
     guarded(|| {
-        SAID.with(|said| {
-            let mut said = said.borrow_mut();
-            said.output = String::from_utf8_lossy(bytes).into_owned();
-            said.output_dropped = dropped;
+        OUTPUT.with(|output| {
+            let mut output = output.borrow_mut();
+            output.output = String::from_utf8_lossy(bytes).into_owned();
+            output.output_dropped = dropped;
         });
     });
 }
@@ -224,7 +233,8 @@ extern "C" fn contribs(buffer: *mut c_char, size: usize) -> i64 {
         if path.len() >= size {
             return None;
         }
-        // SAFETY: Lisp's buffer has `size` bytes, more than are copied and the NUL, and does not overlap ours.
+        // SAFETY: Lisp's buffer has `size` bytes, which is more than the copied bytes and the NUL,
+        // and does not overlap ours.
         unsafe { std::ptr::copy_nonoverlapping(path.as_ptr(), buffer.cast::<u8>(), path.len()) };
         // SAFETY: the index is below `size`.
         unsafe { *buffer.add(path.len()) = 0 };

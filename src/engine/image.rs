@@ -1,4 +1,5 @@
-//! The files of an SBCL (runtime, core, contrib modules), and the check that they belong together.
+//! The files of an SBCL: runtime library, core and contrib modules. Checks that library and core
+//! are of the same build, makes an embedded library loadable, and unpacks embedded contribs.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,20 +10,20 @@ use std::time::UNIX_EPOCH;
 
 use rustix::fs::{MemfdFlags, StatVfsMountFlags, fstatvfs, memfd_create};
 
-/// The parts that make an SBCL: all from one build.
+/// The parts of an SBCL. All must come from one build.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
-    /// SBCL's runtime linked with the shim.
+    /// SBCL's runtime, linked with the shim.
     pub library: RuntimeLibrary,
-    /// The saved image with the Lisp half in it.
+    /// The saved image, which contains the Lisp half of this program.
     pub core: Core,
-    /// The contrib modules that `require` finds.
+    /// The contrib modules that `require` loads.
     pub contribs: Contribs,
 }
 
-/// SBCL's runtime as a shared library. It is code that runs in this process when SBCL is started, so only `unsafe`
-/// functions take one from anywhere.
+/// SBCL's runtime as a shared library. Starting SBCL runs its code in this process, so only
+/// `unsafe` functions construct one from an arbitrary source.
 ///
 /// ```compile_fail
 /// let library = steelbank::engine::RuntimeLibrary::file("libother.so".into());
@@ -37,16 +38,18 @@ enum LibrarySource {
 }
 
 impl RuntimeLibrary {
-    /// The library in the file `path`. It is opened when SBCL is started.
+    /// Returns the library in the file `path`, which is opened when SBCL starts.
     ///
     /// # Safety
-    /// Until then, the file must be the `libsteelbank-sbcl.so` that this crate's build script has linked, of this
-    /// program's version; or no library, or none with this crate's functions and with constructors that do harm.
+    /// Until SBCL has started, the file must be the `libsteelbank-sbcl.so` that this crate's build
+    /// script linked, of this program's version; or it must not be a library; or it must be a
+    /// library that lacks this crate's functions and has only harmless constructors.
     pub unsafe fn file(path: PathBuf) -> Self {
         Self(LibrarySource::File(path))
     }
 
-    /// The library whose bytes these are. They are written to a file without a name, and loaded from there.
+    /// Returns the library with these bytes. They are written to an unnamed file, and loaded from
+    /// there.
     ///
     /// # Safety
     /// As for [`RuntimeLibrary::file`].
@@ -54,32 +57,32 @@ impl RuntimeLibrary {
         Self(LibrarySource::Memory(bytes))
     }
 
-    /// The library in the folder that this crate's build script has filled.
+    /// Returns the library in the folder that this crate's build script has filled.
     pub(crate) fn built() -> Self {
         // SAFETY: the build script has linked it there, for this program.
         unsafe { Self::file(Path::new(env!("STEELBANK_BUILT_IMAGE")).join(Self::NAME)) }
     }
 
-    /// The library inside the program.
+    /// Returns the library that is embedded in the program.
     #[cfg(feature = "embedded")]
     pub(crate) fn embedded() -> Self {
-        // SAFETY: the build script has linked it, and put it into the program.
+        // SAFETY: the build script has linked this library and embedded it in the program.
         unsafe { Self::memory(super::embedded::LIBRARY) }
     }
 
-    /// The library in a folder that the program's user has named, as who runs a program may also name libraries to the
-    /// dynamic linker.
+    /// Returns the library in a folder that the program's user has configured. This is safe because
+    /// a user who runs a program can also make the dynamic linker load any library.
     #[cfg(feature = "server")]
-    pub(crate) fn named_by_the_user(folder: &Path) -> Self {
-        // SAFETY: the user has named the files of this program's build, as the manual asks; the check of the interface's
-        // version and of the build finds mistakes.
+    pub(crate) fn from_user_folder(folder: &Path) -> Self {
+        // SAFETY: the manual requires the user to specify the files of this program's build; the
+        // checks of the interface version and of the build detect mistakes.
         unsafe { Self::file(folder.join(Self::NAME)) }
     }
 
     /// The library's file name.
     pub const NAME: &str = "libsteelbank-sbcl.so";
 
-    /// The library's file, if it is one.
+    /// Returns the library's file, or `None` if it is in memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             LibrarySource::File(path) => Some(path),
@@ -88,12 +91,12 @@ impl RuntimeLibrary {
     }
 }
 
-/// What to do where a memory file cannot be written.
+/// Returns the remedy for an error while the library is written to a memory file.
 fn memory_file_remedy(error: &io::Error) -> &'static str {
     if error.raw_os_error() == Some(libc::EFBIG) {
-        "the limit on the size of files (ulimit -f) counts for it, too: raise it"
+        "the limit on the size of files (ulimit -f) applies to it: raise the limit"
     } else {
-        "the system refuses memfd_create, and there is none of /dev/shm, /tmp and the cache folder that can be written to and is not mounted noexec"
+        "the system refuses memfd_create, and none of /dev/shm, /tmp and the cache folder is writable and mounted without noexec"
     }
 }
 
@@ -111,22 +114,23 @@ pub enum Core {
 pub enum Contribs {
     /// A folder with their fasls.
     Folder(PathBuf),
-    /// Fasls, deflated (zlib), to be written to a folder when the first one is required.
+    /// Zlib-compressed fasls, which are written to a folder when the first one is required.
     Packed {
-        /// File names, sizes in bytes, and deflated contents.
+        /// File names, sizes in bytes, and compressed contents.
         files: &'static [(&'static str, u64, &'static [u8])],
-        /// The folder to write them to. It is made complete or not at all.
+        /// The folder to write them to. It appears complete or not at all.
         folder: PathBuf,
     },
     /// There are none.
     None,
 }
 
-/// Why an image cannot be used. The sentences name the file; where the parts come from is the caller's to know.
+/// The reason why an image cannot be used. The messages name the file; the caller adds where the
+/// image comes from.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// A part is not there or not readable.
+    /// A part does not exist or is not readable.
     #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable {
         /// The file.
@@ -134,15 +138,15 @@ pub enum ImageError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file is no core of SBCL's.
+    /// The file is not an SBCL core.
     #[error("{path} is not an SBCL core; use the steelbank.core that was built with this program", path = path.display())]
     NotACore {
         /// The file.
         path: PathBuf,
     },
     /// The file is shorter than the core in it.
-    #[error("{path} is cut off: it has {size} bytes of at least {expected}", path = path.display())]
-    CutOff {
+    #[error("{path} is cut off: it has {size} bytes instead of at least {expected}", path = path.display())]
+    Truncated {
         /// The file.
         path: PathBuf,
         /// Its size in bytes.
@@ -150,23 +154,23 @@ pub enum ImageError {
         /// The size that its header implies, in bytes.
         expected: u64,
     },
-    /// Core and runtime are of different builds.
-    #[error("{path} was made by SBCL build {core}, but the runtime is of build {runtime}; use the steelbank.core and libsteelbank-sbcl.so of one build", path = path.display())]
+    /// Core and runtime are from different builds.
+    #[error("{path} is from SBCL build {core}, but the runtime is from build {runtime}; use steelbank.core and libsteelbank-sbcl.so of the same build", path = path.display())]
     OtherBuild {
         /// The core.
         path: PathBuf,
-        /// The build that made the core.
+        /// The core's build.
         core: String,
         /// The runtime's build.
         runtime: String,
     },
-    /// A file without a name cannot be opened.
+    /// An unnamed file cannot be opened.
     #[error(
-        "the file system /proc is not mounted, and the SBCL inside the program is started from /proc/self; mount it"
+        "the file system /proc is not mounted, and the embedded SBCL is started from /proc/self; mount it"
     )]
     NoProc,
-    /// The runtime could not be put into a file that code can be mapped from.
-    #[error("cannot make a file for SBCL's runtime: {source}; {}", memory_file_remedy(source))]
+    /// The runtime could not be written to a file that can be mapped as code.
+    #[error("cannot create a file for SBCL's runtime: {source}; {}", memory_file_remedy(source))]
     Memory {
         /// The system's error.
         source: io::Error,
@@ -180,8 +184,9 @@ const DIRECTORY_ENTRY: u64 = 3861;
 const PAGE_TABLE_ENTRY: u64 = 3880;
 const PAGE_BYTES: u64 = 32768;
 
-/// The build that a core file names in its header; an error if the file is no core, or shorter than its header says.
-/// SBCL maps the file: what is missing would be found out by a bus error.
+/// Returns the build ID in the header of a core file. Returns an error if the file is not a core or
+/// is shorter than its header requires, because SBCL maps the file and would crash with a bus
+/// error.
 pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
     let not_a_core = || ImageError::NotACore { path: path.to_owned() };
@@ -195,14 +200,14 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     }
 
     let (mut build, mut end, mut at) = (None, 0, 1);
-    // Each entry: its kind, its length in words, and the rest of those words.
+    // Each entry consists of its kind, its length in words, and the rest of these words.
     while let Some(&[kind, length]) = words.get(at..at + 2)
         && let Ok(length) = usize::try_from(length)
         && let Some(entry) = words.get(at + 2..at.saturating_add(length))
     {
         match (kind, entry) {
             (BUILD_ID_ENTRY, entry) => build = build_id(entry),
-            // Spaces: identifier, words, page in the file, address, pages.
+            // A space consists of its identifier, words, page in the file, address and pages.
             (DIRECTORY_ENTRY, spaces) => {
                 for [_, words, page, ..] in spaces.as_chunks::<5>().0 {
                     end =
@@ -217,13 +222,13 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
         at += length;
     }
     if size < end {
-        return Err(ImageError::CutOff { path: path.to_owned(), size, expected: end });
+        return Err(ImageError::Truncated { path: path.to_owned(), size, expected: end });
     }
     build.ok_or_else(not_a_core)
 }
 
-/// The build's name in an entry of a core's header: its length in bytes, then the bytes, to the end of the entry. What
-/// stands before differs: two words up to 2.6.4, three in 2.6.7.
+/// Returns the build ID in an entry of a core's header: its length in bytes, then the bytes, to the
+/// end of the entry. The number of words before it varies: two up to SBCL 2.6.4, three in 2.6.7.
 fn build_id(entry: &[u64]) -> Option<String> {
     (0..entry.len()).find_map(|at| {
         let (length, words) = (usize::try_from(entry[at]).ok()?, &entry[at + 1..]);
@@ -236,7 +241,8 @@ fn build_id(entry: &[u64]) -> Option<String> {
     })
 }
 
-/// A path under which the dynamic linker can open the library, and what keeps it valid.
+/// Returns a path from which the dynamic linker can open the library, and the descriptor that keeps
+/// the path valid.
 pub(super) fn library_path(image: &Image) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
     match &image.library.0 {
         LibrarySource::File(path) => {
@@ -260,14 +266,14 @@ pub(super) fn library_path(image: &Image) -> Result<(PathBuf, Option<OwnedFd>), 
     }
 }
 
-/// A file in memory.
+/// Creates a file in memory.
 fn memory_file(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("libsteelbank-sbcl", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }
 
-/// A file in `folder` that has lost its name, if code can be mapped from there.
+/// Creates an unlinked file in `folder`. Returns an error if the folder is mounted noexec.
 fn nameless_file(bytes: &[u8], folder: &Path) -> io::Result<File> {
     let since_epoch = UNIX_EPOCH.elapsed().unwrap_or_default();
     let path = folder.join(format!(".steelbank-{}-{}", std::process::id(), since_epoch.as_nanos()));
@@ -281,7 +287,7 @@ fn nameless_file(bytes: &[u8], folder: &Path) -> io::Result<File> {
 }
 
 impl Contribs {
-    /// The cache folder in which they are unpacked.
+    /// Returns the cache folder in which they are unpacked.
     fn cache(&self) -> Option<&Path> {
         match self {
             Self::Packed { folder, .. } => folder.parent(),
@@ -289,13 +295,13 @@ impl Contribs {
         }
     }
 
-    /// The folder with the fasls, written first unless all of them are there.
+    /// Returns the folder with the fasls. Unpacks them first if any is missing.
     pub(super) fn folder(&self) -> io::Result<Option<PathBuf>> {
         match self {
             Self::Folder(folder) => Ok(folder.is_dir().then(|| folder.clone())),
             Self::None => Ok(None),
             Self::Packed { files, folder } => {
-                if !is_whole(files, folder) {
+                if !is_intact(files, folder) {
                     unpack(files, folder)?;
                 }
                 Ok(Some(folder.clone()))
@@ -304,14 +310,15 @@ impl Contribs {
     }
 }
 
-/// Whether `folder` has plain files of these names and sizes.
-fn is_whole(files: &[(&str, u64, &[u8])], folder: &Path) -> bool {
+/// Returns whether `folder` has regular files of these names and sizes.
+fn is_intact(files: &[(&str, u64, &[u8])], folder: &Path) -> bool {
     files.iter().all(|(name, size, _)| {
         std::fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file() && found.len() == *size)
     })
 }
 
-/// Writes the files beside `folder` and renames: another process sees all of them or none. What is damaged gives way.
+/// Writes the files to a temporary folder and renames it to `folder`, so that other processes see
+/// all files or none. Replaces a damaged folder.
 fn unpack(files: &[(&str, u64, &[u8])], folder: &Path) -> io::Result<()> {
     let parent = folder.parent().unwrap_or(Path::new("."));
     steelbank_cache::create_folder(parent)?;
@@ -323,14 +330,14 @@ fn unpack(files: &[(&str, u64, &[u8])], folder: &Path) -> io::Result<()> {
         io::copy(&mut flate2::read::ZlibDecoder::new(*bytes), &mut fasl)?;
     }
     let damaged = parent.join(format!(".{name}.{}", steelbank_cache::unique_name()));
-    // Ignore the errors: there is none there as a rule, or it is another process that moves it away.
+    // Ignore errors: usually there is no folder, or another process has just moved it.
     if std::fs::rename(folder, &damaged).is_ok() {
         let _ = std::fs::remove_dir_all(&damaged).or_else(|_| std::fs::remove_file(&damaged));
     }
     let renamed = std::fs::rename(&unfinished, folder);
     if renamed.is_err() {
         std::fs::remove_dir_all(&unfinished)?;
-        if !is_whole(files, folder) {
+        if !is_intact(files, folder) {
             return renamed;
         }
     }
@@ -343,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_core_is_named() {
+    fn invalid_core_error_names_the_file() {
         let path = std::env::temp_dir().join(format!("steelbank-no-core-{}", std::process::id()));
         std::fs::write(&path, b"not a core at all").unwrap();
         let error = core_build(&path).unwrap_err();
@@ -353,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_is_named_after_two_words_or_three() {
+    fn build_id_is_found_after_any_prefix() {
         let name = b"2.6.7-machine-20260101000000";
         let mut bytes = name.to_vec();
         bytes.resize(name.len().next_multiple_of(8), 0);
@@ -367,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn contribs_are_unpacked_whole_and_again_where_one_is_damaged() {
+    fn damaged_contribs_are_unpacked_again() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("contrib");
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
@@ -396,10 +403,10 @@ mod tests {
             let mark = folder.join("mark");
             std::fs::write(&mark, "").unwrap();
             unpack();
-            assert!(mark.exists(), "what is whole is left alone");
+            assert!(mark.exists(), "intact files are not replaced");
             damage(&folder.join("b.fasl"));
             unpack();
-            assert!(!mark.exists(), "what is damaged is made again");
+            assert!(!mark.exists(), "damaged files are replaced");
         }
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
     }

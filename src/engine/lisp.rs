@@ -1,4 +1,4 @@
-//! The handle that callers hold, and the token that jobs are lent.
+//! [`Lisp`], the handle that callers hold, and [`OnLisp`], the token through which jobs call Lisp.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -17,25 +17,25 @@ use super::shared::Shared;
 use super::start::{self, Settings, StartError};
 use super::ticket::{self, ProgressListener, Ticket};
 
-/// Why an image was not saved.
+/// The reason why an image was not saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// The image has contents that cannot be saved: a sentence for each. Lisp goes on.
+    /// The image has contents that cannot be saved: a sentence for each. Lisp continues to run.
     #[error("{}", .0.join(" "))]
-    InTheWay(Vec<String>),
-    /// Lisp could not be asked.
+    Unsaveable(Vec<String>),
+    /// Lisp could not answer.
     #[error(transparent)]
     Lisp(#[from] LispError),
-    /// The save failed, and Lisp is gone.
+    /// The save failed, and Lisp is dead.
     #[error("the image could not be saved: {0}")]
     Failed(String),
-    /// The file that was written is no core.
+    /// The written file is not a core.
     #[error(transparent)]
     Image(#[from] ImageError),
 }
 
-/// A handle to the process's Lisp. Clones are cheap and mean the same Lisp.
+/// A handle to the process's Lisp. Clones are cheap and refer to the same Lisp.
 #[derive(Clone, Copy)]
 pub struct Lisp {
     shared: &'static Shared,
@@ -52,15 +52,16 @@ impl Lisp {
         Self { shared }
     }
 
-    /// Starts SBCL on a thread of its own, and returns at once. Jobs can be submitted right away; they wait.
+    /// Starts SBCL on its own thread, and returns at once. Jobs can be submitted immediately; they
+    /// wait.
     ///
     /// # Errors
-    /// [`StartError`] names what is unfit, and the remedy.
+    /// [`StartError`] names the cause and the remedy.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
         start::start(settings)
     }
 
-    /// The version of SBCL, such as `2.5.2`.
+    /// Returns the version of SBCL, such as `2.5.2`.
     pub fn sbcl_version(&self) -> &'static str {
         self.shared.sbcl_version()
     }
@@ -73,12 +74,13 @@ impl Lisp {
         self.shared.wait_until_ready()
     }
 
-    /// Whether the image was not ready in time.
+    /// Returns whether the image was not ready in time.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.shared.has_timed_out()
     }
 
-    /// Queues `body` to run on the thread of `lane`. It is given `allowed` from now, waiting included.
+    /// Queues `body` to run on the thread of `lane`. Its deadline is `allowed` from now, which
+    /// includes the time in the queue.
     pub fn submit<T: Send + 'static>(
         &self,
         lane: Lane,
@@ -91,10 +93,11 @@ impl Lisp {
         ticket
     }
 
-    /// Runs `body` on the thread of short questions and waits for what it returns, for at most about `allowed`.
+    /// Runs `body` on the thread of short questions and waits for its result, for about `allowed`
+    /// at most.
     ///
     /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is gone.
+    /// [`LispError`]: the code failed, was stopped, or Lisp is dead.
     pub fn run<T: Send + 'static>(
         &self,
         allowed: Duration,
@@ -103,69 +106,72 @@ impl Lisp {
         self.submit(Lane::Query, allowed, None, body).wait()
     }
 
-    /// Saves the image as a core at `path`, and ends Lisp with it. What cannot be saved is told before anything ends.
+    /// Saves the image as a core at `path`, which ends Lisp. If the image has contents that cannot
+    /// be saved, returns an error first, and Lisp continues to run.
     ///
     /// # Errors
-    /// [`SaveError`]: what is in the way, or how the save failed.
+    /// [`SaveError`]: the obstacles, or the reason why the save failed.
     pub fn save(&self, path: &Path, allowed: Duration) -> Result<(), SaveError> {
         let given = path.display().to_string();
         let answer = self.run(allowed, move |on_lisp| on_lisp.call("prepare-save", &[given]))?;
         let obstacles: Vec<String> = serde_json::from_slice(&answer.bytes)
             .map_err(|error| LispError::Unreadable(error.to_string()))?;
         if !obstacles.is_empty() {
-            return Err(SaveError::InTheWay(obstacles));
+            return Err(SaveError::Unsaveable(obstacles));
         }
         match self.shared.save(allowed) {
-            // C's exit, which is how a save ends, reaches the shim as any other does.
+            // A save ends with C's exit, which the shim reports like any other.
             Some((0, _)) => Ok(image::core_build(path).map(drop)?),
             Some((_, reason)) => {
-                // Prefer Lisp's last report, which says more than the runtime's message.
-                let said = self.status().reports.pop();
-                Err(SaveError::Failed(said.unwrap_or(reason)))
+                // Prefer Lisp's last report, because it is more specific than the runtime's
+                // message.
+                let report = self.status().reports.pop();
+                Err(SaveError::Failed(report.unwrap_or(reason)))
             }
             None => Err(SaveError::Failed("it did not end in time".to_owned())),
         }
     }
 
-    /// Waits until there is other trouble than was `seen`: until Lisp has died, one of its threads had to be given up,
-    /// or a job has used up the heap. Returns all that there was so far.
+    /// Waits until the trouble differs from `seen`: until Lisp has died, one of its threads was
+    /// abandoned, or a job has exhausted the heap. Returns all trouble so far.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.phase.wait_for_trouble(seen)
     }
 
-    /// Notes that code which handles its own faults ended because the heap was used up.
-    pub(crate) fn note_filled(&self) {
-        self.shared.note_filled();
+    /// Records that the heap was exhausted in code that handles its own faults.
+    pub(crate) fn note_heap_exhausted(&self) {
+        self.shared.note_heap_exhausted();
     }
 
-    /// Whether the heap is too full to be used, whatever is collected. This collects all garbage.
+    /// Collects all garbage, and returns whether the heap is still too full to use.
     pub fn is_full(&self) -> bool {
         let full = self.run(ALLOWED, |on_lisp| on_lisp.call("heap-is-full", &()));
         full.is_ok_and(|answer| answer.bytes == b"true")
     }
 
-    /// The present state of Lisp.
+    /// Returns the current state of Lisp.
     pub fn state(&self) -> EngineState {
         self.shared.state()
     }
 
-    /// Returns the number of long jobs that were begun so far; none while one runs. Two equal numbers say that none ran between.
-    pub(crate) fn work_begun(&self) -> Option<u64> {
+    /// Returns the number of long jobs started so far, or `None` while one runs. If two results are
+    /// equal, no long job ran between them.
+    pub(crate) fn long_jobs_started(&self) -> Option<u64> {
         self.shared.queue.taken_if_idle(Lane::Work)
     }
 
-    /// When the runtime ended, in seconds since 1970; none while it lives.
+    /// Returns when the runtime ended, in seconds since 1970, or `None` while it is alive.
     pub fn died_at(&self) -> Option<u64> {
         self.shared.died_at()
     }
 
-    /// Takes a snapshot of the engine's state, for display. Works in every state.
+    /// Returns a snapshot of the engine's state, for display. Works in every state.
     pub fn status(&self) -> EngineStatus {
         self.shared.status()
     }
 }
 
-/// Proof that the code that holds it runs on a Lisp thread. Lent to jobs, and of no use elsewhere:
+/// Proof that the current code runs on a Lisp thread. It is lent to jobs, and cannot leave them:
 ///
 /// ```compile_fail
 /// fn takes_away<T: Send>() {}
@@ -189,7 +195,7 @@ impl std::fmt::Debug for OnLisp<'_> {
     }
 }
 
-/// Lisp's entry points, on a thread that may call them: it does not leave it.
+/// Lisp's entry points, on a thread that may call them. Cannot be sent to another thread.
 #[derive(Clone, Copy)]
 pub(super) struct EntryPoints<'a> {
     points: &'a ffi::steelbank_entry_points,
@@ -209,30 +215,31 @@ impl<'a> OnLisp<'a> {
         Self { entry, shared }
     }
 
-    /// The version of the boundary that the Lisp half speaks.
+    /// Returns the boundary version of the Lisp half.
     pub(super) fn interface(&self) -> u32 {
         self.entry.points.abi
     }
 
-    /// Crosses into Lisp and back: `number` plus one.
+    /// Calls Lisp and returns `number` plus one.
     ///
     /// # Errors
-    /// Lisp is gone, or this thread was given up.
+    /// Lisp is dead, or this thread was abandoned.
     pub fn ping(&self, number: i64) -> Result<i64, CallError> {
         let ping =
             self.entry.points.ping.filter(|_| self.shared.may_enter()).ok_or(CallError::Interrupted)?;
-        // SAFETY: the token is proof that this is a Lisp thread, the runtime was alive just now (one that dies later
-        // parks whoever is in it), and Lisp's table stays valid.
+        // SAFETY: the token proves that this is a Lisp thread. The runtime was alive just now; if
+        // it dies later, it parks the threads inside it. Lisp's table stays valid.
         Ok(unsafe { ping(number) })
     }
 
-    /// Gives the running job `more` time than it was submitted with: time that does not count while it waits.
+    /// Extends the running job's deadline by `more`. For jobs that wait for something that must not
+    /// count.
     pub fn grant(&self, more: Duration) {
         self.shared.grant(more);
     }
 
-    /// Asks the question of that name, which `define-question` in `lisp/` defines, with `arguments`, which serialize to
-    /// an array (`&()` for none), for at most the job's remaining time.
+    /// Calls the question `question`, defined by `define-question` in `lisp/`, with the job's
+    /// remaining time as its limit. `arguments` must serialize to an array (`&()` for none).
     ///
     /// # Errors
     /// [`CallError`]: the code failed or was stopped.
@@ -244,8 +251,8 @@ impl<'a> OnLisp<'a> {
         self.call_until(question, arguments, None)
     }
 
-    /// Asks a question as [`OnLisp::call`] does, for at most `limit`. When that time is over, this call alone is stopped;
-    /// the job goes on.
+    /// Calls a question like [`OnLisp::call`], for at most `limit`. When the limit passes, only
+    /// this call is stopped; the job continues.
     ///
     /// # Errors
     /// [`CallError`]: the code failed or was stopped.
@@ -266,7 +273,7 @@ impl<'a> OnLisp<'a> {
     ) -> Result<CallAnswer, CallError> {
         let arguments = serde_json::to_string(arguments).map_err(|error| Fault {
             kind: FaultKind::Misuse,
-            message: format!("the arguments of {question} have no form in JSON: {error}"),
+            message: format!("the arguments of {question} cannot be serialized to JSON: {error}"),
             condition: None,
             output: String::new(),
         })?;
@@ -274,28 +281,30 @@ impl<'a> OnLisp<'a> {
         let (name, array) = (text(question), text(&arguments));
         let Some(call) = self.entry.points.call else { return Err(CallError::Interrupted) };
         let number = self.shared.begin_call(until)?;
-        // SAFETY: the token is proof that this is a Lisp thread; begin_call found the runtime alive; the texts live
-        // until the call returns, and Lisp copies them; Lisp's entry point does not unwind.
+        // SAFETY: the token proves that this is a Lisp thread, and begin_call found the runtime
+        // alive. The texts live until the call returns, and Lisp copies them. Lisp's entry point
+        // does not unwind.
         let status = unsafe { call(number, &raw const name, &raw const array) };
         self.shared.end_call(number);
-        let said = host::take_said();
+        let output = host::take_output();
         match u32::try_from(status) {
             Ok(ffi::STEELBANK_STATUS_ANSWERED) => Ok(CallAnswer {
-                bytes: said.answer,
-                output: said.output,
-                output_dropped: said.output_dropped,
+                bytes: output.answer,
+                output: output.output,
+                output_dropped: output.output_dropped,
             }),
             Ok(ffi::STEELBANK_STATUS_INTERRUPTED) => Err(CallError::Interrupted),
             _ => {
-                let mut fault = serde_json::from_slice::<Fault>(&said.answer).unwrap_or_else(|error| Fault {
-                    kind: FaultKind::Other,
-                    message: format!("Lisp failed and could not say how ({error})"),
-                    condition: None,
-                    output: String::new(),
-                });
-                fault.output = said.output;
+                let mut fault =
+                    serde_json::from_slice::<Fault>(&output.answer).unwrap_or_else(|error| Fault {
+                        kind: FaultKind::Other,
+                        message: format!("Lisp failed, and its error cannot be read ({error})"),
+                        condition: None,
+                        output: String::new(),
+                    });
+                fault.output = output.output;
                 if fault.kind == FaultKind::HeapExhausted {
-                    self.shared.note_filled();
+                    self.shared.note_heap_exhausted();
                 }
                 Err(CallError::Fault(fault))
             }

@@ -1,21 +1,36 @@
-//! The Lisp thread: how it starts, the queue to it, deadlines, interrupts and faults.
+//! Runs SBCL inside this process: starts it, queues jobs for its threads, enforces deadlines and
+//! handles its faults.
+//!
+//! A [`Lisp`] is the handle to the one SBCL. [`Lisp::submit`] queues a job (a closure) on a
+//! [`Lane`] and returns a [`Ticket`] for its outcome. Each lane has one Lisp thread, which calls
+//! the closure with an [`OnLisp`]; only through that token can code call Lisp. A watch thread
+//! interrupts jobs that exceed their deadline, answers their callers, and replaces the lane's
+//! thread if a job does not stop. If the runtime dies, the process survives: every job gets
+//! [`LispError::Dead`]. Most callers use a [`Control`], which holds a question's time limit and its
+//! cancellation token.
 //!
 //! # Soundness
 //!
-//! This module and `sys` hold the crate's only `unsafe` code. It rests on four rules.
+//! This module and `sys` contain the crate's only `unsafe` code. It relies on four rules.
 //!
-//! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread that it has
-//!    attached; that function is the only maker of the `lisp::EntryPoints` in an [`OnLisp`], which is neither `Send`
-//!    nor `Sync` and lives no longer than a job. Code that holds an `OnLisp` therefore is on a Lisp thread, under
-//!    `serve`.
-//! 2. **Nothing unwinds across.** Lisp's entry point returns normally whatever its code did
-//!    (`lisp/boundary/boundary.lisp`), and Lisp runs the host's functions without interrupts, so that no interrupt
-//!    throws through Rust's frames. Every callback from C is wrapped in `catch_unwind`.
-//! 3. **There is one SBCL in a process, for good.** The library is never closed, its threads never end, and what it
-//!    was given (arguments, the table of callbacks) is never freed. Starting twice is [`StartError::AlreadyStarted`].
-//! 4. **A dead runtime is never entered.** When the runtime calls exit, abort or lose, the shim parks the thread
-//!    and tells `host::died`, which only stores to atomics and posts a semaphore, because the thread may hold any lock.
-//!    Every entry asks first whether the runtime lives; a thread that is inside when it dies is parked there.
+//! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread
+//!    that it has
+//! attached; only that function constructs the `lisp::EntryPoints` in an [`OnLisp`], which is
+//! neither `Send` nor `Sync` and lives no longer than a job. Code that holds an `OnLisp` therefore
+//! runs on a Lisp thread, under `serve`.
+//! 2. **Nothing unwinds across the boundary.** Lisp's entry point returns normally whatever its
+//!    code did
+//! (`lisp/boundary/boundary.lisp`), and Lisp runs the host's functions without interrupts, so that
+//! no interrupt unwinds Rust frames. Every callback from C is wrapped in `catch_unwind`.
+//! 3. **There is one SBCL in a process, and it is permanent.** The library is never closed, its
+//!    threads never end, and its
+//! inputs (arguments, the table of callbacks) are never freed. Starting twice is
+//! [`StartError::AlreadyStarted`].
+//! 4. **A dead runtime is never entered.** When the runtime calls exit, abort or lose, the shim
+//!    parks the thread
+//! and calls `host::died`, which only stores to atomics and posts a semaphore, because the thread
+//! may hold any lock. Every entry first checks that the runtime is alive; a thread that is inside
+//! when it dies is parked there.
 #![allow(unsafe_code)]
 
 mod again;
@@ -45,8 +60,8 @@ mod watch;
 
 #[cfg(feature = "server")]
 pub(crate) use again::adopt_descriptor;
-pub use again::{NoWriting, ProcessStart, Writing, execute_again, reap_children};
-pub(crate) use again::{keep_descriptors_private, keep_from_children};
+pub use again::{NoWriting, ProcessStart, Writing, reap_children, reexecute};
+pub(crate) use again::{close_descriptors_on_exec, close_in_children};
 pub(crate) use answers::read_json;
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
@@ -56,11 +71,11 @@ pub use answers::{
 pub(crate) use children::{end_children, end_children_at_signals};
 pub use confine::{ConfineError, confine};
 pub(crate) use control::{ALLOWED, Control};
-pub(crate) use heap::{give_back_memory, map_beside_core, room_in_huge_pages};
+pub(crate) use heap::{map_for_process_lifetime, trim_memory, with_huge_page_capacity};
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub use progress::{OnProgress, Progress, Step};
-pub use signals::{block_lisp_signals, handle_signals_by_default, survive_file_size_limit};
+pub use signals::{block_lisp_signals, ignore_file_size_signal, reset_signal_actions};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
 pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after};

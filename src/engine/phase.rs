@@ -1,4 +1,5 @@
-//! The phase of Lisp's life (starting, ready, dead), and the troubles to report.
+//! The phase of Lisp's life (starting, ready, dead), its reports, and the trouble that callers wait
+//! for.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,19 +9,19 @@ use std::time::{Duration, Instant, SystemTime};
 use super::answers::EngineTrouble;
 use super::sync::{Condvar, Mutex};
 
-/// How many sentences of trouble in other threads are kept.
+/// The maximum number of stored reports.
 const REPORTS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stage {
     Starting,
     Ready,
-    /// The Lisp half's interface version differs from ours.
+    /// The Lisp half's interface version differs from this program's.
     OtherInterface(u32),
     Dead(Arc<str>),
 }
 
-/// Lisp's life.
+/// Lisp's current stage and what is known about its start, death and troubles.
 pub(super) struct Phase {
     stage: Mutex<Stage>,
     changed: Condvar,
@@ -52,7 +53,7 @@ impl Phase {
         self.stage.lock().clone()
     }
 
-    /// Enters the ready phase, in which Lisp serves. Only the first call counts.
+    /// Enters the ready stage, if Lisp is starting.
     pub(super) fn become_ready(&self) {
         let mut stage = self.stage.lock();
         if *stage == Stage::Starting {
@@ -62,7 +63,7 @@ impl Phase {
         }
     }
 
-    /// Enters the dead phase; the first reason counts. Returns that reason, as a sentence's end.
+    /// Enters the dead stage. Returns the reason of the first call, as the end of a sentence.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
         let _ = self.died_at.set(SystemTime::now());
         self.dead.store(true, Ordering::SeqCst);
@@ -73,7 +74,7 @@ impl Phase {
         }
         let reason = match &*now {
             Stage::Dead(reason) => Arc::clone(reason),
-            _ => "the core is of another version".into(),
+            _ => "the core is of another interface version".into(),
         };
         drop(now);
         self.note_trouble(|trouble| trouble.death = Some(reason.to_string()));
@@ -84,12 +85,12 @@ impl Phase {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// When it died, if it has.
+    /// Returns when it died, if it has.
     pub(super) fn died_at(&self) -> Option<SystemTime> {
         self.died_at.get().copied()
     }
 
-    /// Waits until the stage is none of those that `holds` is true of, for as long as `until`. Returns the stage then.
+    /// Waits while `holds` is true of the stage, at most until `until`. Returns the stage.
     fn wait_while(&self, until: Option<Instant>, holds: impl Fn(&Stage) -> bool) -> Stage {
         let mut stage = self.stage.lock();
         let mut timed_out = false;
@@ -102,12 +103,12 @@ impl Phase {
         stage.clone()
     }
 
-    /// Waits until Lisp is not starting any more, for at most `allowed` since it began to.
+    /// Waits until Lisp is no longer starting, for at most `allowed` after the start began.
     pub(super) fn wait(&self, allowed: Duration) -> Stage {
         self.wait_while(self.started_at.checked_add(allowed), |stage| *stage == Stage::Starting)
     }
 
-    /// Waits until Lisp is dead, and returns why; none if it is alive at `until`.
+    /// Waits until Lisp is dead, and returns the reason. Returns `None` if it is alive at `until`.
     pub(super) fn wait_for_death(&self, until: Instant) -> Option<Arc<str>> {
         match self.wait_while(Some(until), |stage| !matches!(stage, Stage::Dead(_))) {
             Stage::Dead(reason) => Some(reason),
@@ -115,13 +116,13 @@ impl Phase {
         }
     }
 
-    /// Updates the troubles, and wakes those who wait for them.
+    /// Changes the recorded trouble, and wakes the threads that wait for it.
     pub(super) fn note_trouble(&self, change: impl FnOnce(&mut EngineTrouble)) {
         change(&mut self.trouble.lock());
         self.troubled.notify_all();
     }
 
-    /// Waits until trouble is other than `seen`. Returns it.
+    /// Waits until the trouble differs from `seen`, and returns it.
     pub(super) fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         let mut trouble = self.trouble.lock();
         while *trouble == *seen {
@@ -130,7 +131,7 @@ impl Phase {
         trouble.clone()
     }
 
-    /// The time since the start began.
+    /// Returns the time since the start began.
     pub(super) fn age(&self) -> Duration {
         self.started_at.elapsed()
     }

@@ -1,40 +1,40 @@
-//! The progress of long work.
+//! The progress of long work, as reported to listeners and clients.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The progress of long work: of a load, a run of tests, a trial in a copy.
+/// The progress of long work: a load, a test run, a trial in a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// The step that it is at.
+    /// The current step.
     pub what: Step,
-    /// The file that it is done to, if it is one.
+    /// The file that the step processes, if any.
     #[serde(default, deserialize_with = "unless_empty")]
     pub path: Option<String>,
-    /// Steps begun. It grows with every report.
+    /// The number of steps begun. It grows with every report.
     pub done: u64,
-    /// Steps in all, if that is known; never fewer than are done.
+    /// The total number of steps, if known; never less than `done`.
     #[serde(default, deserialize_with = "unless_zero")]
     pub total: Option<u64>,
 }
 
-/// A listener of progress. It must not block, least of all on another question to Lisp: it may be called on a Lisp
-/// thread.
+/// A progress listener. It may be called on a Lisp thread, so it must not block, and in particular
+/// must not wait for another question to Lisp.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Reads a text; Lisp sends an empty one for none.
+/// Deserializes a text. Lisp sends an empty text for `None`.
 fn unless_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(from)?.filter(|text| !text.is_empty()))
 }
 
-/// Reads a number; Lisp sends 0 for none.
+/// Deserializes a number. Lisp sends 0 for `None`.
 fn unless_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(Option::<u64>::deserialize(from)?.filter(|&number| number > 0))
 }
 
-/// The step that a long call is at. In JSON it is the text that it is shown as.
+/// The current step of a long call. Serializes as its display text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 #[non_exhaustive]
@@ -84,7 +84,7 @@ impl TryFrom<String> for Step {
             "export" => Ok(Self::Export),
             other => match other.strip_prefix("test ") {
                 Some(name) => Ok(Self::Test(name.to_owned())),
-                None => Err(format!("there is no step {text:?}")),
+                None => Err(format!("unknown step {text:?}")),
             },
         }
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_read_as_it_is_shown() {
+    fn steps_round_trip_through_json() {
         for step in [Step::Compile, Step::Load, Step::List, Step::Index, Step::Test("P::T".to_owned())] {
             let json = serde_json::to_string(&step).unwrap();
             assert_eq!(json, format!("\"{step}\""));

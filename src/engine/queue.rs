@@ -1,7 +1,7 @@
-//! The jobs that wait for Lisp's threads and run on them: a lane for each thread.
+//! Queues jobs for Lisp's threads, one lane per thread.
 //!
-//! A lane's state has one lock, so that a job is always either waiting, running or decided: whoever ends a lane, or
-//! gives its thread up, finds every job.
+//! Each lane has a single lock, so that a job is always exactly one of waiting, running or decided.
+//! Code that closes a lane or abandons its thread therefore finds every job.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::sync::{Condvar, Mutex};
 use super::ticket::{Job, JobState};
 use super::watch::{Alarm, Orders, StallTimer, SupervisorOrder};
 
-/// The jobs that wait for Lisp, and those that run on it.
+/// All lanes: the jobs that wait for Lisp, and the ones that run.
 pub(super) struct JobQueue {
     lanes: [LaneQueue; 2],
     calls: AtomicU64,
@@ -33,41 +33,42 @@ pub(super) struct LaneQueue {
 pub(super) struct LaneState {
     pub(super) jobs: VecDeque<Job>,
     pub(super) running: Option<RunningJob>,
-    /// The number of jobs that were taken so far.
+    /// The number of jobs taken so far.
     taken: u64,
-    /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
+    /// Incremented when the lane's thread is abandoned. A thread serves only while it equals the
+    /// value at its start.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
-    /// The system's number of the thread that serves.
+    /// The thread's ID in the operating system.
     pub(super) system_thread: i32,
-    /// The number of threads given up in a row, without one between them that ended a job.
+    /// The number of threads abandoned in a row, without one that finished a job.
     pub(super) given_up: u32,
-    /// The answer to every job, once Lisp is gone.
+    /// The error for every job, once Lisp is dead.
     closed: Option<LispError>,
-    /// Whether the thread is to end, so that the core can be saved.
+    /// Whether the thread must exit so that the core can be saved.
     ending: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum LaneThread {
-    /// Not wanted yet.
+    /// Not needed yet.
     #[default]
     None,
-    /// Lisp was told to make it.
+    /// Lisp was ordered to start it.
     Ordered,
     Serving,
 }
 
-/// The job that a lane's thread runs.
+/// The job that a lane's thread is running.
 pub(super) struct RunningJob {
     pub(super) job_state: Arc<JobState>,
-    /// The call in Lisp, or 0 between calls.
+    /// The number of the current call into Lisp, or 0 between calls.
     pub(super) call: u64,
     pub(super) call_deadline: Option<Instant>,
-    /// When it was first told to stop, and for how long its thread had waited for a processor by then.
+    /// When it was first interrupted, and how long its thread had waited for a processor by then.
     pub(super) stopping: Option<(Instant, Duration)>,
     pub(super) last_order: Option<Instant>,
-    /// How long Lisp took no order since then.
+    /// For how long Lisp has taken no orders since then.
     pub(super) held: Duration,
 }
 
@@ -77,7 +78,7 @@ impl LaneQueue {
         Self { state: Mutex::new(state), arrived: Condvar::default() }
     }
 
-    /// Calls `body` with the lane's state.
+    /// Locks the lane and calls `body` with its state.
     pub(super) fn with<R>(&self, body: impl FnOnce(&mut LaneState) -> R) -> R {
         body(&mut self.state.lock())
     }
@@ -86,7 +87,7 @@ impl LaneQueue {
 impl JobQueue {
     pub(super) fn new() -> Self {
         Self {
-            // Lisp's main thread serves the first lane unasked.
+            // Lisp's main thread serves the first lane without an order.
             lanes: [LaneQueue::new(LaneThread::Ordered), LaneQueue::new(LaneThread::None)],
             calls: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -100,7 +101,7 @@ impl JobQueue {
         &self.lanes[lane as usize]
     }
 
-    /// Adds a job. If Lisp is gone, the job ends with that error.
+    /// Adds a job. If Lisp is dead, the job ends with that error.
     pub(super) fn push(&self, job: Job) {
         let (lane, deadline) = (job.job_state.lane, job.job_state.deadline());
         let state = self.lane(lane);
@@ -112,8 +113,8 @@ impl JobQueue {
             if state.thread == LaneThread::None {
                 state.thread = LaneThread::Ordered;
                 self.orders.give(SupervisorOrder::StartThread(lane));
-                // Have the watch see to it that the thread comes.
-                self.alarm.look_by(StallTimer::next(Instant::now()));
+                // Let the watch check that the thread starts.
+                self.alarm.wake_by(StallTimer::next(Instant::now()));
             }
             None
         });
@@ -122,17 +123,18 @@ impl JobQueue {
             return;
         }
         state.arrived.notify_one();
-        self.alarm.look_by(deadline);
+        self.alarm.wake_by(deadline);
     }
 
-    /// Takes the job out if it waits, and has the watch interrupt it if it runs.
+    /// Removes the job if it is waiting; makes the watch interrupt it if it is running.
     pub(super) fn remove(&self, job_state: &Arc<JobState>) {
         self.lane(job_state.lane)
             .with(|state| state.jobs.retain(|job| !Arc::ptr_eq(&job.job_state, job_state)));
-        self.alarm.look_by(Instant::now());
+        self.alarm.wake_by(Instant::now());
     }
 
-    /// Begins to serve the lane on this thread. Returns the lane's generation, for [`JobQueue::next`].
+    /// Starts to serve the lane on this thread. Returns the lane's generation, for
+    /// [`JobQueue::next`].
     pub(super) fn enter(&self, lane: Lane) -> u64 {
         self.lane(lane).with(|state| {
             state.thread = LaneThread::Serving;
@@ -141,7 +143,8 @@ impl JobQueue {
         })
     }
 
-    /// Takes the next job, which runs from now on; waits for one. None when this thread was given up or Lisp is gone.
+    /// Waits for the next job and marks it as running. Returns `None` if this thread was abandoned
+    /// or Lisp is dead.
     pub(super) fn next(&self, lane: Lane, generation: u64) -> Option<Job> {
         let lane = self.lane(lane);
         let mut state = lane.state.lock();
@@ -176,7 +179,7 @@ impl JobQueue {
         self.completed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Registers that the lane's thread is about to enter Lisp. Returns the call's number.
+    /// Records that the lane's thread is about to enter Lisp. Returns the call's number.
     pub(super) fn begin_call(
         &self,
         lane: Lane,
@@ -199,12 +202,12 @@ impl JobQueue {
             Ok(running.call)
         })?;
         if let Some(until) = until {
-            self.alarm.look_by(until);
+            self.alarm.wake_by(until);
         }
         Ok(number)
     }
 
-    /// Registers that the call has returned.
+    /// Records that the call has returned.
     pub(super) fn end_call(&self, lane: Lane, call: u64) {
         self.lane(lane).with(|state| {
             if let Some(running) = state.running.as_mut().filter(|running| running.call == call) {
@@ -214,12 +217,12 @@ impl JobQueue {
         });
     }
 
-    /// Whether a thread of this generation may enter Lisp.
+    /// Returns whether a thread of this generation may enter Lisp.
     pub(super) fn is_open(&self, lane: Lane, generation: u64) -> bool {
         self.lane(lane).with(|state| state.closed.is_none() && state.generation == generation)
     }
 
-    /// Gives the running job of the lane's thread more time.
+    /// Extends the deadline of the lane's running job.
     pub(super) fn grant(&self, lane: Lane, generation: u64, more: Duration) {
         self.lane(lane).with(|state| {
             if let Some(running) = state.running.as_ref().filter(|_| state.generation == generation) {
@@ -228,13 +231,13 @@ impl JobQueue {
         });
     }
 
-    /// Why a job that was refused Lisp, or stopped in it, has no answer.
+    /// Returns the reason why a job was stopped or not allowed to enter Lisp.
     pub(super) fn end(&self, job_state: &JobState) -> LispError {
         let closed = self.lane(job_state.lane).with(|state| state.closed.clone());
-        closed.unwrap_or_else(|| job_state.stopped_because())
+        closed.unwrap_or_else(|| job_state.stop_reason())
     }
 
-    /// Closes the queue to further jobs, and returns those that have no outcome yet.
+    /// Closes the queue to further jobs, and returns the jobs that have no outcome yet.
     pub(super) fn close(&self, error: &LispError) -> Vec<Arc<JobState>> {
         let mut undecided = Vec::new();
         for lane in &self.lanes {
@@ -248,7 +251,7 @@ impl JobQueue {
         undecided
     }
 
-    /// Has the lanes' threads end after the jobs that they run.
+    /// Makes the lanes' threads exit after their current jobs.
     pub(super) fn end_threads(&self) {
         for lane in &self.lanes {
             lane.with(|state| state.ending = true);
@@ -256,7 +259,8 @@ impl JobQueue {
         }
     }
 
-    /// Returns the number of jobs that the lane has taken so far; none while it runs one. Who has a job's outcome finds it ended.
+    /// Returns the number of jobs that the lane has taken so far, or `None` while it runs one. A
+    /// caller that already has a job's outcome sees the lane as idle.
     pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
         self.lane(lane).with(|state| {
             let is_idle = state.running.as_ref().is_none_or(|running| running.job_state.has_ended());

@@ -1,5 +1,5 @@
-//! The orders in which the threads around a queue can run, tried by shuttle: every job ends in exactly one outcome, and
-//! what it says is true.
+//! Tests the queue, the tickets and the watch under many thread schedules with shuttle: every job
+//! gets exactly one outcome, and that outcome is true.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,18 +26,18 @@ fn queue() -> &'static JobQueue {
 }
 
 fn submitted(queue: &'static JobQueue, allowed: Duration) -> Ticket<()> {
-    // Lisp is not here: these jobs are run by `serve` below, which does without the body.
+    // There is no Lisp here, so the body is never called: the tests play the Lisp thread.
     let (job, ticket) = job(queue, Lane::Query, allowed, None, |_| Ok(()));
     queue.push(job);
     ticket
 }
 
-/// Looks at the lane as the watch does, of a Lisp that takes orders.
-fn look(queue: &JobQueue, now: Instant) -> LaneActions {
-    look_at(queue, now, true, Duration::ZERO)
+/// Runs the watch's check on the lane, with a Lisp that takes orders.
+fn check(queue: &JobQueue, now: Instant) -> LaneActions {
+    check_lane(queue, now, true, Duration::ZERO)
 }
 
-fn look_at(queue: &JobQueue, now: Instant, reacts: bool, waited: Duration) -> LaneActions {
+fn check_lane(queue: &JobQueue, now: Instant, reacts: bool, waited: Duration) -> LaneActions {
     let mut actions = queue.lane(Lane::Query).with(|state| enforce_deadlines(state, now, reacts, |_| waited));
     for (job_state, error) in actions.ended.drain(..) {
         job_state.fail(error).deliver();
@@ -45,7 +45,7 @@ fn look_at(queue: &JobQueue, now: Instant, reacts: bool, waited: Duration) -> La
     actions
 }
 
-/// Does what a Lisp thread does with a job that is stopped: enters Lisp, is stopped there, leaves.
+/// Plays a Lisp thread whose job is stopped: enters Lisp, is stopped there, and leaves.
 fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     if let Ok(call) = queue.begin_call(Lane::Query, generation, Instant::now(), None) {
         thread::yield_now();
@@ -55,8 +55,7 @@ fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     queue.finish(Lane::Query, generation);
 }
 
-/// A death at any moment, between the queue and the thread also: the waiting caller is told of the death, not of a
-/// stop.
+/// At whatever moment Lisp dies, the waiting caller gets the death as its error, not a stop.
 #[test]
 fn a_death_reaches_every_job() {
     shuttle::check_random(
@@ -66,7 +65,7 @@ fn a_death_reaches_every_job() {
             let server = thread::spawn(move || {
                 while let Some(job) = queue.next(Lane::Query, 0) {
                     if queue.begin_call(Lane::Query, 0, Instant::now(), None) != Err(CallError::Interrupted) {
-                        // Inside of Lisp when it dies, the thread never comes back.
+                        // A thread that is inside Lisp when it dies never returns.
                         return;
                     }
                     job.job_state.fail(queue.end(&job.job_state)).deliver();
@@ -91,9 +90,9 @@ fn a_death_reaches_every_job() {
     );
 }
 
-/// Whoever has the outcome of a job finds the lane idle, whatever its thread has still to do.
+/// A caller that has a job's outcome sees the lane as idle, even before its thread has finished.
 #[test]
-fn who_has_an_outcome_finds_the_lane_idle() {
+fn lane_is_idle_once_outcome_is_delivered() {
     shuttle::check_random(
         || {
             let queue = queue();
@@ -112,10 +111,10 @@ fn who_has_an_outcome_finds_the_lane_idle() {
     );
 }
 
-/// The watch may come as late as it likes: a job that does not stop is answered before its lane is taken over, and has
-/// its time to stop after the first interrupt.
+/// However late the watch runs, a job that does not stop is answered before its lane is taken over,
+/// and has the usual time to stop after the first interrupt.
 #[test]
-fn a_watch_that_comes_late_answers_first() {
+fn late_watch_answers_before_takeover() {
     shuttle::check_random(
         || {
             let queue = queue();
@@ -124,15 +123,15 @@ fn a_watch_that_comes_late_answers_first() {
             let call = queue.begin_call(Lane::Query, 0, Instant::now(), None).unwrap();
             let watch = thread::spawn(move || {
                 let late = Instant::now() + 10 * SECOND;
-                let first = look(queue, late);
+                let first = check(queue, late);
                 assert_eq!((first.interrupt, first.taken_over), (Some(call), false));
-                assert!(!look(queue, late + UNWINDING).taken_over);
-                assert!(look(queue, late + TAKEOVER_AFTER).taken_over);
+                assert!(!check(queue, late + UNWINDING).taken_over);
+                assert!(check(queue, late + TAKEOVER_AFTER).taken_over);
             });
             let expected = LispError::DeadlinePassed { milliseconds: 1000, work: Expired::StillRunning };
             assert_eq!(ticket.wait(), Err(expected));
             watch.join().unwrap();
-            // The next job waits for another thread; the old one gets nothing more.
+            // The next job waits for a new thread, and the old thread gets no more jobs.
             assert!(!queue.is_open(Lane::Query, 0));
             assert!(queue.begin_call(Lane::Query, 0, Instant::now(), None).is_err());
             queue.lane(Lane::Query).with(|state| assert_eq!(state.thread, LaneThread::Ordered));
@@ -142,9 +141,9 @@ fn a_watch_that_comes_late_answers_first() {
     );
 }
 
-/// A call that does not stop at the limit of its own does not take the rest of its job's time.
+/// A call that does not stop at its own limit does not use up the rest of its job's time.
 #[test]
-fn a_call_that_does_not_stop_ends_its_job() {
+fn unstoppable_call_ends_its_job() {
     shuttle::check_random(
         || {
             let queue = queue();
@@ -153,11 +152,11 @@ fn a_call_that_does_not_stop_ends_its_job() {
             let limit = Instant::now() + SECOND;
             let call = queue.begin_call(Lane::Query, 0, Instant::now(), Some(limit)).unwrap();
             let watch = thread::spawn(move || {
-                assert_eq!(look(queue, limit).interrupt, Some(call));
+                assert_eq!(check(queue, limit).interrupt, Some(call));
                 let late = limit + LATE_AFTER;
-                assert!(!look(queue, late).taken_over);
-                look(queue, late + UNWINDING);
-                assert!(look(queue, late + TAKEOVER_AFTER).taken_over);
+                assert!(!check(queue, late).taken_over);
+                check(queue, late + UNWINDING);
+                assert!(check(queue, late + TAKEOVER_AFTER).taken_over);
             });
             assert!(matches!(
                 ticket.wait(),
@@ -170,9 +169,10 @@ fn a_call_that_does_not_stop_ends_its_job() {
     );
 }
 
-/// A thread is not given up because the collector holds all of them, or other processes have the processors.
+/// A thread is not abandoned while garbage collection stops all threads or other processes use the
+/// processors.
 #[test]
-fn a_thread_that_cannot_run_is_waited_for() {
+fn starved_thread_is_not_abandoned() {
     for (reacts, is_starved, longer) in
         [(false, false, COLLECTING), (true, true, STARVED), (true, false, Duration::ZERO)]
     {
@@ -184,10 +184,10 @@ fn a_thread_that_cannot_run_is_waited_for() {
                 queue.begin_call(Lane::Query, 0, Instant::now(), None).unwrap();
                 let late = Instant::now() + 10 * SECOND;
                 let held = (0..)
-                    .map(|look| late + look * INTERRUPT_EVERY)
+                    .map(|step| late + step * INTERRUPT_EVERY)
                     .take_while(|now| {
                         let waited = if is_starved { SECOND + (*now - late) } else { SECOND };
-                        !look_at(queue, *now, reacts, waited).taken_over
+                        !check_lane(queue, *now, reacts, waited).taken_over
                     })
                     .last()
                     .unwrap();
@@ -200,10 +200,10 @@ fn a_thread_that_cannot_run_is_waited_for() {
     }
 }
 
-/// A look at any moment says of a job that waited that it never began, and of one that entered Lisp that it was
-/// stopped.
+/// Whenever the watch checks, a job that waited is reported as never begun, and one that entered
+/// Lisp as stopped.
 #[test]
-fn what_became_of_the_work_is_said_as_it_was() {
+fn expiry_reports_whether_work_began() {
     shuttle::check_random(
         || {
             let queue = queue();
@@ -219,14 +219,14 @@ fn what_became_of_the_work_is_said_as_it_was() {
                     queue.finish(Lane::Query, 0);
                 }
             });
-            let watch = thread::spawn(move || look(queue, Instant::now() + 2 * SECOND));
+            let watch = thread::spawn(move || check(queue, Instant::now() + 2 * SECOND));
             let outcome = ticket.wait();
             watch.join().unwrap();
             let work = match outcome {
                 Err(LispError::DeadlinePassed { work, .. }) => work,
                 other => panic!("{other:?}"),
             };
-            // Without a job left in the queue the server would wait for ever.
+            // Without this, the server would wait forever on an empty queue.
             for job_state in queue.close(&LispError::Cancelled) {
                 job_state.fail(LispError::Cancelled).deliver();
             }
@@ -239,20 +239,20 @@ fn what_became_of_the_work_is_said_as_it_was() {
     );
 }
 
-/// A listener is called once, whoever comes first: the thread, the watch or the caller who calls it off. Its panic ends
-/// none of them.
+/// A listener is called once, whether the thread, the watch or a cancelling caller is first. Its
+/// panic ends none of them.
 #[test]
-fn a_listener_hears_once_and_its_panic_ends_nobody() {
+fn listener_runs_once_and_panics_are_caught() {
     shuttle::check_random(
         || {
             let queue = queue();
             let ticket = submitted(queue, SECOND);
             let interrupt = ticket.interrupt();
-            let heard = Arc::new(AtomicUsize::new(0));
-            let hears = Arc::clone(&heard);
+            let calls = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&calls);
             ticket.when_done(move |_| {
-                hears.fetch_add(1, Ordering::SeqCst);
-                // Without the hook, which would print it.
+                counter.fetch_add(1, Ordering::SeqCst);
+                // Bypass the panic hook, which would print it.
                 std::panic::resume_unwind(Box::new("the listener's own"));
             });
             let server = thread::spawn(move || {
@@ -261,35 +261,35 @@ fn a_listener_hears_once_and_its_panic_ends_nobody() {
                 }
             });
             let watch = thread::spawn(move || {
-                look(queue, Instant::now() + 2 * SECOND);
-                look(queue, Instant::now() + 3 * SECOND);
+                check(queue, Instant::now() + 2 * SECOND);
+                check(queue, Instant::now() + 3 * SECOND);
             });
             let caller = thread::spawn(move || interrupt.stop());
             caller.join().unwrap();
             watch.join().unwrap();
             queue.close(&LispError::Cancelled);
             server.join().unwrap();
-            assert_eq!(heard.load(Ordering::SeqCst), 1);
+            assert_eq!(calls.load(Ordering::SeqCst), 1);
         },
         SCHEDULES,
     );
 }
 
-/// Once anybody has been told of the death, nothing enters the runtime: no call, and no ping, which asks `is_open` as
-/// `OnLisp::ping` does.
+/// After a death has been reported to any caller, nothing enters the runtime: neither a call nor a
+/// ping, which checks `is_open` like `OnLisp::ping`.
 #[test]
-fn what_enters_after_a_death_was_told_is_refused() {
+fn no_entry_after_death_is_reported() {
     shuttle::check_random(
         || {
             let queue = queue();
             let ticket = submitted(queue, SECOND);
-            let told = Arc::new(AtomicUsize::new(0));
-            let tells = Arc::clone(&told);
-            ticket.when_done(move |_| tells.store(1, Ordering::SeqCst));
+            let reported = Arc::new(AtomicUsize::new(0));
+            let sets_reported = Arc::clone(&reported);
+            ticket.when_done(move |_| sets_reported.store(1, Ordering::SeqCst));
             let server = thread::spawn(move || {
                 let Some(job) = queue.next(Lane::Query, 0) else { return };
                 for _ in 0..4 {
-                    let dead = told.load(Ordering::SeqCst) == 1;
+                    let dead = reported.load(Ordering::SeqCst) == 1;
                     let may_ping = queue.is_open(Lane::Query, 0);
                     let call = queue.begin_call(Lane::Query, 0, Instant::now(), None);
                     assert!(!dead || !may_ping && call == Err(CallError::Interrupted));
@@ -311,29 +311,30 @@ fn what_enters_after_a_death_was_told_is_refused() {
     );
 }
 
-/// Two threads that end the runtime at once: one of them is first, and status and reason are its own.
+/// Two threads end the runtime at the same time. One is first, and its status and reason are both
+/// recorded.
 #[test]
-fn a_death_is_told_once_and_as_the_first_told_it() {
+fn first_death_report_wins() {
     const REASONS: [&std::ffi::CStr; 2] = [c"the runtime called exit", c"Lisp's toplevel function returned"];
     shuttle::check_random(
         || {
             let death: &'static Death = Box::leak(Box::new(Death::new()));
             let (wake, woken) = shuttle::sync::mpsc::channel();
-            let tellers = [0, 1].map(|teller| {
+            let reporters = [0, 1].map(|reporter| {
                 let wake = wake.clone();
                 thread::spawn(move || {
-                    if death.tell(teller, REASONS[usize::try_from(teller).unwrap()].as_ptr()) {
-                        wake.send(teller).unwrap();
+                    if death.record(reporter, REASONS[usize::try_from(reporter).unwrap()].as_ptr()) {
+                        wake.send(reporter).unwrap();
                     }
                 })
             });
             drop(wake);
             let first = woken.recv().unwrap();
             assert_eq!(death.get(), (first, REASONS[usize::try_from(first).unwrap()].as_ptr()));
-            for teller in tellers {
-                teller.join().unwrap();
+            for reporter in reporters {
+                reporter.join().unwrap();
             }
-            assert!(woken.recv().is_err(), "nobody else wakes the exit monitor");
+            assert!(woken.recv().is_err(), "only the first reporter wakes the exit monitor");
             assert_eq!(death.get().0, first);
         },
         SCHEDULES,

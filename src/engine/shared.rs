@@ -1,8 +1,9 @@
-//! The one Lisp of the process: its queue, its watch and its phase together.
+//! [`Shared`], the state of the one Lisp in the process: its queue, its watch and its phase.
 //!
-//! Three kinds of threads meet here. *Callers* submit jobs and wait on tickets. *Lisp threads*, one a lane, run the
-//! jobs in order of arrival. The *watch* thread keeps the deadlines. Listeners of outcomes that the watch brings are
-//! called on a thread of their own: one that waits holds up no deadline.
+//! Three kinds of threads use it. *Callers* submit jobs and wait on tickets. *Lisp threads*, one
+//! per lane, run the jobs in order of arrival. The *watch* thread enforces the deadlines. Listeners
+//! for outcomes that the watch sets are called on a separate thread, so that a slow listener delays
+//! no deadline.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -24,22 +25,22 @@ use super::ticket::{Wakeup, deadline_after, guarded};
 use super::watch::{StallTimer, SupervisorOrder, enforce_deadlines, waited_for_processor};
 
 thread_local! {
-    /// The lane that this Lisp thread serves, and the lane's generation when it came.
+    /// The lane that this Lisp thread serves, and the lane's generation when it started to.
     static SERVING: Cell<Option<(Lane, u64)>> = const { Cell::new(None) };
 }
 
-/// The lane that this thread serves, if it is a Lisp thread.
+/// Returns the lane that this thread serves, if it is a Lisp thread.
 pub(super) fn serving() -> Option<Lane> {
     SERVING.get().map(|(lane, _)| lane)
 }
 
-/// The engine's state. There is one in a process, never freed.
+/// The engine's state. There is one in a process, and it is never freed.
 pub(super) struct Shared {
     pub(super) phase: Phase,
     pub(super) queue: JobQueue,
     wakeups: Sender<Wakeup>,
     saving: AtomicBool,
-    /// The exit status that the runtime would have had.
+    /// The exit status of the runtime, which the shim has intercepted.
     death_status: AtomicI32,
     settings: Settings,
     sbcl_version: String,
@@ -49,8 +50,8 @@ impl Shared {
     /// # Errors
     /// The system refuses a thread.
     pub(super) fn new(settings: &Settings, sbcl_version: String) -> std::io::Result<&'static Self> {
-        let (wakeups, heard) = channel::<Wakeup>();
-        signals::spawn("sbcl-listeners", move || heard.into_iter().for_each(Wakeup::deliver))?;
+        let (wakeups, outcomes) = channel::<Wakeup>();
+        signals::spawn("sbcl-listeners", move || outcomes.into_iter().for_each(Wakeup::deliver))?;
         let shared: &'static Self = Box::leak(Box::new(Self {
             phase: Phase::new(),
             queue: JobQueue::new(),
@@ -64,7 +65,7 @@ impl Shared {
         Ok(shared)
     }
 
-    // For callers.
+    // Called by callers.
 
     pub(super) fn sbcl_version(&self) -> &str {
         &self.sbcl_version
@@ -93,7 +94,7 @@ impl Shared {
             Stage::Ready if self.queue.is_busy() => EngineState::Busy,
             Stage::Ready => EngineState::Ready,
             Stage::OtherInterface(_) => {
-                EngineState::Dead { reason: "the core is of another version".to_owned() }
+                EngineState::Dead { reason: "the core is of another interface version".to_owned() }
             }
             Stage::Dead(reason) => EngineState::Dead { reason: reason.to_string() },
         }
@@ -118,8 +119,8 @@ impl Shared {
         }
     }
 
-    /// Has Lisp's threads end, and waits until the runtime has: after the save it exits. Returns what it exited with,
-    /// and what it said; none if it did not end in time.
+    /// Makes Lisp's threads end, and waits until the runtime has exited, as it does after a save.
+    /// Returns the exit status and the message, or `None` if it did not exit in time.
     pub(super) fn save(&self, allowed: Duration) -> Option<(i32, String)> {
         self.saving.store(true, Ordering::SeqCst);
         self.queue.end_threads();
@@ -128,12 +129,12 @@ impl Shared {
         Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
     }
 
-    /// Notes that a job ended because the heap was used up.
-    pub(super) fn note_filled(&self) {
+    /// Records that a job ended because the heap was exhausted.
+    pub(super) fn note_heap_exhausted(&self) {
         self.phase.note_trouble(|trouble| trouble.filled += 1);
     }
 
-    // For jobs on Lisp threads.
+    // Called by jobs on Lisp threads.
 
     pub(super) fn grant(&self, more: Duration) {
         if let Some((lane, generation)) = SERVING.get() {
@@ -152,22 +153,22 @@ impl Shared {
         }
     }
 
-    /// Whether this thread may enter Lisp.
+    /// Returns whether this thread may enter Lisp.
     pub(super) fn may_enter(&self) -> bool {
         SERVING.get().is_some_and(|(lane, generation)| self.queue.is_open(lane, generation))
     }
 
-    // The watch.
+    // Called by the watch.
 
     fn watch(&self) {
         let mut stall = StallTimer::new();
         loop {
             self.queue.alarm.wait();
-            guarded(|| self.look(&mut stall));
+            guarded(|| self.check(&mut stall));
         }
     }
 
-    fn look(&self, stall: &mut StallTimer) {
+    fn check(&self, stall: &mut StallTimer) {
         let now = Instant::now();
         let reacts = self.queue.orders.is_empty();
         let (mut undone, mut deadlocked) = (!reacts, false);
@@ -177,7 +178,7 @@ impl Shared {
                 .lane(lane)
                 .with(|state| (enforce_deadlines(state, now, reacts, waited_for_processor), state.thread));
             for (job_state, error) in actions.ended {
-                self.tell(job_state.fail(error));
+                self.deliver(job_state.fail(error));
             }
             if let Some(call) = actions.interrupt {
                 self.queue.orders.give(SupervisorOrder::Interrupt(call));
@@ -186,22 +187,22 @@ impl Shared {
                 self.queue.note_abandoned();
                 self.phase.note_trouble(|trouble| trouble.given_up += 1);
                 self.phase.report(format!(
-                    "The {lane} lane got a new thread: the job on the old one did not stop. The old thread runs on."
+                    "The {lane} lane has a new thread, because the job on the old one did not stop. The old thread continues to run."
                 ));
                 self.queue.orders.give(SupervisorOrder::StartThread(lane));
             }
-            // Ignore the work lane, where user code may hang. Two questions that cannot be stopped wait for a lock that
-            // is never released.
+            // Ignore the work lane, where user code may hang. If two questions in a row cannot be
+            // stopped, both wait for a lock that is never released.
             deadlocked |= actions.deadlocked && lane == Lane::Query;
             undone |= thread == LaneThread::Ordered;
             if let Some(next) = actions.next {
-                self.queue.alarm.look_by(next);
+                self.queue.alarm.wake_by(next);
             }
         }
-        // While it starts, Lisp has time of its own; see wait_until_ready.
+        // During its start, Lisp has a separate time limit; see wait_until_ready.
         undone &= self.phase.stage() == Stage::Ready;
         if undone {
-            self.queue.alarm.look_by(StallTimer::next(now));
+            self.queue.alarm.wake_by(StallTimer::next(now));
         }
         if stall.is_over(undone, now) {
             self.die(0, "it does not react: its garbage collector or its supervisor hangs");
@@ -209,32 +210,34 @@ impl Shared {
         if deadlocked {
             self.die(
                 0,
-                "it does not react: questions wait for a lock that work which could not be stopped holds",
+                "it does not react: questions wait for a lock held by work that could not be stopped",
             );
         }
     }
 
-    fn tell(&self, wakeup: Wakeup) {
-        // The thread that calls listeners lives as long as the process.
+    fn deliver(&self, wakeup: Wakeup) {
+        // Sending cannot fail, because the thread that calls listeners lives as long as the
+        // process.
         if !wakeup.is_empty()
-            && let Err(unheard) = self.wakeups.send(wakeup)
+            && let Err(undelivered) = self.wakeups.send(wakeup)
         {
-            unheard.0.deliver();
+            undelivered.0.deliver();
         }
     }
 
-    /// Ends all jobs, those that come later too, with the reason of the death.
+    /// Ends all current and future jobs with the reason of the death.
     fn close(&self, stage: Stage) {
         let reason = self.phase.die(stage).to_string();
         for job_state in self.queue.close(&LispError::Dead { reason: reason.clone() }) {
-            self.tell(job_state.fail(LispError::Dead { reason: reason.clone() }));
+            self.deliver(job_state.fail(LispError::Dead { reason: reason.clone() }));
         }
         self.queue.orders.clear();
     }
 
-    // For Lisp and the shim, by way of the host's functions.
+    // Called by Lisp and the shim, through the host's functions.
 
-    /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is dead.
+    /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is
+    /// dead.
     pub(super) fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>) {
         let on_lisp = OnLisp::new(entry, self);
         let generation = self.queue.enter(lane);
@@ -253,7 +256,7 @@ impl Shared {
         }
     }
 
-    /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
+    /// Blocks Lisp's supervisor thread until there is an order. Once Lisp is dead, blocks forever.
     pub(super) fn next_order(&self) -> SupervisorOrder {
         loop {
             let order = self.queue.orders.take();
@@ -263,12 +266,12 @@ impl Shared {
         }
     }
 
-    /// Takes a sentence for the log.
+    /// Adds a sentence to the reports.
     pub(super) fn report(&self, sentence: String) {
         self.phase.report(sentence);
     }
 
-    /// The folder of the contrib modules, if there is one.
+    /// Returns the folder of the contrib modules, if there is one.
     pub(super) fn contribs_folder(&self) -> Option<PathBuf> {
         match self.settings.image.contribs.folder() {
             Ok(folder) => folder,
@@ -279,7 +282,7 @@ impl Shared {
         }
     }
 
-    /// Records that the runtime is gone.
+    /// Records that the runtime has ended.
     pub(super) fn die(&self, status: i32, reason: &str) {
         self.death_status.store(status, Ordering::SeqCst);
         let reason = match status {
@@ -293,7 +296,7 @@ impl Shared {
         self.phase.is_dead()
     }
 
-    /// Whether Lisp's threads are to end, and its main thread to save the core.
+    /// Returns whether Lisp's threads must end so that its main thread can save the core.
     pub(super) fn is_saving(&self) -> bool {
         self.saving.load(Ordering::SeqCst)
     }

@@ -1,20 +1,23 @@
-//! The signals that SBCL's threads live by, and that no other thread must get.
+//! Keeps SBCL's signals away from threads that are not Lisp's.
 //!
-//! SBCL stops its threads for a collection with SIGUSR2, and its profiler uses SIGPROF. A thread that is not Lisp's and
-//! gets one of them from outside would be parked by SBCL's handler, or held in it with a lock of its own.
+//! SBCL stops its threads for a garbage collection with SIGUSR2, and its profiler uses SIGPROF. If
+//! another thread received one of them, SBCL's handler would park it, or block it while it holds a
+//! lock.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// The signal mask of the thread that first blocked Lisp's signals: the process's, if that was its first thread.
+/// The signal mask of the thread that first blocked Lisp's signals. If that was the process's first
+/// thread, it is the process's original mask.
 static BEFORE: OnceLock<libc::sigset_t> = OnceLock::new();
 
 fn mask(how: libc::c_int) {
     let mut set = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
-    // SAFETY: sigemptyset makes the set whole before anything reads it; the others are given a set that is whole;
-    // pthread_sigmask changes this thread's mask alone, and writes the one before.
+    // SAFETY: sigemptyset initializes each set before anything reads it, and the other functions
+    // get initialized sets. pthread_sigmask changes only this thread's mask, and writes the
+    // previous one.
     let before = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGUSR2);
@@ -26,45 +29,50 @@ fn mask(how: libc::c_int) {
     let _ = BEFORE.set(before);
 }
 
-/// Keeps SBCL's own signals (SIGUSR2, SIGPROF) from this thread, and from those that it starts from now on. A program
-/// calls it on its main thread, before it starts others; the engine's own threads are safe without.
+/// Blocks SBCL's signals (SIGUSR2, SIGPROF) on this thread and on threads that it starts from now
+/// on. A program calls it on its main thread before it starts others; the engine's threads block
+/// them anyway.
 pub fn block_lisp_signals() {
     mask(libc::SIG_BLOCK);
 }
 
-/// Has a write beyond the limit on the size of files (`ulimit -f`) fail with an error, where the system would end the
+/// Makes a write beyond the file size limit (`ulimit -f`) return an error instead of killing the
 /// process.
-pub fn survive_file_size_limit() {
-    // SAFETY: to ignore a signal is no handler, and the program has no other use for this one.
+pub fn ignore_file_size_signal() {
+    // SAFETY: ignoring a signal installs no handler, and the program does not use this signal
+    // otherwise.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Unblocks Lisp's signals on this thread, which becomes Lisp's.
+/// Unblocks Lisp's signals on this thread, which becomes a Lisp thread.
 pub(super) fn unblock_lisp_signals() {
     mask(libc::SIG_UNBLOCK);
 }
 
-/// The signals that SBCL handles and its threads send each other, those of timers, and those of children.
-const OF_AN_IMAGE: [libc::c_int; 6] =
+/// The signals that SBCL handles or its threads send each other, and the ones of timers and
+/// children.
+const IMAGE_SIGNALS: [libc::c_int; 6] =
     [libc::SIGALRM, libc::SIGVTALRM, libc::SIGPROF, libc::SIGUSR2, libc::SIGURG, libc::SIGCHLD];
 
-/// Drops Lisp's pending signals, ignores those that come until a new image is executed, and restores this thread's mask. By default
-/// they end the process, and threads of Lisp send them for as long as they live.
+/// Discards pending signals of Lisp, ignores further ones until the program is re-executed, and
+/// restores this thread's mask. Lisp threads keep sending these signals, and their default action
+/// would end the process.
 pub(super) fn restore() {
-    for signal in OF_AN_IMAGE.into_iter().chain([libc::SIGPIPE]) {
-        // SAFETY: to ignore a signal is no handler. It drops those that wait.
+    for signal in IMAGE_SIGNALS.into_iter().chain([libc::SIGPIPE]) {
+        // SAFETY: ignoring a signal installs no handler; it discards pending ones.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     if let Some(before) = BEFORE.get() {
-        // SAFETY: the set is whole, and the call changes this thread's mask alone.
+        // SAFETY: the set is initialized, and the call changes only this thread's mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
     }
 }
 
-/// Gives the signals that the image before this one has left ignored their default handling. To be called when the program begins.
-pub fn handle_signals_by_default() {
-    for signal in OF_AN_IMAGE {
-        // SAFETY: neither value is a handler. To ignore a signal drops those that wait.
+/// Restores the default action of the signals that [`restore`] has left ignored across a
+/// re-execution. Must be called when the program begins.
+pub fn reset_signal_actions() {
+    for signal in IMAGE_SIGNALS {
+        // SAFETY: neither value is a handler. Ignoring a signal first discards pending ones.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);
             libc::signal(signal, libc::SIG_DFL);
@@ -72,7 +80,8 @@ pub fn handle_signals_by_default() {
     }
 }
 
-/// Checks that the system still grants `count` threads, for code that could not report the error when it makes them.
+/// Checks that the system still grants `count` threads, for code that cannot report the error when
+/// it starts them.
 pub(super) fn probe_threads(count: usize) -> io::Result<()> {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
@@ -92,7 +101,7 @@ pub(super) fn probe_threads(count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread that gets none of Lisp's signals.
+/// Starts a thread with Lisp's signals blocked.
 pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let body = || {
         block_lisp_signals();

@@ -1,4 +1,5 @@
-//! Starting SBCL: once in a process.
+//! Starts SBCL, at most once in a process. Checks everything that can be checked first, so that a
+//! failed start can be corrected and retried, and explains failures as [`StartError`].
 
 use std::ffi::{CString, c_char};
 use std::os::fd::OwnedFd;
@@ -18,23 +19,24 @@ use super::lisp::Lisp;
 use super::shared::Shared;
 use super::signals;
 
-/// The settings of a start of SBCL.
+/// The settings for a start of SBCL.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
     /// Runtime, core and contribs.
     pub image: Image,
-    /// The most that Lisp's heap can grow to, in bytes. Address space, not memory, until it is used.
+    /// The maximum size of Lisp's heap, in bytes. It reserves address space, not memory.
     pub dynamic_space_size: usize,
-    /// The control stack of each Lisp thread, in bytes.
+    /// The size of each Lisp thread's control stack, in bytes.
     pub control_stack_size: usize,
-    /// How long the image may take to be ready.
+    /// The time limit for the image to be ready.
     pub start_timeout: Duration,
 }
 
 impl Settings {
-    /// Settings for `image`: a heap of up to 2 GiB (the size that the core was saved for: with another, SBCL starts
-    /// some 15 ms later), stacks of 8 MiB, half a minute to start.
+    /// Returns settings for `image`: a heap of up to 2 GiB, stacks of 8 MiB, 30 s to start. The
+    /// heap size is the one that the core was saved with; with another, SBCL starts about 15 ms
+    /// later.
     pub fn new(image: Image) -> Self {
         Self {
             image,
@@ -45,36 +47,38 @@ impl Settings {
     }
 }
 
-/// Why SBCL did not start. The sentences name what was tried, and what may help by [`Settings`].
+/// The reason why SBCL did not start. Messages name the cause and what may help.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// SBCL runs in this process already, or a start of it was attempted.
+    /// SBCL already runs in this process, or a start was attempted.
     #[error(
-        "SBCL was started in this process already; there can be one only, so clone the handle of the first start"
+        "SBCL was started in this process already, and a process can have only one; clone the handle of the first start"
     )]
     AlreadyStarted,
-    /// The parts of the image are unfit.
+    /// The image cannot be used.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The library could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The addresses that are compiled into SBCL are in use in this process. Nothing has been started.
+    /// The fixed addresses that SBCL needs are in use in this process. Nothing was started.
     #[error(
-        "SBCL runs at the addresses {start:#x} to {end:#x} only, and this process has {owner} there; start SBCL before that is mapped, or have it mapped elsewhere"
+        "SBCL must run at addresses {start:#x} to {end:#x}, but this process has {owner} there; start SBCL before that is mapped, or map it elsewhere"
     )]
     AddressTaken {
         /// The first address of the range.
         start: usize,
         /// The address after the range.
         end: usize,
-        /// What `/proc/self/maps` has there: a file, or a word for memory without one.
+        /// The content of `/proc/self/maps` at that address: a file, or a description of memory
+        /// without a file.
         owner: String,
     },
-    /// The system refuses memory that is writable and executable, which SBCL compiles into. Nothing has been started.
+    /// The system refuses memory that is both writable and executable, which SBCL needs for
+    /// compiled code. Nothing was started.
     #[error(
-        "the system refuses SBCL memory that is both writable and executable: {source}; allow it (in a unit of systemd: MemoryDenyWriteExecute=no; under SELinux: setsebool deny_execmem off)"
+        "the system refuses SBCL memory that is both writable and executable: {source}; allow it (in a systemd unit: MemoryDenyWriteExecute=no; under SELinux: setsebool deny_execmem off)"
     )]
     WriteExecute {
         /// The system's error.
@@ -85,20 +89,20 @@ pub enum StartError {
     Died {
         /// The runtime's message.
         reason: String,
-        /// The dynamic space that was asked for, in MiB.
+        /// The requested size of the dynamic space, in MiB.
         megabytes: usize,
-        /// The limit of the process's address space (`ulimit -v`), in MiB, if there is one.
+        /// The process's address space limit (`ulimit -v`), in MiB, if there is one.
         address_space: Option<u64>,
     },
     /// The image was not ready in time.
     #[error("SBCL was not ready {seconds} s after its start; the machine may be overloaded")]
     TimedOut {
-        /// The time allowed, in seconds.
+        /// The time limit, in seconds.
         seconds: u64,
     },
-    /// The core's Lisp half speaks another version of the boundary.
+    /// The core's Lisp half has another interface version.
     #[error(
-        "the core's Lisp half is of interface version {core}, this program's is {host}; use the steelbank.core that was built with this program"
+        "the core's Lisp half has interface version {core}, but this program has {host}; use the steelbank.core that was built with this program"
     )]
     OtherInterface {
         /// The core's version.
@@ -108,12 +112,12 @@ pub enum StartError {
     },
     /// The system refused a thread or a pipe.
     #[error(
-        "cannot make a thread or pipe for SBCL: {0}; does a limit of this process or its user (ulimit -u, ulimit -n, ulimit -v) leave no room?"
+        "cannot create a thread or pipe for SBCL: {0}; check the limits of this process and its user (ulimit -u, ulimit -n, ulimit -v)"
     )]
     System(std::io::Error),
-    /// The system refuses threads, and not for want of room.
+    /// The system refused a thread for a reason other than resource limits.
     #[error(
-        "the system refuses SBCL a thread: {0}; does a seccomp profile refuse clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does? Update it, or allow clone3"
+        "the system refuses SBCL a thread: {0}; if a seccomp profile refuses clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does, update it or allow clone3"
     )]
     ThreadRefused(std::io::Error),
 }
@@ -127,37 +131,38 @@ impl From<std::io::Error> for StartError {
     }
 }
 
-/// The address space that SBCL takes beside its heap, with the program that it is in, in MiB: 900 to 1000 were measured.
-const BESIDE_THE_HEAP: usize = 1000;
-/// The least heap that serves, in MiB.
-const LEAST_HEAP: usize = 128;
+/// The address space that SBCL and the program need in addition to the heap, in MiB; 900 to 1000
+/// were measured.
+const OTHER_ADDRESS_SPACE: usize = 1000;
+/// The smallest usable heap, in MiB.
+const MIN_HEAP: usize = 128;
 
 impl StartError {
-    /// Whether the limit of the process's address space leaves no room for any heap.
-    pub fn is_for_address_space(&self) -> bool {
-        matches!(self, Self::Died { address_space: Some(limit), .. } if *limit < (LEAST_HEAP + BESIDE_THE_HEAP) as u64)
+    /// Returns whether the process's address space limit is too small for any heap.
+    pub fn is_address_space_limit(&self) -> bool {
+        matches!(self, Self::Died { address_space: Some(limit), .. } if *limit < (MIN_HEAP + OTHER_ADDRESS_SPACE) as u64)
     }
 
-    /// Whether it died for want of memory or address space, as far as the runtime's words tell: a smaller
-    /// [`Settings::dynamic_space_size`] may help.
-    pub fn is_for_room(&self) -> bool {
+    /// Returns whether the runtime died for lack of memory or address space, judging by its
+    /// message. A smaller [`Settings::dynamic_space_size`] may help.
+    pub fn is_out_of_memory(&self) -> bool {
         let words = ["alloc", "memory", "map", "heap", "called exit"];
         matches!(self, Self::Died { reason, .. } if !is_about_core(reason) && words.iter().any(|word| reason.to_lowercase().contains(word)))
     }
 
-    /// Suggests what to look at first.
+    /// Returns a hint about the most likely cause.
     fn hint(&self) -> String {
         match self {
             Self::Died { reason, .. } if is_about_core(reason) => {
-                " (the core could not be read whole: is the file damaged, or may the process open no more files?)"
+                " (the core could not be read completely: check that the file is intact and that the process may open more files)"
                     .to_owned()
             }
-            Self::Died { megabytes, address_space: Some(limit), .. } if self.is_for_room() => format!(
-                " (a heap of {megabytes} MiB was asked for, with which SBCL takes some {} MiB of address space, and this process may have {limit}: ulimit -v)",
-                megabytes.saturating_add(BESIDE_THE_HEAP)
+            Self::Died { megabytes, address_space: Some(limit), .. } if self.is_out_of_memory() => format!(
+                " (with a heap of {megabytes} MiB, SBCL needs about {} MiB of address space, and this process is limited to {limit} MiB: raise ulimit -v or use a smaller heap)",
+                megabytes.saturating_add(OTHER_ADDRESS_SPACE)
             ),
-            Self::Died { megabytes, .. } if self.is_for_room() => format!(
-                " (a heap of {megabytes} MiB was asked for; is there address space and memory for it?)"
+            Self::Died { megabytes, .. } if self.is_out_of_memory() => format!(
+                " (a heap of {megabytes} MiB was requested: check that there is enough memory and address space)"
             ),
             _ => String::new(),
         }
@@ -168,15 +173,16 @@ fn is_about_core(reason: &str) -> bool {
     reason.to_lowercase().contains("core")
 }
 
-/// The threads that are made from then on, and that Lisp dies without: the exit monitor's, the finalizer's, the
-/// supervisor's, one for work; and as many of the program's own.
+/// The number of threads that Lisp and the program still need after this point: those of the exit
+/// monitor, finalizer, supervisor and work lane, and four of the program.
 const LATER_THREADS: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Starts SBCL and returns at once; [`Lisp::wait_until_ready`] tells how it went. Jobs can be submitted right away.
+/// Starts SBCL and returns at once. [`Lisp::wait_until_ready`] returns the result. Jobs can be
+/// submitted immediately.
 pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
-    // Check all that can be checked before the one attempt is used up.
+    // Check everything that can be checked before the only attempt is used up.
     let (path, keep_open) = image::library_path(&settings.image)?;
     let core_build = match &settings.image.core {
         Core::File(path) => Some(image::core_build(path)?),
@@ -185,7 +191,7 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
     if STARTED.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return Err(StartError::AlreadyStarted);
     }
-    // Until the runtime is entered, nothing has happened that a second try could not do again.
+    // Allow another attempt, because everything before the runtime is entered can be repeated.
     launch(settings, path, core_build, keep_open).inspect_err(|_| STARTED.store(false, Ordering::SeqCst))
 }
 
@@ -195,11 +201,12 @@ fn launch(
     core_build: Option<String>,
     keep_open: Option<OwnedFd>,
 ) -> Result<Lisp, StartError> {
-    // SAFETY: whoever made the RuntimeLibrary has promised that it is of this program's build.
+    // SAFETY: the code that constructed the RuntimeLibrary has guaranteed that it is of this
+    // program's build.
     let runtime = unsafe { Runtime::load(&path) }?;
     if let (Core::File(path), Some(core)) = (&settings.image.core, core_build) {
         let runtime = runtime.build();
-        // The runtime's name of the build has a suffix for the C compiler that the core's lacks.
+        // The runtime's build ID has a suffix for the C compiler that the core's lacks.
         if !runtime.starts_with(core.as_str()) {
             return Err(ImageError::OtherBuild { path: path.clone(), core, runtime }.into());
         }
@@ -209,7 +216,7 @@ fn launch(
     let arguments = runtime_arguments(settings);
     let executable = match settings.image.core {
         Core::Embedded => PathBuf::from("/proc/self/exe"),
-        // The program itself may hold another core; the library holds none.
+        // The program itself may contain another core; the library contains none.
         Core::File(_) => path,
     };
     let (enter, entered) = channel::<()>();
@@ -221,15 +228,16 @@ fn launch(
         host::become_main();
         let environment = environment();
         let arguments = leak_pointers(arguments);
-        // SAFETY: the function only sets a variable of this thread's.
+        // SAFETY: the function only sets a thread-local variable.
         unsafe { (runtime.reserve_below_stacks)() };
-        // SAFETY: both arrays are NULL-terminated, of NUL-terminated strings, and leaked, as the runtime keeps pointers
-        // into them. This is the only call in the process (STARTED), on a thread of its own, after set_host.
+        // SAFETY: both arrays are NULL-terminated arrays of NUL-terminated strings, and leaked,
+        // because the runtime keeps pointers into them. This is the only call in the process
+        // (STARTED), on a dedicated thread, after set_host.
         unsafe {
             (runtime.initialize_lisp)((arguments.len() - 1) as i32, arguments.as_ptr(), environment.as_ptr())
         };
         drop(keep_open);
-        // The core's toplevel does not return; if it ever does, Lisp is gone.
+        // The core's toplevel function does not return. If it does, Lisp is dead.
         host::announce_death(0, "Lisp's toplevel function returned");
     })?;
     let shared = Shared::new(settings, version)?;
@@ -240,19 +248,20 @@ fn launch(
     }
     host::install(&runtime, shared)?;
     #[cfg(feature = "server")]
-    if children::are_to_end() {
+    if children::end_with_process() {
         // SAFETY: this is the only call, before initialize_lisp.
         unsafe { (runtime.end_children_with_process)() };
     }
-    // The thread waits for nothing else.
+    // Ignore the error: the thread is waiting for this message.
     let _ = enter.send(());
     Ok(Lisp::new(shared))
 }
 
-/// Tries the memory without which SBCL cannot run.
+/// Checks that the memory that SBCL cannot run without is available.
 fn try_memory(runtime: &Runtime) -> Result<(), StartError> {
     let (mut start, mut size) = (0, 0);
-    // SAFETY: both pointers are to variables of their types; what the function maps where nothing was it unmaps.
+    // SAFETY: both pointers are to variables of the right types. The function unmaps what it maps,
+    // and maps only unused addresses.
     let error = unsafe { (runtime.try_static_space)(&raw mut start, &raw mut size) };
     match error {
         libc::EEXIST => {
@@ -263,12 +272,12 @@ fn try_memory(runtime: &Runtime) -> Result<(), StartError> {
         libc::EPERM | libc::EACCES => {
             Err(StartError::WriteExecute { source: std::io::Error::from_raw_os_error(error) })
         }
-        // The runtime has its own words for all else.
+        // The runtime reports other errors itself.
         _ => Ok(()),
     }
 }
 
-/// What stands first between two addresses, in the text of a `/proc/PID/maps`.
+/// Describes the first mapping between two addresses, given the text of `/proc/PID/maps`.
 fn owner(maps: &str, start: usize, end: usize) -> String {
     let taken = maps.lines().find_map(|line| {
         let mut words = line.splitn(6, ' ');
@@ -280,7 +289,7 @@ fn owner(maps: &str, start: usize, end: usize) -> String {
     match taken {
         Some((_, name)) if !name.is_empty() => name.to_owned(),
         Some((line, _)) => {
-            format!("memory of no file ({})", line.split(' ').next().unwrap_or_default())
+            format!("memory without a file ({})", line.split(' ').next().unwrap_or_default())
         }
         None => "something".to_owned(),
     }
@@ -311,7 +320,7 @@ fn environment() -> &'static [*const c_char] {
     leak_pointers(variables.collect())
 }
 
-/// A NULL-terminated array of pointers to strings that are never freed.
+/// Returns a NULL-terminated array of pointers to strings that are never freed.
 fn leak_pointers(strings: Vec<CString>) -> &'static [*const c_char] {
     let pointers: Vec<*const c_char> =
         strings.into_iter().map(|string| string.into_raw().cast_const()).chain([std::ptr::null()]).collect();
@@ -323,13 +332,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_of_an_address_is_named() {
+    fn owner_of_an_address_is_found() {
         let maps = "4f000000-50000000 r--p 00000000 00:00 0 \n\
                     50000000-50100000 r--p 00000000 00:00 0 \n\
                     60000000-60001000 r-xp 00000000 08:01 99                         /lib/a library.so\n\
                     7ffc0000-7ffd0000 rw-p 00000000 00:00 0                          [stack]\n";
         for (start, end, named) in [
-            (0x5000_0000, 0x5010_0000, "memory of no file (50000000-50100000)"),
+            (0x5000_0000, 0x5010_0000, "memory without a file (50000000-50100000)"),
             (0x5ff0_0000, 0x6000_0800, "/lib/a library.so"),
             (0x7ffc_ffff, 0x7fff_0000, "[stack]"),
             (0x1000, 0x2000, "something"),

@@ -1,5 +1,6 @@
-//! The locks of the queue and its tickets, parking_lot's, and the atomics of a death; in unit tests shuttle's, which
-//! tries the orders of threads.
+//! The locks of the queue and its tickets, and the atomics of [`super::death::Death`]. They are
+//! parking_lot's and std's, except in unit tests, where they are shuttle's, which explores thread
+//! schedules.
 
 use std::time::Instant;
 
@@ -35,7 +36,7 @@ mod locks {
             guard
         }
 
-        /// True if `until` has passed.
+        /// Returns `true` if `until` has passed.
         pub(in super::super) fn wait_until<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -80,7 +81,8 @@ mod locks {
             self.0.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
         }
 
-        /// Schedules have no clock: the tests look at the time they name.
+        /// Ignores the time, because schedules have no clock. The tests pass explicit times to the
+        /// watch.
         pub(in super::super) fn wait_until<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

@@ -1,4 +1,8 @@
-//! One job: how its caller waits for it and stops it.
+//! A single job: the [`Ticket`] with which its caller waits for the outcome, and the [`Interrupt`]
+//! that stops it.
+//!
+//! The outcome goes into a slot that is filled once, by whichever comes first: the Lisp thread, the
+//! watch, or the caller who cancels.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,12 +15,14 @@ use super::lisp::OnLisp;
 use super::queue::JobQueue;
 use super::sync::{Condvar, Mutex};
 
-/// A progress callback: receives each update of a running job as JSON. Called on the Lisp thread: it must be quick.
+/// A progress callback: receives each update of a running job as JSON. It runs on the Lisp thread,
+/// so it must be quick.
 pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type JobResult<T> = Result<T, LispError>;
 
-/// A listener whose outcome has arrived. Whoever delivers the outcome chooses the thread that calls it.
+/// A listener to call with an outcome. The code that fills the slot chooses the thread on which to
+/// call it.
 #[must_use]
 pub(super) struct Wakeup(Option<Box<dyn FnOnce() + Send>>);
 
@@ -25,7 +31,8 @@ impl Wakeup {
         self.0.is_none()
     }
 
-    /// Calls the listener on this thread. A panic of it ends nothing else; the panic hook has reported it.
+    /// Calls the listener on this thread. A panic of the listener is caught; the panic hook has
+    /// reported it.
     pub(super) fn deliver(self) {
         if let Some(listener) = self.0 {
             guarded(listener);
@@ -33,22 +40,22 @@ impl Wakeup {
     }
 }
 
-/// Calls `body`, and catches its panic.
+/// Calls `body` and catches its panic.
 pub(super) fn guarded(body: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
-        // Forget the payload, which may panic when it is dropped.
+        // Forget the payload, because dropping it may panic.
         std::mem::forget(payload);
     }
 }
 
-/// The time `allowed` from now; the far future if there is no such time.
+/// Returns the instant `allowed` from now, limited to 100 years ahead.
 pub fn deadline_after(allowed: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     let now = Instant::now();
     now.checked_add(allowed.min(CENTURY)).unwrap_or(now)
 }
 
-/// A slot that a job's outcome is put into once: the first to arrive counts.
+/// Holds a job's outcome. Only the first outcome is stored.
 struct Slot<T> {
     state: Mutex<SlotState<T>>,
     filled: Condvar,
@@ -56,9 +63,9 @@ struct Slot<T> {
 
 enum SlotState<T> {
     Empty,
-    /// Nobody will take the outcome; the listener hears it.
-    Heard(Box<dyn FnOnce(JobResult<T>) + Send>),
-    /// The task is woken, and takes it.
+    /// The listener will be called with the outcome.
+    Listening(Box<dyn FnOnce(JobResult<T>) + Send>),
+    /// The task will be woken, and takes the outcome.
     Polled(Waker),
     Full(JobResult<T>),
     Taken,
@@ -77,7 +84,7 @@ impl<T: Send + 'static> Slot<T> {
                 *state = SlotState::Full(outcome);
                 Wakeup(Some(Box::new(move || waker.wake())))
             }
-            SlotState::Heard(listener) => Wakeup(Some(Box::new(move || listener(outcome)))),
+            SlotState::Listening(listener) => Wakeup(Some(Box::new(move || listener(outcome)))),
             decided @ (SlotState::Full(_) | SlotState::Taken) => {
                 *state = decided;
                 Wakeup(None)
@@ -90,7 +97,7 @@ impl<T: Send + 'static> Slot<T> {
     }
 }
 
-/// A job as the queue and the watch see it.
+/// The part of a job that the queue and the watch use.
 pub(super) struct JobState {
     pub(super) lane: Lane,
     allowed: Duration,
@@ -103,7 +110,7 @@ struct JobTimes {
     cancelled: bool,
     /// Whether Lisp was entered for it.
     begun: bool,
-    /// Whether its thread is done with it, but for handing the outcome over.
+    /// Whether its thread has finished it, except for delivering the outcome.
     ended: bool,
 }
 
@@ -112,7 +119,7 @@ impl JobState {
         self.state.lock().deadline
     }
 
-    /// Moves the deadline, unless the job was called off.
+    /// Extends the deadline, unless the job was cancelled.
     pub(super) fn grant(&self, more: Duration) {
         let mut state = self.state.lock();
         if !state.cancelled {
@@ -138,8 +145,8 @@ impl JobState {
         self.state.lock().ended
     }
 
-    /// The reason why a job ended without an answer.
-    pub(super) fn stopped_because(&self) -> LispError {
+    /// Returns the reason why the job ended without an answer.
+    pub(super) fn stop_reason(&self) -> LispError {
         let state = self.state.lock();
         match (state.cancelled, state.begun) {
             (true, _) => LispError::Cancelled,
@@ -153,7 +160,7 @@ impl JobState {
         LispError::DeadlinePassed { milliseconds, work }
     }
 
-    /// Ends the wait for the job, unless it has an outcome.
+    /// Sets the job's outcome to `error`, unless it already has one.
     pub(super) fn fail(&self, error: LispError) -> Wakeup {
         (self.fail)(error)
     }
@@ -165,8 +172,8 @@ pub(super) struct Job {
     pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) -> Wakeup + Send>,
 }
 
-/// The outcome of a submitted job: to be waited for, heard or awaited. Dropping it does not stop the job;
-/// [`Ticket::interrupt`] does.
+/// The outcome of a submitted job. It can be waited for, passed to a listener, or awaited. Dropping
+/// it does not stop the job; [`Ticket::interrupt`] does.
 pub struct Ticket<T> {
     slot: Arc<Slot<T>>,
     interrupt: Interrupt,
@@ -179,16 +186,18 @@ impl<T> std::fmt::Debug for Ticket<T> {
 }
 
 impl<T: Send + 'static> Ticket<T> {
-    /// Waits for the outcome. Never much longer than the job's deadline: a job that cannot be stopped is left behind.
+    /// Blocks until the outcome is available, not much longer than the job's deadline: a job that
+    /// cannot be stopped is abandoned.
     ///
     /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is gone. [`LispError::WouldWaitForItself`] at once, if this
-    /// thread is running another job of the same lane.
+    /// [`LispError`]: the code failed, was stopped, or Lisp is dead.
+    /// [`LispError::WouldDeadlock`] at once, if this thread is running another job of the same
+    /// lane.
     pub fn wait(self) -> JobResult<T> {
         let lane = self.interrupt.job_state.lane;
         if super::shared::serving() == Some(lane) && !self.slot.is_decided() {
             self.interrupt.stop();
-            return Err(LispError::WouldWaitForItself { lane });
+            return Err(LispError::WouldDeadlock { lane });
         }
         let mut state = self.slot.state.lock();
         loop {
@@ -203,8 +212,8 @@ impl<T: Send + 'static> Ticket<T> {
         }
     }
 
-    /// Has `listener` called with the outcome: at once if it is there, else on the thread that brings it, which a
-    /// listener that waits would hold up. A panic of it ends nothing else.
+    /// Calls `listener` with the outcome: at once if it is available, otherwise on the thread that
+    /// delivers it. The listener must not block that thread. Its panics are caught.
     pub fn when_done(self, listener: impl FnOnce(JobResult<T>) + Send + 'static) {
         let mut state = self.slot.state.lock();
         match std::mem::replace(&mut *state, SlotState::Taken) {
@@ -213,11 +222,11 @@ impl<T: Send + 'static> Ticket<T> {
                 guarded(|| listener(outcome));
             }
             SlotState::Taken => {}
-            _ => *state = SlotState::Heard(Box::new(listener)),
+            _ => *state = SlotState::Listening(Box::new(listener)),
         }
     }
 
-    /// A handle that can stop this job and nothing else.
+    /// Returns a handle that can stop this job only.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
@@ -239,7 +248,8 @@ impl<T: Send + 'static> Future for Ticket<T> {
     }
 }
 
-/// Stops one job. It has a lock of its own, so it works whatever the job's thread is doing.
+/// Stops one job. It takes no lock that the job's thread holds while it runs, so it works whatever
+/// that thread is doing.
 #[derive(Clone)]
 pub struct Interrupt {
     job_state: Arc<JobState>,
@@ -253,18 +263,18 @@ impl std::fmt::Debug for Interrupt {
 }
 
 impl Interrupt {
-    /// Stops the job: takes it out of the queue, or interrupts it where it runs. The waiting caller gets
-    /// [`LispError::Cancelled`]. A job that has ended is left alone.
+    /// Stops the job: removes it from the queue, or interrupts it. The waiting caller gets
+    /// [`LispError::Cancelled`]. Has no effect on a job that has ended.
     pub fn stop(&self) {
         self.job_state.cancel();
-        // Fill the slot before interrupting, so that the job's own result cannot win.
+        // Fill the slot before the interrupt, so that the job's result cannot arrive first.
         let wakeup = self.job_state.fail(LispError::Cancelled);
         self.queue.remove(&self.job_state);
         wakeup.deliver();
     }
 }
 
-/// Makes a job of `body`, and the ticket that its outcome goes to.
+/// Creates a job that runs `body`, and the ticket for its outcome.
 pub(super) fn job<T: Send + 'static>(
     queue: &'static JobQueue,
     lane: Lane,

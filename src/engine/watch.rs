@@ -1,6 +1,7 @@
-//! The watch: when it looks, how it enforces a lane's deadlines, and the orders that it gives to Lisp.
+//! The watch's logic: when it checks, how it enforces a lane's deadlines, and its orders to Lisp.
 //!
-//! The watch never waits for Lisp. What only a Lisp thread can do, it has Lisp's supervisor do.
+//! The watch never waits for Lisp. Actions that need a Lisp thread are orders to Lisp's supervisor
+//! thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,27 +12,31 @@ use super::queue::{LaneState, LaneThread, RunningJob};
 use super::sync::{Condvar, Mutex};
 use super::ticket::JobState;
 
-/// How long an interrupted job may take to unwind before its caller is answered without it.
+/// How long an interrupted job may take to unwind before its caller is answered.
 pub(super) const UNWINDING: Duration = Duration::from_millis(250);
-/// How long after the first interrupt a job that does not stop has its lane taken over by another thread.
+/// How long after the first interrupt a job that does not stop loses its lane to another thread.
 pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
-/// The most that is added to that for the time in which Lisp took no order, as while it collects garbage.
+/// The maximum extension of that time while Lisp takes no orders, as during a garbage collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The most that is added for the time in which the thread could run, and the system's scheduler ran others.
+/// The maximum extension for the time in which the thread was ready but had no processor.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
-/// How long after the limit of its own a call that does not stop has its job count as late: the rest of the job's time is for what
-/// comes after the call.
+/// How long after its own limit a call that does not stop makes its job count as late. The rest of
+/// the job's time is for the work after the call.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(2);
-/// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
+/// How often a job that does not stop is interrupted again, because its cleanup forms may loop as
+/// well.
 pub(super) const INTERRUPT_EVERY: Duration = Duration::from_millis(100);
-/// After this many threads of a lane were given up in a row, another would not fare better: Lisp counts as dead.
+/// The number of threads of a lane abandoned in a row after which Lisp counts as dead, because
+/// another thread would block as well.
 const DEADLOCKED_AFTER: u32 = 2;
-/// How long Lisp may leave an order undone before it counts as dead: its collector or its supervisor hangs.
+/// How long Lisp may ignore an order before it counts as dead, because its collector or its
+/// supervisor hangs.
 const STALLED_AFTER: Duration = Duration::from_secs(20);
-/// The most time that counts between two looks: a process that was stopped has not waited.
+/// The maximum time counted between two checks, so that the time in which the process was suspended
+/// does not count.
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 
-/// When the watch looks next.
+/// The time of the watch's next check.
 pub(super) struct Alarm {
     next: Mutex<Instant>,
     woken: Condvar,
@@ -42,8 +47,8 @@ impl Alarm {
         Self { next: Mutex::new(Instant::now()), woken: Condvar::default() }
     }
 
-    /// Makes the watch look at `time` or sooner.
-    pub(super) fn look_by(&self, time: Instant) {
+    /// Makes the watch check at `time` or earlier.
+    pub(super) fn wake_by(&self, time: Instant) {
         let mut next = self.next.lock();
         if time < *next {
             *next = time;
@@ -51,7 +56,7 @@ impl Alarm {
         }
     }
 
-    /// Waits until it is time to look.
+    /// Waits until the next check is due.
     pub(super) fn wait(&self) {
         let mut next = self.next.lock();
         loop {
@@ -71,11 +76,11 @@ impl Alarm {
 pub(super) enum SupervisorOrder {
     Interrupt(u64),
     StartThread(Lane),
-    /// The order to stop supervising: the core is to be saved.
+    /// Stop supervising, because the core will be saved.
     End,
 }
 
-/// The orders that the supervisor has not taken.
+/// The orders that the supervisor has not taken yet.
 #[derive(Default)]
 pub(super) struct Orders {
     waiting: Mutex<VecDeque<SupervisorOrder>>,
@@ -83,7 +88,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Adds an order, unless it waits already.
+    /// Adds an order, unless it is already waiting.
     pub(super) fn give(&self, order: SupervisorOrder) {
         let mut waiting = self.waiting.lock();
         if !waiting.contains(&order) {
@@ -112,31 +117,32 @@ impl Orders {
     }
 }
 
-/// The decisions of one look at a lane.
+/// The decisions of one check of a lane.
 #[derive(Default)]
 pub(super) struct LaneActions {
-    /// Jobs that end without an answer, and why.
+    /// Jobs that end without an answer, and the reasons.
     pub(super) ended: Vec<(Arc<JobState>, LispError)>,
     /// The call to interrupt.
     pub(super) interrupt: Option<u64>,
-    /// The lane's thread was given up: it needs another.
+    /// Whether the lane's thread was abandoned, so that the lane needs another.
     pub(super) taken_over: bool,
-    /// The thread before it was given up too, and this one ended no job: both wait for something that the first one
-    /// holds.
+    /// Whether the previous thread was abandoned too and this one finished no job: both wait for a
+    /// resource that the first one holds.
     pub(super) deadlocked: bool,
-    /// When to look again.
+    /// The time of the next check.
     pub(super) next: Option<Instant>,
 }
 
-/// Returns for how long the thread of this process with that number has been ready to run, and others ran: the second number of
-/// /proc's `schedstat`, in nanoseconds. None where the kernel does not tell.
+/// Returns for how long the thread with this ID in this process has been ready to run but without a
+/// processor: the second number of /proc's `schedstat`, in nanoseconds. Returns zero if the kernel
+/// does not report it.
 pub(super) fn waited_for_processor(thread: i32) -> Duration {
-    let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
-    Duration::from_nanos(told.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
+    let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+    Duration::from_nanos(text.split(' ').nth(1).and_then(|waited| waited.parse().ok()).unwrap_or(0))
 }
 
-/// Looks at a lane at the time `now`. Lisp `reacts` unless it has left an order undone; `waited` tells what
-/// [`waited_for_processor`] does of the lane's thread.
+/// Checks a lane at the time `now`. `reacts` is false while Lisp leaves an order untaken; `waited`
+/// is [`waited_for_processor`], called for the lane's thread.
 pub(super) fn enforce_deadlines(
     state: &mut LaneState,
     now: Instant,
@@ -149,7 +155,7 @@ pub(super) fn enforce_deadlines(
     actions.next = waiting.iter().map(|job| job.job_state.deadline()).min();
     state.jobs = waiting;
     actions.ended.extend(expired.into_iter().map(|job| {
-        let why = job.job_state.stopped_because();
+        let why = job.job_state.stop_reason();
         (job.job_state, why)
     }));
 
@@ -167,8 +173,8 @@ pub(super) fn enforce_deadlines(
     actions
 }
 
-/// Interrupts the running job if its time is over, answers its caller if it does not stop, and gives its thread up if
-/// it still does not. Returns when to look again.
+/// Interrupts the running job if its deadline has passed, answers its caller if it does not stop,
+/// and abandons its thread if it still does not stop. Returns the time of the next check.
 fn enforce_on_running(
     running: &mut RunningJob,
     now: Instant,
@@ -177,8 +183,8 @@ fn enforce_on_running(
     actions: &mut LaneActions,
 ) -> Instant {
     let deadline = running.job_state.deadline();
-    let call_over = running.call_deadline.is_some_and(|deadline| deadline <= now);
-    if now < deadline && !call_over {
+    let call_expired = running.call_deadline.is_some_and(|deadline| deadline <= now);
+    if now < deadline && !call_expired {
         return running.call_deadline.map_or(deadline, |call_deadline| call_deadline.min(deadline));
     }
     if running.call != 0 && running.last_order.is_none_or(|last| now >= last + INTERRUPT_EVERY) {
@@ -188,7 +194,7 @@ fn enforce_on_running(
     if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + LATE_AFTER) {
         return now + INTERRUPT_EVERY;
     }
-    // The job's own time counts from when it was first told to stop: the watch may come late.
+    // The grace periods start at the first interrupt, because the watch may run late.
     let waited = waited();
     let (since, waited_before) = *running.stopping.get_or_insert((now, waited));
     let starved = STARVED.min(waited.saturating_sub(waited_before));
@@ -204,26 +210,27 @@ fn enforce_on_running(
     now + INTERRUPT_EVERY
 }
 
-/// Measures for how long Lisp has left something undone.
+/// Measures for how long Lisp has left an order or a thread start undone.
 pub(super) struct StallTimer {
-    looked: Instant,
+    last_check: Instant,
     waited: Duration,
 }
 
 impl StallTimer {
     pub(super) fn new() -> Self {
-        Self { looked: Instant::now(), waited: Duration::ZERO }
+        Self { last_check: Instant::now(), waited: Duration::ZERO }
     }
 
-    /// Looks whether something is `undone` at the time `now`. True once it has been so for too long.
+    /// Records at the time `now` whether something is `undone`. Returns `true` once it has been so
+    /// for too long.
     pub(super) fn is_over(&mut self, undone: bool, now: Instant) -> bool {
-        let passed = now.saturating_duration_since(self.looked).min(LONGEST_STEP);
-        self.looked = now;
+        let passed = now.saturating_duration_since(self.last_check).min(LONGEST_STEP);
+        self.last_check = now;
         self.waited = if undone { self.waited + passed } else { Duration::ZERO };
         self.waited > STALLED_AFTER
     }
 
-    /// When to look again while something is undone.
+    /// Returns the time of the next check while something is undone.
     pub(super) fn next(now: Instant) -> Instant {
         now + LONGEST_STEP
     }

@@ -1,5 +1,6 @@
-//! A project as others read it: one model of what stands in its files, and two writers, [`scip`] for code-search
-//! engines and [`site`] for people.
+//! Exports a loaded project for other programs. `Model` in `model` holds the definitions and
+//! symbols of the project's files and determines the meaning of each token. Two writers use it:
+//! [`scip`] writes an index for code-search engines, and [`site`] writes HTML pages for people.
 
 mod model;
 pub mod scip;
@@ -11,21 +12,21 @@ use crate::engine::control::Control;
 use crate::engine::{LispError, Progress, Step};
 use crate::handle::Error;
 
-/// Why nothing was exported.
+/// The reason why nothing was exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// A question was cancelled, or Lisp is gone.
+    /// A question was cancelled, or Lisp has died.
     #[error(transparent)]
     Question(#[from] Error),
-    /// Nothing of a project is loaded.
+    /// No file of the project is loaded.
     #[error(
         "No file of the project is loaded, so there is nothing to export. Load its systems first: --system auto, or --system NAME."
     )]
     Nothing,
-    /// The folder has files of somebody else.
+    /// The folder has files that were not written by this export.
     #[error(
-        "{} is not empty, and no site was written into it before: it is left as it is. Name another folder.", .0.display()
+        "{} is not empty and was not written by steelbank site, so it is left unchanged. Name another folder.", .0.display()
     )]
     Foreign(PathBuf),
     /// A file cannot be written.
@@ -51,7 +52,7 @@ impl ExportError {
     }
 }
 
-/// Reports that the file called `path`, the `done`th of `total`, is exported.
+/// Reports that the export has reached the file `path`, after `done` of `total` files.
 fn report(control: &Control, path: &str, done: usize, total: usize) {
     let path = Some(path.to_owned());
     control.report(Progress { what: Step::Export, path, done: done as u64, total: Some(total as u64) });

@@ -1,4 +1,7 @@
-//! What a project's files define and use: which thing each token means. Files are read one at a time.
+//! The model of a project's files. [`Model`] lists the loaded files with their systems, definitions
+//! and symbols, and gets facts about the symbols from the image. [`Model::read`] reads one file at
+//! a time and returns its tokens, each with its meaning: a global [`Entity`], a local binding, or
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -25,7 +28,7 @@ use crate::source::tap::roles::SyntaxRole;
 /// The number of a symbol in the model.
 pub(super) type SymbolNumber = u32;
 
-/// What a symbol names: Lisp has a namespace for each.
+/// The namespace of a name: a Lisp symbol can name one thing in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Facet {
     Function,
@@ -36,23 +39,24 @@ pub(super) enum Facet {
     Variable,
     /// A class or another type.
     Type,
-    /// The slot of that class; of any class that has one of this name, where it cannot be known of which.
+    /// The slot of that class. `None`: the class is unknown, so it may be any class with a slot of
+    /// this name.
     Slot(Option<SymbolNumber>),
-    /// The method with this number among those of the project.
+    /// The method with this number among the project's methods of the same name.
     Method(u32),
     Package,
-    /// A thing of a macro's own.
+    /// A definition by an unknown defining macro.
     Other,
 }
 
-/// A thing that has a name.
+/// A thing that a symbol names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Entity {
     pub(super) symbol: SymbolNumber,
     pub(super) facet: Facet,
 }
 
-/// A symbol that stands in the project's files.
+/// A symbol that occurs in the project's files.
 #[derive(Debug)]
 pub(super) struct ModelSymbol {
     /// The home package.
@@ -69,26 +73,26 @@ pub(super) struct ModelDefinition {
     pub(super) file: u32,
     pub(super) kind: DefinitionKind,
     pub(super) entity: Entity,
-    /// Where its name stands: the name in characters, as the reader counts.
+    /// The position of its name; the column counts characters.
     pub(super) place: LineColumn,
-    /// The first and the last line of its form.
+    /// The first and last line of its form.
     pub(super) lines: (u32, u32),
-    /// The beginning of its form: operator, name and, of a method, qualifiers and classes.
+    /// The start of its form: operator and name, and for a method also its qualifiers and classes.
     pub(super) label: String,
-    /// Whether it only announces what stands elsewhere.
+    /// Whether it only declares a name that is defined elsewhere.
     pub(super) declaration: bool,
 }
 
-/// A file of the project that is loaded.
+/// A loaded file of the project.
 #[derive(Debug)]
 pub(super) struct ModelFile {
     pub(super) path: PathBuf,
-    /// Its path from the project's root.
+    /// The path relative to the project's root.
     pub(super) shown: String,
-    /// The system that it belongs to.
+    /// The system that the file belongs to.
     pub(super) system: Option<u32>,
     pub(super) is_test: bool,
-    /// The numbers of its definitions.
+    /// The numbers of the file's definitions.
     pub(super) definitions: std::ops::Range<u32>,
 }
 
@@ -101,37 +105,38 @@ pub(super) struct ModelSystem {
     pub(super) files: Vec<u32>,
 }
 
-/// What a class has that is called by other names.
+/// A function that a class definition generates under another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accessory {
     /// Reads or writes the slot with this number.
     Accessor(SymbolNumber, usize),
-    /// Makes, copies or tells apart structures.
-    Made(SymbolNumber),
+    /// Constructs, copies or tests for structures.
+    Generated(SymbolNumber),
 }
 
-/// What a token means.
+/// The meaning of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Global(Entity),
-    /// A local name that is bound there.
+    /// A local name that is bound at this range.
     Local(Range),
-    /// Data, keywords, and what is not known.
+    /// Data, keywords, and names whose meaning is unknown.
     Nothing,
 }
 
-/// A symbol that stands in a file.
+/// A symbol that occurs in a file.
 #[derive(Debug, Clone)]
 pub(super) struct ModelToken {
-    /// With its prefix.
+    /// The token, including its package prefix.
     pub(super) range: Range,
     pub(super) name_range: Range,
     pub(super) symbol: SymbolNumber,
     pub(super) kind: OccurrenceKind,
     pub(super) meaning: Meaning,
-    /// The definition that it is the name of.
+    /// The definition whose name this is.
     pub(super) definition: Option<u32>,
-    /// Whether it is what defines the name: a definition's, an accessor's, a slot's, a local name's.
+    /// Whether the token defines the name, as in a definition, an accessor, a slot or a local
+    /// binding.
     pub(super) defines: bool,
     pub(super) access: PlaceAccess,
     pub(super) use_type: Option<UseType>,
@@ -139,21 +144,21 @@ pub(super) struct ModelToken {
     pub(super) exact: bool,
 }
 
-/// A file that was read.
+/// The contents of one file.
 #[derive(Debug)]
 pub(super) struct ReadFile {
     pub(super) text: String,
     pub(super) lines: LineIndex,
-    /// Whether the image was made from this text: else no place in it is sure.
+    /// Whether the image was compiled from this text. Otherwise no position is exact.
     pub(super) fresh: bool,
-    /// Whether it is another text than the one that was loaded. Code may also have been made of it, not from it, as
-    /// CFFI's groveller does: then it is neither.
+    /// Whether the text differs from the loaded one. Both this and `fresh` are false if the loaded
+    /// code was generated from the text, as CFFI's groveller does.
     pub(super) changed: bool,
-    /// In order; no two overlap.
+    /// The tokens in order. They do not overlap.
     pub(super) tokens: Vec<ModelToken>,
-    /// What macros use there that does not stand there.
-    pub(super) made: Vec<MadeUse>,
-    /// The forms of the definitions at top level.
+    /// Uses that macros generate: the used symbols do not occur in the text.
+    pub(super) generated_uses: Vec<MadeUse>,
+    /// The forms of the top-level definitions.
     pub(super) forms: Vec<Range>,
 }
 
@@ -171,7 +176,7 @@ pub(super) struct Model<'a> {
     /// The classes that have a slot of this name.
     pub(super) slots: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     pub(super) accessories: BTreeMap<SymbolNumber, Accessory>,
-    /// What is known of packages, by name.
+    /// The facts about packages, by name.
     pub(super) packages: BTreeMap<String, OwnedPackage>,
     /// The loaded systems.
     pub(super) loaded: BTreeMap<String, LoadedSystem>,
@@ -180,7 +185,8 @@ pub(super) struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Reads which files are loaded, and what they define.
+    /// Lists the loaded files and their definitions, and gets the facts about their symbols from
+    /// the image.
     pub(super) fn new(context: &'a QueryContext<'a>, control: &'a Control) -> Result<Self, ExportError> {
         let project = context.project;
         let mut model = Self {
@@ -222,7 +228,7 @@ impl<'a> Model<'a> {
         if model.files.is_empty() {
             return Err(ExportError::Nothing);
         }
-        model.learn()?;
+        model.load_facts()?;
         model.name_definitions();
         for system in &mut model.systems {
             let known = model.loaded.get(&system.name);
@@ -232,7 +238,7 @@ impl<'a> Model<'a> {
         Ok(model)
     }
 
-    /// Adds the file at `path` and its definitions, with what their text tells.
+    /// Adds the file at `path` and the definitions in its text.
     fn add_file(&mut self, path: PathBuf, number: u32, system: Option<u32>) -> Result<(), ExportError> {
         let (known, _) = definitions_in(self.context, &path).map_err(crate::handle::Error::from)?;
         let shown = self.context.project.shown(&path);
@@ -281,7 +287,7 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Returns the number of a symbol, of which nothing is known yet if it is new.
+    /// Returns the number of a symbol. Adds it without facts if it is new.
     fn number(&mut self, package: &str, name: &str) -> SymbolNumber {
         let key = (package.to_owned(), name.to_owned());
         if let Some(&known) = self.numbers.get(&key) {
@@ -298,12 +304,12 @@ impl<'a> Model<'a> {
         number
     }
 
-    /// The number of a symbol that stands in a file that was read.
-    pub(super) fn known(&self, name: &HomeAndName) -> Option<SymbolNumber> {
+    /// Returns the number of a symbol; `None` if it occurs in no file read so far.
+    pub(super) fn find_symbol(&self, name: &HomeAndName) -> Option<SymbolNumber> {
         self.numbers.get(name).copied()
     }
 
-    /// Asks the image for the facts of the symbols from number `from` on.
+    /// Gets the facts about the symbols from number `from` on from the image.
     fn ask(&mut self, from: usize) -> Result<(), ExportError> {
         let symbols: Vec<HomeAndName> =
             self.symbols[from..].iter().map(|symbol| (symbol.package.clone(), symbol.name.clone())).collect();
@@ -331,8 +337,8 @@ impl<'a> Model<'a> {
         Ok(())
     }
 
-    /// Learns what is known of the symbols that are defined, and what classes make of other names.
-    fn learn(&mut self) -> Result<(), ExportError> {
+    /// Gets the facts about the defined symbols, and adds the slots and functions of their classes.
+    fn load_facts(&mut self) -> Result<(), ExportError> {
         self.ask(0)?;
         let known = self.symbols.len();
         for class in 0..known as u32 {
@@ -350,13 +356,13 @@ impl<'a> Model<'a> {
             }
             for made in &facts.made {
                 let made = self.number(&made.0, &made.1);
-                self.accessories.entry(made).or_insert(Accessory::Made(class));
+                self.accessories.entry(made).or_insert(Accessory::Generated(class));
             }
         }
         self.ask(known)
     }
 
-    /// Tells what definitions by the project's own macros make, and numbers methods.
+    /// Determines the facets of definitions by the project's own macros, and numbers the methods.
     fn name_definitions(&mut self) {
         let mut methods: HashMap<SymbolNumber, u32> = HashMap::new();
         for definition in &mut self.definitions {
@@ -436,7 +442,8 @@ impl<'a> Model<'a> {
             tokens.push(ModelToken {
                 range: found.range,
                 name_range: match answer.text[found.name_range.indices()].starts_with('"') {
-                    // A string that names the symbol in a package definition.
+                    // A string that names the symbol in a package definition. Its quotes are not
+                    // part of the name.
                     true => Range::new(found.name_range.start + 1, found.name_range.end - 1),
                     false => found.name_range,
                 },
@@ -457,13 +464,14 @@ impl<'a> Model<'a> {
             fresh: answer.fresh,
             changed: !answer.fresh && self.context.project.has_changed(&self.files[number as usize].path),
             tokens,
-            made: answer.made,
+            generated_uses: answer.made,
             forms: forms.into_iter().map(|form| form.span).collect(),
             text: answer.text,
         })
     }
 
-    /// Adds the names of packages where these are defined, which need not be symbols, and after `in-package`.
+    /// Adds the names of packages in their definitions, which need not be symbols, and after
+    /// `in-package`.
     fn add_packages(&mut self, file: u32, text: &str, lines: &LineIndex, tokens: &mut Vec<ModelToken>) {
         for token in tokens.iter_mut() {
             let before = text[..token.range.start as usize].trim_end().as_bytes();
@@ -522,14 +530,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The class whose definition in the file with this number has `line`.
+    /// Returns the class whose definition in this file contains `line`.
     fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
         let definition = self.definition_around(file, line)?;
         let definition = &self.definitions[definition as usize];
         (definition.entity.facet == Facet::Type).then_some(definition.entity.symbol)
     }
 
-    /// The innermost definition in the file with this number that has `line`.
+    /// Returns the innermost definition in this file that contains `line`.
     pub(super) fn definition_around(&self, file: u32, line: u32) -> Option<u32> {
         let own = self.files[file as usize].definitions.clone();
         let has = |number: &u32| {
@@ -539,7 +547,7 @@ impl<'a> Model<'a> {
         own.rev().find(has)
     }
 
-    /// Tells what a symbol means where it stands.
+    /// Determines the meaning of an occurrence of a symbol.
     fn meaning(&self, found: &FileOccurrence, symbol: SymbolNumber, definition: Option<u32>) -> Meaning {
         let entity = |facet| Meaning::Global(Entity { symbol, facet });
         if let Some(definition) = definition {
@@ -569,7 +577,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The slot of this name; of any class if several of the project have one.
+    /// Returns the facet of a slot with this name. The class is `None` if several classes of the
+    /// project have such a slot.
     fn slot(&self, symbol: SymbolNumber) -> Facet {
         let mut classes = self.slots.get(&symbol).into_iter().flatten();
         match (classes.next(), classes.next()) {
@@ -578,7 +587,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// The function that an operator means: `(setf NAME)` where it is assigned, unless one definition makes both.
+    /// Returns the facet of an operator. An assignment means `(setf NAME)` if that function is
+    /// defined separately.
     fn function(&self, access: PlaceAccess, symbol: SymbolNumber) -> Facet {
         let known = &self.symbols[symbol as usize];
         let own = known
@@ -596,13 +606,13 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What is known of the class with this number.
+    /// Returns the facts about the class with this number.
     pub(super) fn class(&self, class: SymbolNumber) -> Option<&ClassFacts> {
         self.symbols[class as usize].facts.class.as_ref()
     }
 }
 
-/// What a name is first, where it is only named.
+/// Returns the main facet of a symbol, for places that only name it.
 pub(super) fn principal(facts: &SymbolFacts) -> Option<Facet> {
     match facts {
         SymbolFacts { function: Some(function), .. } => Some(match &*function.kind {

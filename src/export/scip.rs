@@ -1,7 +1,8 @@
-//! The project as an index of [SCIP](https://github.com/scip-code/scip), which code-search engines read.
+//! Writes the project as a [SCIP](https://github.com/scip-code/scip) index, which code-search
+//! engines read.
 //!
-//! It is written as a stream: a message for the metadata, one for each file, one for the symbols of others. Joined, as
-//! Protocol Buffers are, they are one index.
+//! The index is written as a stream: a message for the metadata, one for each file, and one for
+//! each external symbol. Concatenated Protocol Buffers messages form a single index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -34,42 +35,46 @@ use crate::handle::loaded::{Diagnostic, Severity};
 use crate::source::positions::PlaceAccess;
 use crate::source::tap::roles::SyntaxRole;
 
-/// The form in which an index is written.
+/// The output format of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScipFormat {
-    /// Protocol Buffers, as engines read it.
+    /// Protocol Buffers, the format that engines read.
     #[default]
     Protobuf,
     /// The same messages as one JSON object.
     Json,
 }
 
-/// What was written, and what was left out.
+/// The counts of written and omitted entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ScipSummary {
-    /// The files.
+    /// The number of files.
     pub documents: usize,
-    /// The places of symbols in them.
+    /// The number of occurrences of symbols.
     pub occurrences: usize,
-    /// The symbols that they define, local ones apart.
+    /// The number of symbols that the files define, without local ones.
     pub symbols: usize,
-    /// The symbols of others.
+    /// The number of symbols from outside the project.
     pub external_symbols: usize,
-    /// The diagnostics.
+    /// The number of diagnostics.
     pub diagnostics: usize,
-    /// Places that are not sure: left out.
-    pub not_sure: usize,
-    /// Uses that macros make where the symbol does not stand: left out.
-    pub made: usize,
-    /// Files that have changed since they were loaded, of which no place is sure.
+    /// The number of omitted occurrences whose position or meaning is uncertain.
+    pub uncertain: usize,
+    /// The number of omitted uses that macros generate, because the symbol does not occur in the
+    /// text.
+    pub generated: usize,
+    /// The number of files that have changed since they were loaded, so that none of their
+    /// positions is exact.
     pub stale: usize,
 }
 
-/// Writes an index of the project's loaded files to `out`. `diagnostics`: what its compilation said, with whole paths.
+/// Writes an index of the project's loaded files to `out`. `diagnostics` are those of the project's
+/// compilation, with absolute paths.
 ///
 /// # Errors
-/// Nothing is loaded, a file cannot be read, `out` cannot be written, or `control` called it off.
+/// No file is loaded, a file cannot be read, `out` cannot be written, or `control` cancelled the
+/// export.
 pub fn write_scip(
     bank: &Steelbank,
     format: ScipFormat,
@@ -85,7 +90,7 @@ pub fn write_scip(
     }
     let mut writer = ScipWriter {
         model,
-        told: BTreeSet::new(),
+        written: BTreeSet::new(),
         external: BTreeSet::new(),
         methods: HashMap::new(),
         names: HashMap::new(),
@@ -111,7 +116,7 @@ pub fn write_scip(
     }
     for entity in std::mem::take(&mut writer.external) {
         let symbol = writer.symbol(entity);
-        if writer.told.insert(symbol.clone()) {
+        if writer.written.insert(symbol.clone()) {
             let information = writer.information(entity, symbol);
             writer.summary.external_symbols += 1;
             out.write(IndexPart::External, |index| index.external_symbols.push(information))?;
@@ -121,7 +126,7 @@ pub fn write_scip(
     Ok(writer.summary)
 }
 
-/// The URL of a folder of this machine.
+/// Returns the URL of a local folder.
 fn file_url(path: &Path) -> String {
     format!("file://{}", uri_path(path.as_os_str().as_encoded_bytes()))
 }
@@ -134,7 +139,7 @@ enum IndexPart {
     External,
 }
 
-/// Where an index goes, one message after the other.
+/// Writes an index, one message after the other.
 struct IndexStream<'a> {
     out: &'a mut dyn Write,
     format: ScipFormat,
@@ -142,7 +147,7 @@ struct IndexStream<'a> {
 }
 
 impl IndexStream<'_> {
-    /// Writes an index that `fill` gives one message of `part`.
+    /// Writes a message of `part`, which `fill` adds to an empty index.
     fn write(&mut self, part: IndexPart, fill: impl FnOnce(&mut Index)) -> Result<(), ExportError> {
         let mut index = Index::new();
         fill(&mut index);
@@ -188,11 +193,11 @@ fn json(message: &impl MessageFull) -> std::io::Result<String> {
 
 struct ScipWriter<'a> {
     model: Model<'a>,
-    /// The symbols that have their information.
-    told: BTreeSet<String>,
-    /// Those of others that are used.
+    /// The symbols whose information was written.
+    written: BTreeSet<String>,
+    /// The external symbols that the project uses.
     external: BTreeSet<Entity>,
-    /// How many methods have a disambiguator already.
+    /// The number of methods with the same disambiguator, by name and disambiguator.
     methods: HashMap<String, u32>,
     names: HashMap<Entity, String>,
     summary: ScipSummary,
@@ -214,19 +219,19 @@ impl ScipWriter<'_> {
             ..Document::default()
         };
         if std::fs::read(&file.path).map_or(true, |bytes| bytes != read.text.as_bytes()) {
-            // The ranges count in the decoded text.
+            // The ranges count bytes of the decoded text.
             document.text.clone_from(&read.text);
         }
         let said = file.path.to_str().and_then(|path| diagnostics.get(path)).cloned().unwrap_or_default();
         self.summary.documents += 1;
-        self.summary.made += read.made.len();
+        self.summary.generated += read.generated_uses.len();
         self.summary.stale += usize::from(read.changed);
         let mut locals: BTreeMap<Range, usize> = BTreeMap::new();
         let mut of_document: BTreeMap<String, SymbolInformation> = BTreeMap::new();
         for token in &read.tokens {
             let symbol = match token.meaning {
                 _ if !token.exact => {
-                    self.summary.not_sure += usize::from(token.meaning != Meaning::Nothing);
+                    self.summary.uncertain += usize::from(token.meaning != Meaning::Nothing);
                     continue;
                 }
                 Meaning::Nothing => continue,
@@ -244,7 +249,7 @@ impl ScipWriter<'_> {
                 }
                 Meaning::Global(entity) => {
                     let symbol = self.symbol(entity);
-                    if token.defines && self.told.insert(symbol.clone()) {
+                    if token.defines && self.written.insert(symbol.clone()) {
                         of_document.insert(symbol.clone(), self.information(entity, symbol.clone()));
                         self.summary.symbols += 1;
                     } else if !self.is_own(entity) {
@@ -277,7 +282,8 @@ impl ScipWriter<'_> {
         for said in said {
             self.diagnose(&mut document, said, &read);
         }
-        // What classes make of other names stands nowhere: it is told with its class.
+        // Functions generated by a class definition occur nowhere in the text: add their
+        // information to the document of the class.
         let own: Vec<SymbolNumber> = self.model.files[number as usize]
             .definitions
             .clone()
@@ -290,14 +296,14 @@ impl ScipWriter<'_> {
             .accessories
             .iter()
             .filter(|(_, accessory)| match accessory {
-                Accessory::Accessor(class, _) | Accessory::Made(class) => own.contains(class),
+                Accessory::Accessor(class, _) | Accessory::Generated(class) => own.contains(class),
             })
             .map(|(symbol, _)| *symbol)
             .collect();
         for symbol in made {
             let entity = Entity { symbol, facet: Facet::Function };
             let text = self.symbol(entity);
-            if self.told.insert(text.clone()) {
+            if self.written.insert(text.clone()) {
                 of_document.insert(text.clone(), self.information(entity, text));
                 self.summary.symbols += 1;
             }
@@ -308,7 +314,7 @@ impl ScipWriter<'_> {
         Ok(document)
     }
 
-    /// Adds a diagnostic to the occurrence with which its place begins, or to one without a symbol.
+    /// Adds a diagnostic to the occurrence at its start, or to a new occurrence without a symbol.
     fn diagnose(&mut self, document: &mut Document, said: &Diagnostic, read: &ReadFile) {
         let place = said.place.as_ref();
         let Some((line, column)) = place.and_then(|place| Some((place.line?, place.column.unwrap_or(1))))
@@ -346,7 +352,7 @@ impl ScipWriter<'_> {
         }
     }
 
-    /// The form of a definition; its lines if it is inside of another one.
+    /// Returns the form of a definition, or its lines if it is inside another form.
     fn form_of(&self, number: u32, read: &ReadFile) -> Range {
         let (first, last) = self.model.definitions[number as usize].lines;
         let form = read.forms.iter().find(|form| read.lines.line(form.start) == first);
@@ -356,7 +362,7 @@ impl ScipWriter<'_> {
         })
     }
 
-    /// Whether the project defines it.
+    /// Returns whether the project defines the entity.
     fn is_own(&self, entity: Entity) -> bool {
         let symbol = &self.model.symbols[entity.symbol as usize];
         let defined = |&number: &u32| self.model.definitions[number as usize].entity.facet == entity.facet;
@@ -383,7 +389,7 @@ impl ScipWriter<'_> {
         readable(&self.model.symbols[symbol as usize].name)
     }
 
-    /// The name of an entity in SCIP.
+    /// Returns the SCIP symbol of an entity.
     fn symbol(&mut self, entity: Entity) -> String {
         if let Some(known) = self.names.get(&entity) {
             return known.clone();
@@ -447,14 +453,14 @@ impl ScipWriter<'_> {
         text
     }
 
-    /// The qualifiers and classes of a method: `:around (integer)`.
+    /// Returns the qualifiers and classes of a method, such as `:around (integer)`.
     fn method_label(&self, entity: Entity) -> String {
         let same = |definition: &&u32| self.model.definitions[**definition as usize].entity == entity;
         let found = self.model.symbols[entity.symbol as usize].definitions.iter().find(same);
         let label = found.map(|&number| &*self.model.definitions[number as usize].label).unwrap_or_default();
         let mut words = label.trim_start_matches('(').splitn(2, ' ');
         let rest = words.nth(1).unwrap_or_default();
-        // The name, which is a list for methods of (setf NAME).
+        // Skip the name, which is a list for methods of `(setf NAME)`.
         let name_ends = match rest.starts_with('(') {
             true => rest.find(')').map_or(rest.len(), |at| at + 1),
             false => rest.find(' ').unwrap_or(rest.len()),
@@ -463,7 +469,7 @@ impl ScipWriter<'_> {
         rest.strip_suffix(')').unwrap_or(rest).to_owned()
     }
 
-    /// The system that a package belongs to, as SCIP names it.
+    /// Returns the SCIP package of a Lisp package: the system that it belongs to.
     fn owner(&self, package: &str) -> Package {
         let system = self.model.packages.get(package).and_then(|package| package.system.as_deref());
         let owner = PackageOwner::of(package);
@@ -483,7 +489,7 @@ impl ScipWriter<'_> {
         }
     }
 
-    /// What is told of an entity.
+    /// Returns the SCIP information about an entity.
     fn information(&mut self, entity: Entity, symbol: String) -> SymbolInformation {
         let known = &self.model.symbols[entity.symbol as usize];
         let name = self.name(entity.symbol);
@@ -605,7 +611,7 @@ impl ScipWriter<'_> {
                 let above = self.model.class(symbol).map(|class| class.superclasses.clone());
                 for name in above.unwrap_or_default() {
                     let standard = PackageOwner::of(&name.0).is_locked();
-                    if let Some(above) = self.model.known(&name).filter(|_| !standard) {
+                    if let Some(above) = self.model.find_symbol(&name).filter(|_| !standard) {
                         let above = self.symbol(Entity { symbol: above, facet: Facet::Type });
                         relations.push(Relationship { is_implementation: true, ..with(above) });
                     }
@@ -613,22 +619,22 @@ impl ScipWriter<'_> {
             }
             Facet::Function => match self.model.accessories.get(&symbol).copied() {
                 Some(Accessory::Accessor(class, slot)) => {
-                    let stands = self.model.symbols[symbol as usize].definitions.is_empty();
+                    let is_generated = self.model.symbols[symbol as usize].definitions.is_empty();
                     let known = self.model.class(class).and_then(|class| class.slots.get(slot));
                     let name = known.map(|slot| slot.name.clone());
-                    if let Some(slot) = name.and_then(|name| self.model.known(&name)) {
+                    if let Some(slot) = name.and_then(|name| self.model.find_symbol(&name)) {
                         let slot = self.symbol(Entity { symbol: slot, facet: Facet::Slot(Some(class)) });
                         let structure =
                             self.model.class(class).is_some_and(|class| class.kind == "structure");
                         let relation = Relationship {
                             is_reference: true,
-                            is_definition: structure && stands,
+                            is_definition: structure && is_generated,
                             ..with(slot)
                         };
                         relations.push(relation);
                     }
                 }
-                Some(Accessory::Made(class)) => {
+                Some(Accessory::Generated(class)) => {
                     let class = self.symbol(Entity { symbol: class, facet: Facet::Type });
                     relations.push(Relationship { is_definition: true, ..with(class) });
                 }
@@ -662,7 +668,8 @@ fn is_read(token: &ModelToken) -> bool {
         )
 }
 
-/// A range as SCIP writes it: lines and bytes from 0, the last line only if it is another one.
+/// Converts a range to SCIP's form: lines and bytes from 0, with the last line only if it differs
+/// from the first.
 fn scip_range(lines: &LineIndex, range: Range) -> Vec<i32> {
     let place = |offset: u32| {
         let line = lines.line(offset);

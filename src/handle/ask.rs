@@ -1,4 +1,4 @@
-//! What a [`Steelbank`] is for: it answers questions and carries out actions.
+//! Runs questions and actions: [`Steelbank::ask`] and [`Steelbank::run`].
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::handle::Steelbank;
 use crate::handle::context::QueryContext;
 use crate::handle::question::{Action, Question};
 
-/// The most retries of a question that found the heap full.
+/// The maximum number of retries of a question that failed because the heap was full.
 const RETRIES: usize = 2;
-/// The pause before a retry, in which the work that fills the heap can end.
+/// The pause before a retry, to let the work that fills the heap end.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 impl Steelbank {
-    /// Returns the context of questions, with the index as it is now.
+    /// Returns the context for a question, with the current index.
     pub(crate) fn context(&self) -> QueryContext<'_> {
         QueryContext {
             bank: self,
@@ -28,13 +28,13 @@ impl Steelbank {
         }
     }
 
-    /// Asks a question about the image and the project. It waits for Lisp no longer than `control` allows, while
-    /// others load and evaluate.
+    /// Asks a question about the image and the project. It waits for Lisp at most as long as
+    /// `control` allows; loads and evaluations continue meanwhile.
     ///
     /// # Errors
     /// The request is malformed, Lisp cannot answer, or the question was cancelled.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
-        // Retry a full heap: as a rule other work fills it, and ends with the same fault at its next
+        // Retry if the heap is full: usually other work has filled it, and fails at its own next
         // allocation.
         for _ in 0..(if Q::REPEATABLE { RETRIES } else { 0 }) {
             match question.answer(&self.context(), control) {
@@ -48,15 +48,17 @@ impl Steelbank {
         question.answer(&self.context(), control)
     }
 
-    /// Carries out what loads, runs or writes something, as long as `control` allows. Questions are answered meanwhile.
+    /// Runs an action, which loads code, evaluates code or writes files, for at most as long as
+    /// `control` allows. Questions are answered meanwhile.
     ///
     /// # Errors
-    /// The request is malformed, it was cancelled, or Lisp is gone. Code that fails is an answer.
+    /// The request is malformed, it was cancelled, or Lisp has died. Code that fails is an answer.
     pub fn run<A: Action>(&self, action: &A, control: &Control) -> Result<A::Answer, Error> {
         action.run(self, control)
     }
 
-    /// Runs `work`, which may define something before it fails, and brings the index up to date.
+    /// Runs `work` and then refreshes the index, even if `work` fails, because it may have defined
+    /// something before.
     pub(crate) fn refreshing<T>(&self, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let outcome = work();
         let refreshed = self.refresh();

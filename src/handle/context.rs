@@ -1,4 +1,6 @@
-//! The context of a question (image, index, project), and the steps that many questions share.
+//! The context in which a question is answered: [`QueryContext`] bundles the image, the index and
+//! the project, and has the steps that many questions share. [`DefinitionPlaces`] finds the lines
+//! and columns of definitions.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -21,16 +23,17 @@ use crate::workspace::Project;
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Package, TextSymbol};
 
-/// The context in which a question is answered: the image, the index of its cross references, and the sources.
+/// The context in which a question is answered: the image, the index of its cross references, and
+/// the sources.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct QueryContext<'a> {
     pub(crate) bank: &'a Steelbank,
     /// The image.
     pub lisp: Lisp,
-    /// The index as it is now.
+    /// The current index.
     pub index: Index,
-    /// The project, and the files that were loaded.
+    /// The project with its loaded files.
     pub(crate) project: &'a Project,
     /// SBCL's own sources.
     pub(crate) sbcl: &'a SbclSources,
@@ -46,10 +49,11 @@ impl std::fmt::Debug for QueryContext<'_> {
 }
 
 impl QueryContext<'_> {
-    /// Asks the image a question that the Lisp half knows by `name`, on the lane of short questions.
+    /// Calls the Lisp function registered as `name` on the lane of short questions, and parses its
+    /// answer.
     ///
     /// # Errors
-    /// Lisp cannot answer, or not in time.
+    /// Lisp cannot answer, or does not answer in time.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -59,10 +63,11 @@ impl QueryContext<'_> {
         Ok(self.ask_on(Lane::Query, name, arguments, control)?.0)
     }
 
-    /// Like [`QueryContext::ask`], on `lane`. Returns the call's answer too, for the output that it wrote.
+    /// Like [`QueryContext::ask`], on `lane`. Also returns the raw answer, which has the call's
+    /// output.
     ///
     /// # Errors
-    /// As [`QueryContext::ask`].
+    /// See [`QueryContext::ask`].
     pub(crate) fn ask_on<T: DeserializeOwned>(
         &self,
         lane: Lane,
@@ -77,9 +82,10 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Adds to the index what `name` denotes in loaded text, if the image has no such symbol: a fasl interns only what it
-    /// refers to, and an answer is to be the same whether a file was compiled or came from the cache.
-    pub(crate) fn knowing(&self, name: &str, package: Option<&str>) -> Cow<'_, Self> {
+    /// Adds the symbols called `name` in loaded files to the index, if the image has no such
+    /// symbol. A fasl interns only the symbols that it refers to. With this, an answer is the same
+    /// whether a file was compiled or came from the cache.
+    pub(crate) fn with_sidecar_symbols(&self, name: &str, package: Option<&str>) -> Cow<'_, Self> {
         let lookup = Lookup::new(&self.index, name, package.unwrap_or(DEFAULT_PACKAGE));
         let Ok(Lookup { asked, found: Err(LookupStatus::NoSymbol), .. }) = lookup else {
             return Cow::Borrowed(self);
@@ -92,12 +98,13 @@ impl QueryContext<'_> {
         )
     }
 
-    /// Adds to the index the symbols in a loaded file that the image does not have.
-    pub(crate) fn knowing_file(&self, file: &PositionedFile) -> Cow<'_, Self> {
+    /// Adds the symbols in a loaded file that the image does not have to the index.
+    pub(crate) fn with_file_symbols(&self, file: &PositionedFile) -> Cow<'_, Self> {
         self.with_symbols(file.symbols())
     }
 
-    /// Adds those of `symbols`, each by its home's name and its own, that the image does not have.
+    /// Adds those of `symbols` that the image does not have. Each is a pair of home package and
+    /// name.
     fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
         let symbols = symbols.into_iter().filter_map(|(home, name)| {
             let package = self.index.find_package(home, None)?;
@@ -114,22 +121,23 @@ impl QueryContext<'_> {
         Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })
     }
 
-    /// As [`QueryContext::knowing`], of the symbol that a request names.
-    pub(crate) fn knowing_symbol(&self, named: &NamedSymbol) -> Cow<'_, Self> {
-        self.knowing(&named.name, named.package.as_deref())
+    /// Like [`QueryContext::with_sidecar_symbols`], for the symbol that a request names.
+    pub(crate) fn with_sidecar_symbol(&self, named: &NamedSymbol) -> Cow<'_, Self> {
+        self.with_sidecar_symbols(&named.name, named.package.as_deref())
     }
 
-    /// Makes a finder of the places of definitions.
+    /// Returns a [`DefinitionPlaces`] for this context.
     pub(crate) fn places(&self) -> DefinitionPlaces<'_> {
         DefinitionPlaces { project: self.project, sbcl: self.sbcl, read: HashMap::new() }
     }
 }
 
-/// Finds the places of definitions. Reads each of SBCL's own files once.
+/// Finds the places of definitions. Caches the files that it reads.
 pub(crate) struct DefinitionPlaces<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
-    /// The files that were read; of each, whether the image was made from what it holds, if that is known.
+    /// The files read so far, each with whether its text is the version that was loaded; `None` if
+    /// unknown.
     read: HashMap<PathBuf, (Option<SourceFile>, Option<bool>)>,
 }
 
@@ -138,7 +146,8 @@ impl<'a> DefinitionPlaces<'a> {
         Self { project, sbcl, read: HashMap::new() }
     }
 
-    /// Adds line and column to `source`, and SBCL's offset if it keeps none, as far as its file can be read.
+    /// Adds line and column to `source`, and the offset that SBCL does not record for some
+    /// definitions, if the file can be read.
     pub(crate) fn put(&mut self, source: &mut SourcePlace) {
         source.place = Location::new(self.project.shown(Path::new(&source.file)));
         let Some(path) = self.sbcl.native(&source.file) else {
@@ -149,7 +158,8 @@ impl<'a> DefinitionPlaces<'a> {
             return;
         };
         source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
-        // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.
+        // SBCL records no date for variables, classes and methods: use the version that was loaded
+        // last.
         let date = source.write_date.or_else(|| self.project.loaded_date(&path));
         source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
         match (source.octet_offset, source.form_path.first()) {
@@ -160,12 +170,13 @@ impl<'a> DefinitionPlaces<'a> {
                     (file, fresh)
                 });
                 let at = file.as_ref().and_then(|file| file.line_and_column(bytes));
-                // What is known of the file is of the version that was loaded last.
+                // `fresh` is about the version that was loaded last, so ignore it for other
+                // versions.
                 let fresh = fresh.filter(|_| date == self.project.loaded_date(&path));
                 source.stale = fresh.map_or(source.stale, |fresh| !fresh);
                 let place = std::mem::take(&mut source.place);
                 source.place = match (form, at) {
-                    // SBCL's offset is of another text.
+                    // SBCL's offset refers to the loaded text, which is not the text on disk.
                     (Some(&form), _) if source.stale => {
                         self.of_form(&path, date, Some(form), source.form_number)
                     }
@@ -184,15 +195,15 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Returns the place of the first of `sources` whose line is known, or else of the first.
+    /// Returns the place of the first of `sources` with a line, or else of the first.
     pub(crate) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<Location> {
         sources.iter_mut().for_each(|source| self.put(source));
         let placed = sources.iter().find(|source| source.place.line.is_some()).or(sources.first());
         placed.map(|source| source.place.clone())
     }
 
-    /// Returns the place of the sub-form `number` of the top-level form `form` of the file at `path` as it was at `date`,
-    /// as far as it is known.
+    /// Returns the place of the sub-form `number` in the top-level form `form` of the file at
+    /// `path`, in the version of `date`. Without position data, returns only the file.
     pub(crate) fn of_form(
         &self,
         path: &Path,
@@ -207,7 +218,8 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Finds a form by its numbers, for variables and classes: SBCL keeps no offset of them.
+    /// Finds a form by its numbers. Variables and classes need this, because SBCL records no offset
+    /// for them.
     fn form(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! Why something has no answer.
+//! The error type of questions and actions: [`Error`], and its classification [`ErrorKind`].
 
 use std::path::PathBuf;
 
@@ -9,69 +9,67 @@ use crate::workspace::NoProject;
 use steelbank_text::TextError;
 use steelbank_xref::ApplyError;
 
-/// Why a question has no answer. That a name is not found is the answer of most; where nothing can be said then, it is
-/// [`Error::NotFound`].
+/// The error of a question or an action. Most answers can report that a name was not found; the
+/// others use [`Error::NotFound`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The name cannot be read.
+    /// The name cannot be parsed.
     #[error(transparent)]
     Name(#[from] designator::DesignatorError),
-    /// What the request names does not exist.
+    /// The subject of the request does not exist.
     #[error(transparent)]
     NotFound(#[from] NotFound),
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// The request is wrong.
+    /// The request is invalid.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The project's text cannot be searched or indexed.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// The project's text was not searched or indexed in time.
-    #[error("the work on the project's text was not done within {milliseconds} ms")]
+    /// Searching or indexing the project's text exceeded the time limit.
+    #[error("the project's text was not searched or indexed within {milliseconds} ms")]
     TextDeadlinePassed {
-        /// The time allowed.
+        /// The time limit in milliseconds.
         milliseconds: u64,
     },
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),
-    /// The time ran out before the question began, as a load was under way.
-    #[error("it never began: a load was under way all the time that it was given")]
+    /// The time limit passed before the request started, because a load was in progress.
+    #[error("the request never began, because a load was in progress during all of its time")]
     NeverBegan,
-    /// The set-up before the first load failed: the init file, or ASDF's configuration.
+    /// The setup before the first load failed: the init file, or ASDF's configuration.
     #[error("{0}")]
     SetUp(String),
     /// SBCL did not start.
     #[error(transparent)]
     Start(#[from] StartError),
     /// SBCL did not start from a snapshot.
-    #[error("SBCL did not start from the snapshot {}, which is used no more: {source}; start the program again, which then does without", path.display())]
+    #[error("SBCL did not start from the snapshot {}, which was removed: {source}; start the program again without it", path.display())]
     Snapshot {
         /// The snapshot's folder, which was removed.
         path: PathBuf,
-        /// What became of the start.
+        /// The error of the start.
         source: StartError,
     },
     /// There is no scratch image, or it ended.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// The cache folder is not its user's alone.
+    /// Other users can write to the cache folder.
     #[error(transparent)]
     Cache(#[from] steelbank_cache::CacheError),
     /// The index of cross references is damaged.
     #[error("the index of cross references cannot be read: {0}")]
     Index(String),
-    /// The index did not fit what Lisp reported.
-    #[error(
-        "the index of cross references could not take what Lisp reported ({0}); answers may lack newer code"
-    )]
+    /// Lisp's report does not match the index.
+    #[error("the index of cross references could not apply Lisp's report ({0}); answers may lack newer code")]
     Apply(#[from] ApplyError),
 }
 
-/// What is wrong with a request: the error of the action that was asked for.
+/// The error of an invalid request. The action that was requested defines its type.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct RequestError {
@@ -79,17 +77,17 @@ pub struct RequestError {
     advice: Option<Advice>,
 }
 
-/// The kinds of errors, for callers that decide by them.
+/// The kinds of errors, for callers that handle them differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The request is wrong: the same one fails again.
+    /// The request is invalid: repeating it fails again.
     Request,
     /// There is no project.
     NoProject,
-    /// The caller called it off.
+    /// The caller cancelled the request.
     Cancelled,
-    /// The time was over.
+    /// The time limit passed.
     TimedOut,
     /// Lisp has died: see [`crate::engine::Lisp::died_at`].
     Dead,
@@ -102,7 +100,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// Makes the error of an action's request.
+    /// Wraps the error of an action's request.
     pub(crate) fn of_request(
         error: impl std::error::Error + Send + Sync + 'static,
         advice: Option<Advice>,
@@ -134,7 +132,7 @@ impl Error {
         }
     }
 
-    /// Returns the error of the action that was asked for, if it is an `E`.
+    /// Returns the error of the requested action, if it is an `E`.
     pub fn request<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
             Self::Request(request) => request.error.downcast_ref(),
@@ -142,7 +140,7 @@ impl Error {
         }
     }
 
-    /// Returns what can be done, if that is known.
+    /// Returns advice on how to continue, if there is any.
     pub fn advice(&self) -> Option<Advice> {
         match self {
             Self::NotFound(NotFound::System(system)) => Some(Advice::LoadOrGivePath(system.clone())),

@@ -1,4 +1,5 @@
-//! The loads under way, by system, so that a caller that asks for the same one joins it.
+//! The loads in progress, by system. A caller that requests a system whose load is in progress
+//! joins that load instead of starting another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +37,9 @@ struct FlightState {
 }
 
 impl InFlightLoads {
-    /// Joins the load of `system` that is under way; begins one if there is none, or if the caller wants to
-    /// `lead` its own. True if the caller leads it, and must [`InFlightLoads::finish`] it.
+    /// Joins the load of `system` that is in progress. Starts one if there is none, or if `lead` is
+    /// true. The second value is true if the caller leads the load and must call
+    /// [`InFlightLoads::finish`].
     pub(crate) fn join(
         &self,
         system: &str,
@@ -59,7 +61,7 @@ impl InFlightLoads {
         (flight, leads)
     }
 
-    /// Ends `flight`, the load of `system`, and hands `answer` to its waiting callers.
+    /// Ends `flight`, the load of `system`, and passes `answer` to the waiting callers.
     pub(crate) fn finish(&self, system: &str, flight: &Arc<Flight>, answer: Option<LoadAnswer>) {
         let mut by_system = self.by_system.lock();
         if by_system.get(system).is_some_and(|other| Arc::ptr_eq(other, flight)) {
@@ -80,8 +82,8 @@ impl Flight {
         }
     }
 
-    /// Waits until the load has ended, and returns its answer, an empty one if it failed. None if `deadline`
-    /// passed first.
+    /// Waits until the load has ended and returns its answer, which is empty if the load had an
+    /// error. Returns `None` if `deadline` passes first.
     pub(crate) fn wait(&self, control: &Control, deadline: Instant) -> Result<Option<LoadAnswer>, Error> {
         let mut outcome = self.outcome.lock();
         while !outcome.ended {

@@ -1,4 +1,7 @@
-//! Loads a project's systems and files, and answers questions about its files line by line.
+//! Loads systems and files into the image. A load runs on Lisp's lane of long work, reports
+//! progress, and returns a [`LoadAnswer`] with diagnostics. After each load, this module refreshes
+//! the index, records the loaded files in the project, and adds positions to the diagnostics.
+//! Concurrent loads of the same system are joined (see `flights`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,8 +18,7 @@ use crate::answer::{Caution, Location};
 use crate::engine::control::Control;
 use crate::engine::read_json;
 use crate::engine::{
-    CallError, Expired, Lane, LispError, OnProgress, Progress, ProgressListener, deadline_after,
-    give_back_memory,
+    CallError, Expired, Lane, LispError, OnProgress, Progress, ProgressListener, deadline_after, trim_memory,
 };
 use crate::handle::Error;
 use crate::handle::flights::{Flight, InFlightLoads};
@@ -32,35 +34,36 @@ use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::structure::{ProblemKind, check_structure};
 use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
 
-/// The answers to loads of a snapshot's systems, kept for the first load of each.
+/// The answers to the loads in a snapshot, used for the first load of each system.
 pub(crate) struct RestoredLoads {
     answers: HashMap<String, LoadAnswer>,
-    /// What the answers hold for, to be compared at each load.
+    /// The inputs for which the answers are valid, checked at each load; `None` if they need no
+    /// check.
     inputs: Option<Inputs>,
-    /// The project's systems, if the snapshot is of all of them.
+    /// The project's systems, if the snapshot includes all of them.
     project: Option<Vec<String>>,
     /// Whether all systems are loaded.
-    pub(crate) whole: bool,
-    /// Kept open: SBCL opens it by its descriptor's name while it starts.
+    pub(crate) complete: bool,
+    /// Stays open because SBCL opens it by its descriptor's path while it starts.
     _core: std::fs::File,
 }
 
 /// The time after its deadline in which a load may end between two forms, before it is interrupted.
 const INTERRUPT_DELAY: Duration = Duration::from_millis(300);
-/// The time after an interruption in which Lisp may report what was loaded, before the load is answered
-/// without it.
+/// The time after an interrupt in which Lisp may report what was loaded. After it, the load is
+/// answered without that report.
 const REPORT_TIME: Duration = Duration::from_secs(2);
 /// The time limit for refreshing the index after a load.
 const REFRESH_TIME: Duration = Duration::from_secs(10);
 
 impl Steelbank {
-    /// Loads `system` through ASDF. This runs the system's code, and before the
-    /// first load the user's init file if the project's settings name one. Questions are answered meanwhile.
+    /// Loads `system` through ASDF. This runs the system's code and, before the first load, the
+    /// user's init file if the project's settings name one. Questions are answered meanwhile.
     ///
-    /// If a load of the same system is under way, joins it, and shares its news and outcome.
+    /// If a load of the same system is in progress, joins it and shares its progress and outcome.
     ///
     /// # Errors
-    /// It was cancelled, or Lisp is gone. A failed load is an answer.
+    /// It was cancelled, or Lisp has died. A failed load is an answer.
     pub(crate) fn load_system(
         &self,
         system: &str,
@@ -78,13 +81,15 @@ impl Steelbank {
                 self.flights().join(system, control.progress(), options.force || options.keep_going);
             if !leads {
                 match flight.wait(control, deadline)? {
-                    // Load once more: files may have changed since that load began.
+                    // Load again after the joined load, because files may have changed since it
+                    // started.
                     Some(answer) => {
                         first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)))
                     }
                     None => {
                         let message =
-                            "Its time was over while it waited for a load of the same system.".to_owned();
+                            "The time limit passed while this waited for another load of the same system."
+                                .to_owned();
                         let target = LoadTarget::System(system.to_owned());
                         return Ok(LoadAnswer::timed_out(target, control.allowed(), message).finished());
                     }
@@ -116,7 +121,8 @@ impl Steelbank {
         };
         let mut answer = run(None)?;
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
-            // Try the project's own definitions: ASDF finds a system only by the name of its file.
+            // ASDF finds a system only by its file's name, so also look for a definition in the
+            // project's `.asd` files.
             match self.definition_of(system, control) {
                 Ok(asd) => answer = run(Some(&asd))?,
                 Err(known) => answer.suggest(system, &known),
@@ -150,9 +156,9 @@ impl Steelbank {
         )
     }
 
-    /// Restores the Rust half of the image that was saved as `snapshot`; SBCL has started from its core
-    /// already.
-    pub(crate) fn restore(&self, snapshot: Snapshot, whole: bool) {
+    /// Restores the Rust state of the image that was saved as `snapshot`. SBCL has already started
+    /// from the snapshot's core.
+    pub(crate) fn restore(&self, snapshot: Snapshot, complete: bool) {
         *self.project().opened.lock() = true;
         note(self.project(), &snapshot.image, &HashSet::new(), true);
         let answers: Vec<(String, LoadAnswer)> = snapshot
@@ -160,16 +166,16 @@ impl Steelbank {
             .into_iter()
             .filter_map(|answer| Some((answer.system.clone()?, answer)))
             .collect();
-        // What stands alone has no other systems between its own.
-        let project = (whole && snapshot.loads == [LoadedItem::Project])
+        // Only if the project is the only load do the answers list exactly its systems.
+        let project = (complete && snapshot.loads == [LoadedItem::Project])
             .then(|| answers.iter().map(|(name, _)| name.clone()).collect());
         self.note_load_time(answers.iter().map(|(_, answer)| answer.duration_ms).sum());
         let (answers, inputs) = (answers.into_iter().collect(), Some(snapshot.inputs));
         *self.inner.restored.lock() =
-            Some(RestoredLoads { answers, inputs, project, whole, _core: snapshot.core });
+            Some(RestoredLoads { answers, inputs, project, complete, _core: snapshot.core });
     }
 
-    /// Forgets the answers to loads that the snapshot has, so that ASDF decides again.
+    /// Drops the snapshot's answers to loads, so that ASDF decides again.
     pub(crate) fn forget_restored_loads(&self) {
         if let Some(restored) = &mut *self.inner.restored.lock() {
             restored.answers.clear();
@@ -177,15 +183,16 @@ impl Steelbank {
         }
     }
 
-    /// Takes the inputs as the start found them: for a process whose loads were all asked for before it.
+    /// Skips the check of the snapshot's inputs, for a process that requested all its loads before
+    /// the start.
     pub(crate) fn trust_restored_loads(&self) {
         if let Some(restored) = &mut *self.inner.restored.lock() {
             restored.inputs = None;
         }
     }
 
-    /// Takes the answers to loading `systems` that the snapshot has, if its inputs are as they were. None at the next load,
-    /// for which ASDF is asked.
+    /// Takes the snapshot's answers to loading `systems`, if its inputs are unchanged. Each answer
+    /// is used once: the next load goes to ASDF.
     fn restored(&self, systems: &[String]) -> Option<Vec<LoadAnswer>> {
         let begun = Instant::now();
         let mut restored = self.inner.restored.lock();
@@ -206,8 +213,8 @@ impl Steelbank {
         })
     }
 
-    /// Finds the project's `.asd` file whose text defines `system`; else returns the names of the systems
-    /// that are defined.
+    /// Finds the project's `.asd` file whose text defines `system`. Returns the names of all
+    /// defined systems as the error.
     fn definition_of(&self, system: &str, control: &Control) -> Result<String, Vec<String>> {
         let systems = self.list_systems(control).map(|answer| answer.systems).unwrap_or_default();
         let root = self.project().root();
@@ -217,11 +224,11 @@ impl Steelbank {
         }
     }
 
-    /// Loads all systems that the project's own `.asd` files define, tests included, one after the other, and
-    /// lists the outcome of each.
+    /// Loads all systems that the project's `.asd` files define, including tests, one after the
+    /// other, and lists the outcome of each.
     ///
     /// # Errors
-    /// There is no project, it was cancelled, or Lisp is gone. A failed load is an answer.
+    /// There is no project, it was cancelled, or Lisp has died. A failed load is an answer.
     pub(crate) fn load_project(&self, options: LoadOptions, control: &Control) -> Result<LoadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let mut all = LoadAnswer::default();
@@ -243,7 +250,7 @@ impl Steelbank {
     /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
     ///
     /// # Errors
-    /// It was cancelled, or Lisp is gone. A failed load is an answer.
+    /// It was cancelled, or Lisp has died. A failed load is an answer.
     pub(crate) fn load_file(
         &self,
         path: &str,
@@ -253,7 +260,8 @@ impl Steelbank {
         let given = Path::new(path);
         let below = self.project().root().filter(|_| !path.is_empty()).map(|_| self.project().native(given));
         let absolute = match below {
-            // Accept a path from the current folder, as the shell completes it.
+            // Also accept a path relative to the current folder, because shells complete such
+            // paths.
             Some(below) if below.exists() || !given.exists() => below,
             _ => std::path::absolute(given).unwrap_or_else(|_| given.to_owned()),
         };
@@ -262,7 +270,7 @@ impl Steelbank {
         let outcome = self.load_target(
             target,
             "load-file",
-            vec![json!(absolute), json!(!options.thrown_away)],
+            vec![json!(absolute), json!(!options.temporary)],
             options,
             control,
         );
@@ -279,12 +287,12 @@ impl Steelbank {
         Ok(answer)
     }
 
-    /// Whether a load is under way, so that answers may soon change.
+    /// Returns whether a load is in progress, so that answers may soon change.
     pub fn is_loading(&self) -> bool {
         self.project().is_loading()
     }
 
-    /// Marks a load as under way until the guard is dropped, for loads that are about to begin.
+    /// Marks a load as in progress until the guard is dropped, for loads that are about to begin.
     pub(crate) fn announce_loads(&self) -> LoadingGuard {
         let moving = LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) };
         moving.begin();
@@ -300,11 +308,11 @@ impl Steelbank {
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
         let (project, begun) = (self.project(), SystemTime::now());
-        // Count the load of a loaded system only once it compiles or loads a file: before, it changes
-        // nothing.
-        let settled = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
+        // Reloading a loaded system changes nothing until it compiles or loads a file, so count it
+        // only from then on.
+        let is_reload = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
         let moving = Arc::new(LoadingGuard { bank: self.clone(), counted: AtomicBool::new(false) });
-        if !settled {
+        if !is_reload {
             moving.begin();
         }
         let begins = Arc::clone(&moving);
@@ -330,7 +338,8 @@ impl Steelbank {
             Err(Error::Lisp(LispError::DeadlinePassed { work: Expired::StillRunning, .. }))
         );
         let outcome = outcome.or_else(|error| timed_out(error, target, control.allowed()));
-        // Refresh the index after a failure too: whatever was loaded before it stays.
+        // Refresh the index after a failure too, because definitions loaded before the failure
+        // remain.
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
@@ -341,13 +350,13 @@ impl Steelbank {
             }
         };
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Heap) {
-            self.lisp().note_filled();
+            self.lisp().note_heap_exhausted();
         }
-        // Wait no longer for a Lisp that does not react: the answer's time is over.
+        // Do not wait for an unresponsive Lisp: the deadline has passed.
         let refresh = || self.refresh_within(if is_stuck { INTERRUPT_DELAY } else { REFRESH_TIME });
-        let is_asked = !options.thrown_away && !options.saved;
+        let is_asked = !options.temporary && !options.saved;
         if is_asked && let Err(error) = refresh() {
-            answer.cautions.push(Caution::IndexBehindLoad(error.to_string()));
+            answer.cautions.push(Caution::IndexStaleAfterLoad(error.to_string()));
         }
         let image = answer.image.take();
         let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
@@ -356,21 +365,21 @@ impl Steelbank {
             self.note_load_time(answer.duration_ms);
         }
         if let Some(image) = image {
-            note(project, &image, &anew, !options.thrown_away);
+            note(project, &image, &anew, !options.temporary);
         }
         note_asked(project, &answer);
         project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
         moving.end();
         if is_asked {
             let bank = self.clone();
-            // Read the sidecars now, so that the first question does not wait for them. Without a thread, that
-            // question reads them.
+            // Read the sidecars now, so that the first question does not wait for them. If no
+            // thread can be created, that question reads them.
             let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
                 bank.project().keep_names();
-                give_back_memory();
+                trim_memory();
             });
         }
-        // Drop the kept diagnostics of dependencies: they are not the project's.
+        // Drop the recorded diagnostics of dependencies, because they are not about the project.
         if !answer.diagnostics.is_empty() {
             let own = project.own();
             answer.diagnostics.retain(|found| !found.kept || is_own(&own, found));
@@ -387,17 +396,17 @@ impl Steelbank {
         {
             failure
                 .remedies
-                .push("If the set-up is made in your init file, do not pass --no-userinit.".to_owned());
+                .push("If the init file sets up your libraries, do not pass --no-userinit.".to_owned());
         }
         Ok(answer)
     }
 
-    /// Tells Lisp of the project and loads the init file, once, before the first load. Returns what is wrong with ASDF's
-    /// configuration.
+    /// Passes the project's settings to Lisp and loads the init file, once, before the first load.
+    /// Returns cautions about ASDF's configuration.
     pub(super) fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
         let project = self.project();
         let Some(settings) = project.settings() else { return Ok(Vec::new()) };
-        // Wait for another thread that opens the project.
+        // Wait while another thread opens the project.
         let mut opened = loop {
             let soon = (Instant::now() + Duration::from_millis(20)).min(deadline);
             if let Some(opened) = project.opened.try_lock_until(soon) {
@@ -423,10 +432,11 @@ impl Steelbank {
         }
         *opened = true;
         let warnings = set_up.diagnostics.into_iter().filter(|said| said.severity <= Severity::Warning);
-        Ok(warnings.map(|said| Caution::Said(said.message)).collect())
+        Ok(warnings.map(|said| Caution::Text(said.message)).collect())
     }
 
-    /// Asks `question` on the lane of long work until `deadline`. The remaining time is its last argument.
+    /// Calls `question` on the lane of long work until `deadline`. The remaining time is its last
+    /// argument.
     pub(super) fn work(
         &self,
         question: &'static str,
@@ -484,7 +494,7 @@ impl Drop for LoadingGuard {
     }
 }
 
-/// A guard that ends a flight when it is dropped, on every path.
+/// A guard that ends a flight when dropped, so that joined callers never wait forever.
 struct JoinGuard<'a> {
     flights: &'a InFlightLoads,
     system: &'a str,
@@ -498,7 +508,7 @@ impl Drop for JoinGuard<'_> {
     }
 }
 
-/// Adds to the error of a load during which Lisp died the file that it was at, if it was at one.
+/// Adds the file that was being loaded to the error of a load during which Lisp died.
 fn died_at(error: Error, path: Option<String>) -> Error {
     match (error, path) {
         (Error::Lisp(LispError::Dead { reason }), Some(path)) => {
@@ -508,11 +518,12 @@ fn died_at(error: Error, path: Option<String>) -> Error {
     }
 }
 
-/// Turns the error of a load whose deadline passed before Lisp reported into an answer; other errors stay.
+/// Converts the error of a load whose deadline passed before Lisp reported into an answer. Returns
+/// other errors unchanged.
 fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
     let message = match error {
         Error::NeverBegan => {
-            "It never began: another load was under way all the time that it was given.".to_owned()
+            "It never began, because another load was in progress during all of its time.".to_owned()
         }
         Error::Lisp(error @ LispError::DeadlinePassed { .. }) => format!("{error}."),
         other => return Err(other),
@@ -520,7 +531,7 @@ fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<Load
     Ok(LoadAnswer::timed_out(target, allowed, message))
 }
 
-/// Renders a set-up that failed or was stopped as a sentence.
+/// Formats the failure of the setup as a sentence.
 fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
     let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
@@ -529,20 +540,20 @@ fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     let at = place.map(|place| format!(" (at {})", place.whole_line())).unwrap_or_default();
     let how = match set_up.status {
         LoadStatus::TimedOut => "did not end in time",
-        LoadStatus::Cancelled => "was called off",
+        LoadStatus::Cancelled => "was cancelled",
         LoadStatus::Failed | LoadStatus::Loaded => "failed",
     };
     let init = settings.userinit.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     match set_up.step.as_str() {
-        "init-file" => format!(
-            "The init file {init} {how}: {message}{at}. Correct it, or leave it out with --no-userinit."
-        ),
-        "qlot" => format!("The project's qlot set-up, .qlot/setup.lisp, {how}: {message}{at}. Correct it."),
-        _ => format!("{message}. Correct ASDF's configuration, and start again."),
+        "init-file" => {
+            format!("The init file {init} {how}: {message}{at}. Correct it, or skip it with --no-userinit.")
+        }
+        "qlot" => format!("The project's qlot setup, .qlot/setup.lisp, {how}: {message}{at}. Correct it."),
+        _ => format!("{message}. Correct ASDF's configuration and start again."),
     }
 }
 
-/// Looks a diagnostic's line up in the sidecar of the file that was compiled.
+/// Looks up a diagnostic's line in the sidecar of the compiled file.
 fn place(project: &Project, diagnostic: &mut Diagnostic) {
     let (Some(at), Some(place)) =
         (diagnostic.at, diagnostic.place.as_mut().filter(|place| place.line.is_none()))
@@ -557,11 +568,12 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
     }
 }
 
-/// A file's text, read.
+/// The texts read so far, by file name; `None` if a file cannot be read.
 type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
-/// Finds where the form ends that a diagnostic is about; and where an undefined name stands in it, which the compiler
-/// does not tell: the first one outside of the inner forms, or else the first.
+/// Finds the end of a diagnostic's form. If the diagnostic is about an undefined name, finds that
+/// name in the form, because the compiler does not report its position. Prefers an occurrence
+/// outside nested forms.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };
@@ -601,8 +613,8 @@ fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     }
 }
 
-/// Finds where the text begins that the reader could not read, which stood behind it or at the form around it; and says
-/// which string, symbol or comment has no end.
+/// Finds the start of the text that the reader could not read. The reader reports a position after
+/// it, or the enclosing form. If a string, symbol or comment is not closed, the message names it.
 fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, String) {
     let unclosed = check_structure(bytes, Dialect::CommonLisp).problem.and_then(|problem| {
         let what = match problem.kind {
@@ -615,7 +627,8 @@ fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, Str
     });
     let behind = |token: &&Token| token.span.start < at && token.kind != TokenKind::Comment;
     let token = || (1..=2).find_map(|back| read.token_at(at.checked_sub(back)?)).filter(behind);
-    // A form that begins there is what a problem at the end of the text is told at.
+    // For a problem at the end of the file, the reader reports the top-level form, so keep that
+    // position.
     let is_form = read.forms().binary_search_by_key(&at, |form| form.span.start).is_ok();
     match unclosed {
         Some(found) => found,
@@ -624,12 +637,12 @@ fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, Str
     }
 }
 
-/// Whether a diagnostic is about a file of the project's own.
+/// Returns whether a diagnostic is about a file of the project.
 fn is_own(own: &Own, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
-/// Remembers the files of the system or file that was to be loaded: the ones that were not loaded are
+/// Records the files of the requested system or file, so that those that were not loaded are
 /// searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
@@ -642,8 +655,8 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
     }
 }
 
-/// Remembers the image's contents; `anew` are the files that this load compiled or loaded. The systems stay as they are known
-/// unless they `are_listed`.
+/// Records the image's contents. `anew` has the files that this load compiled or loaded. Updates
+/// the list of systems only if `are_listed`.
 pub(super) fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>, are_listed: bool) {
     let contents = image
         .files

@@ -1,4 +1,6 @@
-//! load-system and load-file: the questions that change the image.
+//! The answers of loads: [`LoadAnswer`] with its status, diagnostics, failure and remedies. Lisp
+//! reports an answer as JSON; this module parses it, merges the answers of several loads, and adds
+//! remedies. `text` formats it.
 
 pub(crate) mod text;
 
@@ -20,19 +22,19 @@ pub enum LoadStatus {
     /// Everything is loaded.
     #[default]
     Loaded,
-    /// Something failed; what was loaded before stays.
+    /// Something failed. Definitions loaded before the failure remain.
     Failed,
-    /// It was called off; what was loaded before stays.
+    /// The load was cancelled. Definitions loaded before remain.
     Cancelled,
-    /// Its time was over; what was loaded before stays.
+    /// The time limit passed. Definitions loaded before remain.
     TimedOut,
 }
 
 words! {
-    /// How bad a diagnostic is.
+    /// The severity of a diagnostic.
     #[derive(PartialOrd, Ord)]
     Severity {
-        /// The text could not be read; the rest of the file was not compiled.
+        /// The text could not be read, so the rest of the file was not compiled.
         ReadError = "read-error",
         /// The form was replaced by a call of `error`, or the load stopped.
         Error = "error",
@@ -40,7 +42,7 @@ words! {
         Warning = "warning",
         /// The compiler suspects that something is wrong.
         StyleWarning = "style-warning",
-        /// The compiler could not do something better. Loads do not tell of it.
+        /// The compiler could not optimize something. Loads do not report these.
         Note = "note",
     }
 }
@@ -49,59 +51,60 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The form concerned, or where the reader stood; its file as the operating system names it.
+    /// The position of the form, or of the reader. The file is an absolute path of the operating
+    /// system.
     #[serde(flatten)]
     pub place: Option<Location>,
-    /// What was said.
+    /// The message.
     pub message: String,
-    /// The form concerned, shortened.
+    /// The form, shortened.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub form: Option<String>,
-    /// True for what was said when the file was compiled, which was before this load.
+    /// True if the message is from an earlier compilation of the file, before this load.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub kept: bool,
-    /// The line, from 1, on which what is concerned ends.
+    /// The line, from 1, on which the form ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_line: Option<u32>,
     /// The column, from 1, in characters, after its end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
-    /// The symbol's name that is undefined, if that is said: it stands in the form concerned.
+    /// The name of an undefined symbol, if the message is about one. It occurs in the form.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) subject: Option<String>,
-    /// Where it is, if only the file's sidecar tells the line.
+    /// The form's number, if only the file's sidecar has the line.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub at: Option<FormNumber>,
 }
 
-/// A sub-form as SBCL numbers it.
+/// The number of a sub-form, as assigned by SBCL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct FormNumber {
     /// The write date (universal time) of the file that was compiled.
     pub write_date: u64,
-    /// The top-level form.
+    /// The number of the top-level form.
     pub form: u32,
-    /// The form in it.
+    /// The number of the form in it.
     pub number: u32,
 }
 
-/// Why a load stopped.
+/// The reason why a load stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// A system that another one depends on is not found.
+    /// A required system is not found.
     MissingDependency,
-    /// A component that another one depends on is not in the system.
+    /// A required component is not in the system.
     MissingComponent,
-    /// A system is there in another version than is wanted.
+    /// A system has another version than required.
     VersionMismatch,
-    /// There is no such system.
+    /// The system does not exist.
     UnknownSystem,
     /// Systems or components depend on each other.
     CircularDependency,
@@ -109,23 +112,23 @@ pub enum FailureKind {
     SystemDefinition,
     /// A file does not compile.
     Compile,
-    /// A file is not there or cannot be read.
+    /// A file does not exist or cannot be read.
     File,
     /// Lisp's heap is full.
     Heap,
-    /// The folder for fasls cannot be written.
+    /// The folder for fasls is not writable.
     Cache,
-    /// What was loaded failed when it ran.
+    /// Loaded code failed while it ran.
     Load,
-    /// It was called off.
+    /// The load was cancelled.
     Cancelled,
-    /// Its time was over.
+    /// The time limit passed.
     TimedOut,
 }
 
 impl FailureKind {
-    /// Whether a load of the same inputs fails the same, whatever else happens in the world.
-    fn is_settled(self) -> bool {
+    /// Returns whether a load of the same inputs always fails in the same way.
+    fn is_reproducible(self) -> bool {
         match self {
             Self::MissingDependency
             | Self::MissingComponent
@@ -139,37 +142,38 @@ impl FailureKind {
     }
 }
 
-/// What stopped a load.
+/// The failure that stopped a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LoadFailure {
-    /// Why it stopped.
+    /// The kind of failure.
     #[schemars(with = "String")]
     pub kind: FailureKind,
-    /// The system, component or package that is missing or of another version, or those in the circle.
+    /// The system, component or package that is missing or has another version, or the ones in the
+    /// circle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// Who needs the system that is missing.
+    /// The system or component that requires the missing one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub required_by: Option<String>,
-    /// The file at which it stopped.
+    /// The file at which the load stopped.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
-    /// What happened, as a sentence.
+    /// A description of the failure, as a sentence.
     pub message: String,
-    /// What can be tried.
+    /// Suggested remedies.
     #[serde(rename = "try", default)]
     pub remedies: Vec<String>,
 }
 
 impl LoadFailure {
-    /// Whether the load failed because there is no system called `name`.
+    /// Returns whether the load failed because there is no system called `name`.
     pub(crate) fn is_of_unknown(&self, name: &str) -> bool {
         let told = self.name.as_deref();
         self.kind == FailureKind::UnknownSystem && told.is_none_or(|told| told.eq_ignore_ascii_case(name))
     }
 
-    /// Whether the load failed because there is no file at `path`, which was to be loaded.
+    /// Returns whether the load failed because the file to load, `path`, does not exist.
     pub(crate) fn is_of_missing(&self, path: &Path) -> bool {
         let is_told = self.path.as_deref().is_none_or(|told| Path::new(told) == path);
         self.kind == FailureKind::File
@@ -183,51 +187,50 @@ impl LoadFailure {
         self.remedies = match self.kind {
             FailureKind::MissingDependency => vec![provide(&[name])],
             FailureKind::MissingComponent => {
-                vec![format!("Add {name} to the :components, or take it out of :depends-on; then load again.")]
+                vec![format!("Add {name} to the :components, or remove it from :depends-on; then load again.")]
             }
             FailureKind::VersionMismatch => vec![
-                format!("Put the version of {name} that is wanted where ASDF looks, or ask for another one."),
+                format!("Install the required version of {name} where ASDF finds it, or require another version."),
             ],
             FailureKind::Cache => vec![
-                "Make that folder writable, and room on its disk; or set STEELBANK_CACHE to another folder and \
-                 start again."
+                "Make that folder writable and free space on its disk, or set STEELBANK_CACHE to another folder and start again."
                     .to_owned(),
             ],
-            FailureKind::Cancelled => vec!["Load again: what is compiled is kept.".to_owned()],
+            FailureKind::Cancelled => vec!["Load again: compiled files are reused.".to_owned()],
             FailureKind::TimedOut => vec![
-                "Load again with a larger timeout_seconds: what is compiled is kept. If it never ends, correct it."
+                "Load again with a larger timeout_seconds: compiled files are reused. If the load never ends, correct its code."
                     .to_owned(),
             ],
             FailureKind::UnknownSystem => vec![
-                "list-systems shows what the project defines; secondary systems are named primary/secondary."
+                "list-systems shows the systems of the project; secondary systems are named primary/secondary."
                     .to_owned(),
-                "If it is not below the project, add its folder to CL_SOURCE_REGISTRY.".to_owned(),
+                "If the system is outside the project, add its folder to CL_SOURCE_REGISTRY.".to_owned(),
             ],
             FailureKind::CircularDependency => {
-                vec!["Take one of these out of the other's :depends-on, and load again.".to_owned()]
+                vec!["Remove one of these from the other's :depends-on, and load again.".to_owned()]
             }
             FailureKind::SystemDefinition => vec![format!("Correct {path} and load again.")],
             FailureKind::Heap => vec![
-                format!("If {path} asks for that much by mistake, correct it."),
+                format!("If {path} allocates that much by mistake, correct it."),
                 "Start again with a larger --dynamic-space-size.".to_owned(),
             ],
-            FailureKind::File => vec![format!("Put {path} where it is looked for, or correct what names it; then load again.")],
+            FailureKind::File => vec![format!("Create {path}, or correct the reference to it; then load again.")],
             FailureKind::Compile => vec![format!(
-                "Correct the errors and warnings of {path} in the diagnostics and load again: what is compiled is kept."
+                "Correct the errors and warnings of {path} in the diagnostics and load again: compiled files are reused."
             )],
             FailureKind::Load => {
                 let package = self.name.as_deref().map(|package| {
-                    format!("If a system makes package {package}, load that system, which may have {path} as well.")
+                    format!("If a system defines package {package}, load that system, which may also contain {path}.")
                 });
                 let correct =
-                    format!("Correct what {path} does when it is loaded, and load again: what is compiled is kept.");
+                    format!("Correct the code that {path} runs at load time, and load again: compiled files are reused.");
                 package.into_iter().chain([correct]).collect()
             }
         };
     }
 }
 
-/// Says how to bring libraries to where ASDF looks.
+/// Describes how to install libraries where ASDF finds them.
 fn provide(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     let quicklisp = match &quoted[..] {
@@ -237,67 +240,67 @@ fn provide(names: &[&str]) -> String {
     let debian: Vec<String> =
         names.iter().map(|name| format!("cl-{}", name.strip_prefix("cl-").unwrap_or(name))).collect();
     format!(
-        "(ql:quickload {quicklisp}) with Quicklisp, apt install {} as far as Debian has it, or put it below the project or \
-         in a folder of CL_SOURCE_REGISTRY; then load again.",
+        "(ql:quickload {quicklisp}) with Quicklisp, apt install {} if Debian packages it, or copy it below the project or \
+         into a folder of CL_SOURCE_REGISTRY; then load again.",
         debian.join(" ")
     )
 }
 
-/// A file that is loaded.
+/// A loaded file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadedFile {
-    /// As the operating system names it.
+    /// The path, as the operating system has it.
     pub path: PathBuf,
-    /// The write date (universal time) that it had when it was loaded.
+    /// The file's write date when it was loaded (universal time).
     #[serde(default)]
     pub write_date: Option<u64>,
-    /// Its size in bytes then.
+    /// The file's size at that time, in bytes.
     #[serde(default)]
     pub size: Option<u64>,
-    /// The FNV-1a hash of its bytes then.
+    /// The FNV-1a hash of the file's bytes at that time.
     #[serde(default)]
     pub hash: Option<u64>,
 }
 
-/// A system that ASDF knows.
+/// A system that ASDF has found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ListedSystem {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The file that defines it.
     pub asd: PathBuf,
     /// Whether it is loaded.
     pub loaded: bool,
-    /// Its Lisp files, if it is the project's.
+    /// The system's Lisp files, if it belongs to the project.
     #[serde(default)]
     pub files: Option<Vec<PathBuf>>,
 }
 
-/// The contents of the image: files and systems.
+/// The files and systems in the image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImageContents {
-    /// All files that were loaded through us.
+    /// The files that were loaded through steelbank.
     #[serde(default)]
     pub(crate) files: Vec<LoadedFile>,
-    /// The systems that ASDF knows.
+    /// The systems that ASDF has found.
     #[serde(default)]
     pub(crate) systems: Vec<ListedSystem>,
 }
 
-/// The answer to load-system and load-file.
+/// The answer of load-system and load-file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadAnswer {
-    /// The system, if it was one.
+    /// The system, for load-system.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub system: Option<String>,
-    /// The file, if it was one.
+    /// The file, for load-file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
-    /// How it ended.
+    /// The outcome.
     pub status: LoadStatus,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
     /// The files that were compiled.
     #[serde(default)]
@@ -305,58 +308,58 @@ pub struct LoadAnswer {
     /// The files that were loaded from the cache.
     #[serde(default)]
     pub cached: Vec<String>,
-    /// What was said, the worst first, then in order.
+    /// The diagnostics, most severe first, then in order of occurrence.
     #[serde(default)]
     pub diagnostics: Vec<Diagnostic>,
-    /// How many diagnostics there were, if not all are listed.
+    /// The total number of diagnostics, if not all are listed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub diagnostics_total: Option<usize>,
-    /// What stopped it, if it failed.
+    /// The failure that stopped the load, if there was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<LoadFailure>,
-    /// How each system ended, if several were to be loaded.
+    /// The outcome of each system, if the request was for several.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub systems: Vec<SystemOutcome>,
-    /// What must be known beside it.
+    /// Cautions about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,
-    /// What the image holds now, if Lisp could tell.
+    /// The current contents of the image, if Lisp could report them.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
     pub(crate) image: Option<ImageContents>,
 }
 
-/// How the load of one system among several ended.
+/// The outcome of the load of one system among several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SystemOutcome {
     /// The system.
     pub system: String,
-    /// How it ended.
+    /// The outcome.
     pub status: LoadStatus,
-    /// What stopped it, if it failed.
+    /// The failure, if there was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<LoadFailure>,
 }
 
-/// Why systems of a project are not loaded.
+/// A cause for which systems of a project are not loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LoadCause {
-    /// The library that they lack, if it is that.
+    /// The missing library, if that is the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// What happened, if it is not that.
+    /// The failure's message, for any other cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The first of the systems.
+    /// The first system with this cause.
     pub system: String,
-    /// How many there are.
+    /// The number of systems with this cause.
     pub systems: usize,
 }
 
-/// What is to be loaded.
+/// The target of a load.
 #[derive(Debug, Clone)]
 pub(crate) enum LoadTarget {
     /// A system, by name.
@@ -365,39 +368,40 @@ pub(crate) enum LoadTarget {
     File(String),
 }
 
-/// How the set-up before the first load ended.
+/// The outcome of the setup before the first load.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct SetUp {
-    /// Its last step: `qlot`, `init-file` or `source-registry`.
+    /// The last step: `qlot`, `init-file` or `source-registry`.
     pub(crate) step: String,
-    /// How that step ended.
+    /// The outcome of that step.
     pub(crate) status: LoadStatus,
-    /// What stopped it.
+    /// The failure that stopped it.
     #[serde(default)]
     pub(crate) failure: Option<LoadFailure>,
-    /// What was said.
+    /// The diagnostics.
     #[serde(default)]
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Adds those of `from` that `to` lacks.
+/// Appends the elements of `from` that `to` does not contain.
 fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
     let new: Vec<T> = from.into_iter().filter(|one| !to.contains(one)).collect();
     to.extend(new);
 }
 
-/// The most diagnostics that an answer lists.
-const MOST_DIAGNOSTICS: usize = 200;
+/// The maximum number of diagnostics in an answer.
+const MAX_DIAGNOSTICS: usize = 200;
 
 impl LoadAnswer {
-    /// Makes the answer of a load that ran out of time; `message` says what it did.
+    /// Makes the answer of a load that exceeded its time limit. `message` describes its state.
     pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
         let duration_ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
         let answer = Self::stopped(target, FailureKind::TimedOut, None, message);
         LoadAnswer { status: LoadStatus::TimedOut, duration_ms, ..answer }
     }
 
-    /// Makes the answer of a load that Lisp could not give, as something of `kind` stopped it at the file `path`.
+    /// Makes the answer of a load that failed with `kind` at the file `path` before Lisp could
+    /// report an answer.
     pub(crate) fn stopped(
         target: LoadTarget,
         kind: FailureKind,
@@ -419,18 +423,19 @@ impl LoadAnswer {
         }
     }
 
-    /// Whether a load of the same inputs ends the same.
-    pub(crate) fn is_settled(&self) -> bool {
+    /// Returns whether a load of the same inputs always has the same outcome.
+    pub(crate) fn is_reproducible(&self) -> bool {
         self.status == LoadStatus::Loaded
-            || self.failure.as_ref().is_some_and(|failure| failure.kind.is_settled())
+            || self.failure.as_ref().is_some_and(|failure| failure.kind.is_reproducible())
     }
 
-    /// How many of several systems are loaded.
+    /// Returns the number of loaded systems, if the request was for several.
     pub fn systems_loaded(&self) -> usize {
         self.systems.iter().filter(|system| system.status == LoadStatus::Loaded).count()
     }
 
-    /// Why the others are not, the cause that stops most first.
+    /// Returns the causes for which systems are not loaded, starting with the one that affects the
+    /// most systems.
     pub fn causes(&self) -> Vec<LoadCause> {
         let mut causes: Vec<LoadCause> = Vec::new();
         for SystemOutcome { system, failure, .. } in
@@ -449,7 +454,8 @@ impl LoadAnswer {
         causes
     }
 
-    /// What can be tried where libraries are missing: all of them at once, then what each failure has beside that.
+    /// Returns the remedies for missing libraries: one that installs all of them, then the other
+    /// remedies of the first such failure.
     pub(crate) fn remedies_of_missing(&self, causes: &[LoadCause]) -> Vec<String> {
         let missing: Vec<&str> = causes.iter().filter_map(|cause| cause.missing.as_deref()).collect();
         let failures = self.systems.iter().filter_map(|system| system.failure.as_ref());
@@ -458,20 +464,21 @@ impl LoadAnswer {
         (!missing.is_empty()).then(|| provide(&missing)).into_iter().chain(others).collect()
     }
 
-    /// Adds what `later`, another load of the same system, did and said; the outcome is that of `later`.
+    /// Adds the files and diagnostics of `later`, another load of the same system. The outcome is
+    /// the one of `later`.
     pub(crate) fn followed_by(self, later: LoadAnswer) -> LoadAnswer {
         let (system, path) = (later.system.clone(), later.path.clone());
         let (status, failure) = (later.status, later.failure.clone());
         LoadAnswer { system, path, status, failure, ..self.and(later) }
     }
 
-    /// Adds the answer about one more file.
+    /// Adds the answer for another file.
     pub(crate) fn followed_by_file(self, answer: LoadAnswer) -> LoadAnswer {
         let status = if answer.status == LoadStatus::Loaded { self.status } else { answer.status };
         LoadAnswer { status, ..self.and(answer) }
     }
 
-    /// Adds the files, diagnostics, cautions and time of `other`.
+    /// Adds the files, diagnostics, cautions and duration of `other`.
     fn and(mut self, other: LoadAnswer) -> LoadAnswer {
         add_new(&mut self.compiled, other.compiled);
         add_new(&mut self.cached, other.cached);
@@ -489,7 +496,7 @@ impl LoadAnswer {
         self
     }
 
-    /// Adds the answer about one more system of the project, `name`.
+    /// Adds the answer for another system of the project, `name`.
     pub(crate) fn with_system(self, name: &str, answer: LoadAnswer) -> LoadAnswer {
         let outcome =
             SystemOutcome { system: name.to_owned(), status: answer.status, failure: answer.failure.clone() };
@@ -501,7 +508,7 @@ impl LoadAnswer {
         all
     }
 
-    /// Suggests those of `known` systems whose names are like `system`, which does not exist.
+    /// Suggests the `known` systems with names similar to `system`, which does not exist.
     pub(crate) fn suggest(&mut self, system: &str, known: &[String]) {
         let alike = nearest::systems(system, known.iter().map(String::as_str));
         if let (Some(failure), false) = (&mut self.failure, alike.is_empty()) {
@@ -509,12 +516,12 @@ impl LoadAnswer {
         }
     }
 
-    /// Sorts the diagnostics, the worst first, cuts them at [`MOST_DIAGNOSTICS`], and adds remedies.
+    /// Sorts the diagnostics by severity, truncates them to [`MAX_DIAGNOSTICS`], and adds remedies.
     pub(crate) fn finished(mut self) -> LoadAnswer {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
-        if self.diagnostics.len() > MOST_DIAGNOSTICS {
+        if self.diagnostics.len() > MAX_DIAGNOSTICS {
             self.diagnostics_total = Some(self.diagnostics.len());
-            self.diagnostics.truncate(MOST_DIAGNOSTICS);
+            self.diagnostics.truncate(MAX_DIAGNOSTICS);
         }
         if let Some(failure) = &mut self.failure
             && failure.remedies.is_empty()

@@ -1,4 +1,12 @@
-//! [`Steelbank`]: SBCL and the indexes over it, behind one handle.
+//! The handle to SBCL. [`Steelbank`] owns the process's SBCL, the indexes over it, and the project;
+//! [`Builder`] starts it from an [`Installation`]. Callers [`ask`](Steelbank::ask) a [`Question`],
+//! which only reads, or [`run`](Steelbank::run) an action, which loads code, evaluates code or
+//! writes files. The questions and actions themselves are in `crate::actions`.
+//!
+//! `load` loads systems and files and then refreshes the index. `snapshot` saves an image with its
+//! systems loaded, so that the next process starts from it. `scratch` starts copies of the program
+//! for code that must not run in this image. `recovery` carries the state over a restart after Lisp
+//! has died.
 
 mod ask;
 pub mod context;
@@ -28,8 +36,8 @@ use crate::engine::embedded;
 use crate::engine::{
     Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, RuntimeLibrary, Settings, deadline_after,
 };
-use crate::source::number_as;
 use crate::source::sbcl::SbclSources;
+use crate::source::use_numbering_of;
 use crate::workspace::documents::Document;
 use crate::workspace::{Project, ProjectSettings};
 use steelbank_xref::Index;
@@ -40,35 +48,38 @@ pub(crate) use load::LoadingGuard;
 pub(crate) use question::Question;
 pub use requests::LoadRequest;
 
-/// The parts of an SBCL that can be started and asked. All must be of one build.
+/// The parts of an SBCL that can be started. All must be of the same build.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Installation {
-    /// Runtime, core and contribs.
+    /// The runtime library, the core and the contrib modules.
     pub image: Image,
     /// The index of the core's cross references.
     pub index: IndexData,
-    /// SBCL's sources, for positions in its own code.
+    /// SBCL's sources, for positions in SBCL's own code.
     pub sources: Option<PathBuf>,
 }
 
-/// The baked index of the core's cross references.
+/// The prebuilt index of the core's cross references.
 #[derive(Debug, Clone)]
 pub enum IndexData {
-    /// A file.
+    /// In a file.
     File(PathBuf),
-    /// Its bytes.
+    /// In memory.
     Memory(&'static [u8]),
 }
 
 impl Installation {
-    /// The folder that this crate's build made: `libsteelbank-sbcl.so`, and what [`Installation::in_folder`] names.
+    /// The output folder of this crate's build: `libsteelbank-sbcl.so`, and the files that
+    /// [`Installation::in_folder`] expects.
     pub const BUILT: &str = env!("STEELBANK_BUILT_IMAGE");
 
-    /// The SBCL that made it: a folder with SBCL's sources in it. Its last component names the build.
+    /// The folder with the sources of the SBCL that this crate was built with. Its last component
+    /// names the build.
     pub const BUILT_SBCL: &str = env!("STEELBANK_BUILT_SBCL");
 
-    /// The parts that this crate's build made, for programs and tests that run where they were built.
+    /// Returns the parts that this crate's build produced, for programs and tests that run on the
+    /// build machine.
     pub fn built() -> Self {
         Self {
             sources: Some(PathBuf::from(Self::BUILT_SBCL)),
@@ -76,8 +87,8 @@ impl Installation {
         }
     }
 
-    /// The parts as files in one folder: `steelbank.core`, `steelbank.xref` and `contrib/`; and the library, of
-    /// the same build, which [`RuntimeLibrary::file`] can name.
+    /// Returns the parts as files in one folder: `steelbank.core`, `steelbank.xref` and `contrib/`.
+    /// `library` must be of the same build; see [`RuntimeLibrary::file`].
     pub fn in_folder(folder: &Path, library: RuntimeLibrary) -> Self {
         Self {
             image: Image {
@@ -90,10 +101,10 @@ impl Installation {
         }
     }
 
-    /// The parts that feature `embedded` puts into the program that calls this, so that it is one file that
-    /// runs anywhere. `cache` is a folder for the parts that SBCL needs as files: the contrib modules are
-    /// unpacked into it when the first one is required; without it there are none. SBCL's sources are used if
-    /// they are there.
+    /// Returns the parts that feature `embedded` links into the calling program, so that the
+    /// program is a single file without further requirements. SBCL needs some parts as files:
+    /// contrib modules are unpacked into `cache` when the first one is required; without `cache`
+    /// there are none. SBCL's sources are used if they are in `cache`.
     ///
     /// ```no_run
     /// use steelbank::{Installation, Steelbank};
@@ -120,20 +131,20 @@ impl Installation {
         }
     }
 
-    /// Returns the folder in the cache where `bootstrap` keeps the sources of this build's SBCL.
+    /// Returns the folder in the cache where `bootstrap` stores the sources of this build's SBCL.
     #[cfg(feature = "embedded")]
     pub fn sources_in(cache: &Path) -> PathBuf {
         cache.join(Self::build())
     }
 
-    /// Returns the name of this build: the last part of the path that its SBCL was built in.
+    /// Returns the name of this build: the last component of the path that its SBCL was built in.
     #[cfg(feature = "embedded")]
     fn build() -> &'static Path {
         Path::new(Path::new(Self::BUILT_SBCL).file_name().unwrap_or_default())
     }
 }
 
-/// Builds a [`Steelbank`].
+/// Configures and starts a [`Steelbank`].
 #[derive(Debug, Clone)]
 pub struct Builder {
     installation: Installation,
@@ -150,30 +161,30 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses `installation` in place of the one that the build made.
+    /// Uses `installation` instead of the one that the build produced.
     #[must_use]
     pub fn installation(mut self, installation: Installation) -> Self {
         self.installation = installation;
         self
     }
 
-    /// Sets the user's project. None of its code is loaded or run before a call asks for it.
+    /// Sets the user's project. None of its code is loaded or run until a call requests it.
     #[must_use]
     pub fn project(mut self, project: ProjectSettings) -> Self {
         self.project = Some(project);
         self
     }
 
-    /// Sets the `steelbank` program, of the same build as the installation. Copies of it make snapshots and
-    /// are scratch images.
+    /// Sets the path of the `steelbank` program, which must be of the same build as the
+    /// installation. Copies of it create snapshots and run scratch images.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
         self.program = Some(scratch::HelperProgram { path: program, options: Vec::new() });
         self
     }
 
-    /// Sets the options by which the program, which is to be named before, starts the SBCL of the installation if that is not
-    /// its own.
+    /// Sets the options with which the program starts the installation's SBCL, if that is not the
+    /// program's default. Call [`Builder::program`] first.
     #[must_use]
     pub fn program_options(mut self, options: Vec<String>) -> Self {
         if let Some(program) = &mut self.program {
@@ -182,15 +193,16 @@ impl Builder {
         self
     }
 
-    /// Names the systems that will be loaded first. If there is a fresh snapshot of them, the image starts
-    /// from it, and has them loaded.
+    /// Sets the systems that will be loaded first. If there is an up-to-date snapshot of them, the
+    /// image starts from it with the systems loaded.
     #[must_use]
     pub fn systems(self, systems: Vec<String>) -> Self {
         self.loads(systems.into_iter().map(recovery::LoadedItem::System).collect())
     }
 
-    /// Like [`Builder::systems`], for loads of which one may be that of all the project's own systems. Files are none of a
-    /// snapshot's loads.
+    /// Like [`Builder::systems`], but for any loads, including
+    /// [`LoadedItem::Project`](recovery::LoadedItem::Project). Ignores files, because a snapshot
+    /// never includes them.
     #[must_use]
     pub fn loads(mut self, loads: Vec<recovery::LoadedItem>) -> Self {
         self.loads = loads;
@@ -198,42 +210,46 @@ impl Builder {
         self
     }
 
-    /// Sets whether snapshots are used and made. They are by default, if systems and program are named.
+    /// Sets whether snapshots are used and created. The default is true, which has an effect only
+    /// if loads and program are set.
     #[must_use]
     pub fn snapshots(mut self, snapshots: bool) -> Self {
         self.snapshots = snapshots;
         self
     }
 
-    /// Starts from no snapshot, as a start from one has failed: the reason is a sentence's end. One is made anew.
+    /// Starts without a snapshot because a start from one has failed. `why` is the reason, as the
+    /// end of a sentence. A new snapshot is created later.
     #[must_use]
     pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
         self.failed_snapshot = why;
         self
     }
 
-    /// Has the process ask a few questions and end: a snapshot's index is read as far as it is used.
+    /// Declares that the process answers only a few questions and then exits: a snapshot's index is
+    /// then memory-mapped instead of read.
     #[cfg(feature = "server")]
     pub(crate) fn brief(mut self, brief: bool) -> Self {
         self.brief = brief;
         self
     }
 
-    /// Starts from the snapshot `key`, if there is a fresh one.
+    /// Starts from the snapshot `key`, if it is up to date.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
         self
     }
 
-    /// Sets whether the project's files are watched from the first question on, so that a question looks only at changed
-    /// files: for programs that ask many questions. Without it, each question looks at every file.
+    /// Sets whether to watch the project's files from the first question on, so that a question
+    /// checks only changed files. Useful for programs that ask many questions. Without it, each
+    /// question checks every file.
     #[must_use]
     pub fn watching(mut self, watching: bool) -> Self {
         self.watching = watching;
         self
     }
 
-    /// Sets the most that Lisp's heap can grow to, in bytes.
+    /// Sets the maximum size of Lisp's heap, in bytes.
     #[must_use]
     pub fn dynamic_space_size(mut self, bytes: usize) -> Self {
         self.dynamic_space_size = Some(bytes);
@@ -250,8 +266,8 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// SBCL did not start: the error names the file and the remedy. [`Error::Snapshot`]: it did not start from a snapshot,
-    /// which is removed: the next process does without.
+    /// SBCL did not start: the error names the file and the remedy. [`Error::Snapshot`]: SBCL did
+    /// not start from a snapshot. The snapshot is removed, so the next process starts without it.
     pub fn start(self) -> Result<Steelbank, Error> {
         let bank = self.launch()?;
         match (bank.lisp().wait_until_ready(), bank.discard_failed_snapshot()) {
@@ -261,11 +277,12 @@ impl Builder {
         }
     }
 
-    /// Starts SBCL, and returns at once: questions wait until it is ready. They report errors that come
-    /// later.
+    /// Starts SBCL, and returns immediately. Questions wait until SBCL is ready, and report errors
+    /// of the start.
     ///
     /// # Errors
-    /// Unfit files, and a second start in the process: what can be seen before SBCL runs.
+    /// Files are unusable, or SBCL was already started in this process. Only errors that are
+    /// detected before SBCL runs are returned here.
     pub fn launch(self) -> Result<Steelbank, Error> {
         if let Some(project) = &self.project {
             steelbank_cache::claim(&project.cache)?;
@@ -296,7 +313,7 @@ impl Builder {
         };
         let index = index.map_err(|error| Error::Index(error.to_string()))?;
         let lisp = Lisp::start(&settings)?;
-        number_as(lisp.sbcl_version());
+        use_numbering_of(lisp.sbcl_version());
         let bank = Steelbank {
             inner: Arc::new(SharedBank {
                 lisp,
@@ -325,18 +342,18 @@ impl Builder {
             }),
         };
         if let Some(snapshot) = snapshot {
-            let whole = bank.inner.without_snapshot.is_none();
-            bank.restore(snapshot, whole);
+            let complete = bank.inner.without_snapshot.is_none();
+            bank.restore(snapshot, complete);
         }
         if self.watching {
             bank.project().watch();
         }
-        // Remember the handle: Lisp starts once in a process, so there is no other.
+        // Store the handle: SBCL can be started only once in a process.
         *RUNNING.lock() = Some(bank.clone());
         Ok(bank)
     }
 
-    /// Returns the key of the snapshot of the builder's systems.
+    /// Returns the key of the snapshot of the builder's loads.
     fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         if self.key.is_some() {
             return self.key.clone();
@@ -356,7 +373,7 @@ impl Builder {
 /// The process's SBCL, once started.
 static RUNNING: Mutex<Option<Steelbank>> = Mutex::new(None);
 
-/// A handle to the process's SBCL. Clones are cheap and share it; any thread may ask.
+/// A handle to the process's SBCL. Clones are cheap and share it; any thread may use one.
 #[derive(Clone)]
 pub struct Steelbank {
     pub(crate) inner: Arc<SharedBank>,
@@ -371,72 +388,75 @@ impl std::fmt::Debug for Steelbank {
     }
 }
 
-/// What hears that the index has changed.
+/// A callback for changes of the index.
 pub(crate) type ChangeListener = dyn Fn() + Send + Sync;
 
 pub(crate) struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
-    /// Locked while the index is brought up to date: exports continue each other, so there is one at a time. Holds the last index whose
-    /// export met no code in the making, from which the next export continues.
+    /// Locked while the index is refreshed: each export continues from an earlier one, so only one
+    /// runs at a time. Holds the last index whose export ran while no other code was being
+    /// compiled; the next export continues from it.
     refreshing: Mutex<Index>,
-    /// Whether a thread waits to bring the index up to date for all callers.
+    /// Whether a thread is waiting to refresh the index for all callers.
     refresh_waits: AtomicBool,
-    /// When what was loaded or defined last began to be: a snapshot from before does not have it.
+    /// The start time of the last operation that loaded or defined something. Older snapshots lack
+    /// its definitions.
     changed_at: Mutex<Option<SystemTime>>,
-    /// Those who hear when the index has changed.
+    /// The callbacks for changes of the index.
     listeners: Mutex<Vec<Weak<ChangeListener>>>,
-    /// The milliseconds that the loads took of which the image is made.
+    /// The total duration of the loads in this image, in milliseconds.
     loads_took: AtomicU64,
     sources: SbclSources,
     project: Project,
     flights: flights::InFlightLoads,
     program: Option<scratch::HelperProgram>,
-    /// The last answers to questions whose pages are asked for one after the other.
+    /// Cached answers to paged questions.
     pub(crate) memo: memo::Memo,
     /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
-    /// The files whose last load on request did not come to its end, by their real paths.
+    /// The files whose last requested load did not complete, by their real paths.
     unloaded: Mutex<BTreeSet<PathBuf>>,
     dynamic_space_size: Option<usize>,
-    /// The snapshot that this image was started from, or is to be saved as.
+    /// The snapshot that this image was started from, or that will be created from it.
     key: Option<snapshot::SnapshotKey>,
-    /// The answers of that snapshot, until the first load.
+    /// The answers of that snapshot's loads, until the first load.
     restored: Mutex<Option<load::RestoredLoads>>,
-    /// The reason for which the image started from no whole snapshot.
+    /// The reason why the image did not start from a complete snapshot.
     without_snapshot: Option<String>,
-    /// The reason for which none can be made: a sentence.
+    /// The reason why no complete snapshot can be created, as a sentence.
     refused_snapshot: Option<String>,
-    /// Whether all snapshots that can be made are there.
+    /// Whether all snapshots that can be created exist.
     has_all_snapshots: bool,
-    /// Whether, at the start, inputs had changed since a whole snapshot was made or refused.
+    /// Whether inputs had changed, at the start, since a complete snapshot was created or refused.
     is_edited: bool,
-    /// The snapshot that it started from.
+    /// The folder of the snapshot that the image started from.
     started_from: Option<PathBuf>,
-    /// The way of a person's editor into the image.
+    /// The Swank server for editors.
     swank: swank::Swank,
 }
 
-/// What an image was started from.
+/// The source from which an image was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartedFrom {
-    /// A fresh snapshot of all the builder's systems: they are loaded.
+    /// An up-to-date snapshot of all requested systems, which are therefore loaded.
     Snapshot,
-    /// A part of a snapshot: the loads before the files that have changed.
+    /// A partial snapshot: the loads that precede the changed files.
     PartOfSnapshot {
-        /// Why it is not the whole, as a sentence's end.
+        /// The reason why it is not complete, as the end of a sentence.
         why: Option<String>,
     },
     /// SBCL's core.
     Core {
-        /// Why it is no snapshot, as a sentence's end, if there was to be one.
+        /// The reason why it is not a snapshot, as the end of a sentence, if a snapshot was
+        /// expected.
         why: Option<String>,
     },
 }
 
 impl Steelbank {
-    /// Makes a builder, set to run the SBCL that this crate's build made.
+    /// Returns a builder that runs the SBCL of this crate's build.
     pub fn builder() -> Builder {
         Builder {
             installation: Installation::built(),
@@ -453,13 +473,13 @@ impl Steelbank {
         }
     }
 
-    /// Returns the SBCL that was started in this process, if one was.
+    /// Returns the SBCL of this process, if it was started.
     pub fn get() -> Option<Self> {
         RUNNING.lock().clone()
     }
 
-    /// Returns the SBCL that runs in this process, or else starts `builder`'s. Any number of threads may call
-    /// it at once, as the tests of a program do.
+    /// Returns the SBCL of this process, or starts the one of `builder`. Several threads may call
+    /// this concurrently, as a program's tests do.
     ///
     /// # Errors
     /// SBCL did not start.
@@ -475,11 +495,11 @@ impl Steelbank {
         }
     }
 
-    /// Brings the index up to date with code that was loaded since. The crate's own operations that load code
-    /// do so themselves.
+    /// Refreshes the index after code was loaded by other means. This crate's own load operations
+    /// refresh it themselves.
     ///
     /// # Errors
-    /// Lisp cannot answer, or its answer does not fit the index.
+    /// Lisp cannot answer, or its answer does not match the index.
     pub fn refresh(&self) -> Result<(), Error> {
         self.refresh_within(ALLOWED)
     }
@@ -489,7 +509,7 @@ impl Steelbank {
         let mut complete = self.inner.refreshing.try_lock_until(deadline).ok_or(Error::NeverBegan)?;
         let since = complete.since();
         let control = Control::new(deadline.saturating_duration_since(Instant::now()));
-        let begun = self.inner.lisp.work_begun();
+        let begun = self.inner.lisp.long_jobs_started();
         let made = self.code_made_by_others();
         let ticket = self.inner.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call("xref-export", &[since])
@@ -505,45 +525,47 @@ impl Steelbank {
                 })
             });
         }
-        // Export again what was compiled beside this export: it may have been half made, and older than what was whole.
-        let quiet = begun.is_some() && begun == self.inner.lisp.work_begun();
+        // Continue from this export only if nothing was compiled meanwhile. Otherwise it may
+        // contain half-defined code, which the next export must include again.
+        let quiet = begun.is_some() && begun == self.inner.lisp.long_jobs_started();
         if quiet && made == self.code_made_by_others() {
             *complete = index;
         }
         Ok(())
     }
 
-    /// Has `listener` hear whenever the index has changed, for as long as somebody keeps it. It must not wait.
-    pub(crate) fn tell_changes_to(&self, listener: &Arc<ChangeListener>) {
+    /// Calls `listener` after each change of the index, for as long as the caller holds it. It must
+    /// not block.
+    pub(crate) fn subscribe(&self, listener: &Arc<ChangeListener>) {
         self.inner.listeners.lock().push(Arc::downgrade(listener));
     }
 
-    /// Notes that what began at `time` has loaded or defined something.
+    /// Records the start time of an operation that loaded or defined something.
     pub(crate) fn note_changed(&self, time: SystemTime) {
         *self.inner.changed_at.lock() = Some(time);
     }
 
-    /// Notes that a load of which the image is made took so long.
+    /// Adds the duration of a load to the total.
     pub(crate) fn note_load_time(&self, milliseconds: u64) {
         self.inner.loads_took.fetch_add(milliseconds, Ordering::Relaxed);
     }
 
-    /// Returns how long the loads took of which the image is made.
+    /// Returns the total duration of the loads in this image.
     pub(crate) fn load_time(&self) -> Duration {
         Duration::from_millis(self.inner.loads_took.load(Ordering::Relaxed))
     }
 
-    /// Returns when what was loaded or defined last began to be.
+    /// Returns the start time of the last operation that loaded or defined something.
     pub(crate) fn changed_at(&self) -> Option<SystemTime> {
         *self.inner.changed_at.lock()
     }
 
-    /// Brings the index up to date on a thread, without blocking the caller. Calls `then` afterwards.
+    /// Refreshes the index on a new thread and then calls `then`. Does not block.
     fn refresh_later(&self, then: impl FnOnce() + Send + 'static) {
         let bank = self.clone();
-        // Ignore the error: without a thread, the next load refreshes the index.
+        // Ignore the error: if no thread can be created, the next load refreshes the index.
         let _ = std::thread::Builder::new().name("steelbank-refresh".into()).spawn(move || {
-            // Refresh once for all loads that were cancelled meanwhile.
+            // One refresh serves all loads that were cancelled meanwhile.
             if !bank.inner.refresh_waits.swap(true, Ordering::SeqCst) {
                 drop(bank.inner.refreshing.lock());
                 bank.inner.refresh_waits.store(false, Ordering::SeqCst);
@@ -553,45 +575,46 @@ impl Steelbank {
         });
     }
 
-    /// Returns the index as it is now.
+    /// Returns the current index.
     pub fn index(&self) -> Index {
         self.inner.index.read().clone()
     }
 
-    /// Returns the project's root folder, canonical; none without a project.
+    /// Returns the project's root folder as a canonical path; `None` without a project.
     pub fn root(&self) -> Option<&Path> {
         self.project().root()
     }
 
-    /// Lists the source files that were loaded, each with the write date (universal time, in seconds) that it
-    /// had then.
+    /// Lists the loaded source files, each with the write date that it had when it was loaded
+    /// (universal time, in seconds).
     pub fn loaded_files(&self) -> Vec<(PathBuf, u64)> {
         self.project().loaded()
     }
 
-    /// Returns the write date (universal time) that the file at `path` had when it was loaded, if it was.
+    /// Returns the write date (universal time) that the file at `path` had when it was loaded;
+    /// `None` if it is not loaded.
     pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
         self.project().loaded_date(path)
     }
 
-    /// Returns the loaded system of the project that has the file at `path`.
+    /// Returns the loaded system of the project that contains the file at `path`.
     pub(crate) fn system_of(&self, path: &Path) -> Option<String> {
         self.project().system_of(path)
     }
 
-    /// Drops the cached positions from sidecars. For tests that damage sidecars.
+    /// Drops the cached positions from sidecars, for tests that damage sidecars.
     #[doc(hidden)]
     pub fn forget_positions(&self) {
         let loaded = self.project().loaded();
         self.project().note_loaded(loaded, |_| true);
     }
 
-    /// Returns the project and what is known of its files.
+    /// Returns the project and the state of its files.
     pub(crate) fn project(&self) -> &Project {
         &self.inner.project
     }
 
-    /// Returns the loads under way.
+    /// Returns the loads in progress.
     fn flights(&self) -> &flights::InFlightLoads {
         &self.inner.flights
     }
@@ -601,43 +624,45 @@ impl Steelbank {
         &self.inner.sources
     }
 
-    /// Returns the `steelbank` program, if it was named.
+    /// Returns the `steelbank` program, if it was set.
     pub(crate) fn program(&self) -> Option<&scratch::HelperProgram> {
         self.inner.program.as_ref()
     }
 
-    /// Returns the key of the snapshot of the builder's systems.
+    /// Returns the key of the snapshot of the builder's loads.
     pub(crate) fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         self.inner.key.clone()
     }
 
-    /// Returns what this image was started from.
+    /// Returns the source from which this image was started.
     pub fn started_from(&self) -> StartedFrom {
         let why = self.inner.without_snapshot.clone();
         match &*self.inner.restored.lock() {
-            Some(restored) if restored.whole => StartedFrom::Snapshot,
+            Some(restored) if restored.complete => StartedFrom::Snapshot,
             Some(_) => StartedFrom::PartOfSnapshot { why },
             None => StartedFrom::Core { why },
         }
     }
 
-    /// Returns the reason for which no whole snapshot can be made of the systems as they are, as a sentence.
+    /// Returns the reason, as a sentence, why no complete snapshot of the current systems can be
+    /// created.
     pub fn refused_snapshot(&self) -> Option<&str> {
         self.inner.refused_snapshot.as_deref()
     }
 
-    /// Whether all snapshots that can be made are there.
+    /// Returns whether all snapshots that can be created exist.
     pub(crate) fn has_all_snapshots(&self) -> bool {
         self.inner.has_all_snapshots
     }
 
-    /// Whether inputs had changed since a whole snapshot was made or refused, at the start.
+    /// Returns whether inputs had changed, at the start, since a complete snapshot was created or
+    /// refused.
     pub(crate) fn is_edited(&self) -> bool {
         self.inner.is_edited
     }
 
-    /// Removes the snapshot that this image was started from, and returns its folder, if Lisp has died before it was ready:
-    /// no other start is to try it.
+    /// Removes the snapshot that this image was started from if Lisp died before it was ready, so
+    /// that no other start uses it. Returns the removed folder.
     pub(crate) fn discard_failed_snapshot(&self) -> Option<PathBuf> {
         let path = self.inner.started_from.as_ref()?;
         let status = self.status();
@@ -654,12 +679,12 @@ impl Steelbank {
         self.inner.systems.lock().clone()
     }
 
-    /// Whether the last load of the file on request came to its end, if there was one.
-    pub(crate) fn is_whole(&self, path: &Path) -> bool {
+    /// Returns whether the last requested load of the file completed, or there was none.
+    pub(crate) fn is_loaded_completely(&self, path: &Path) -> bool {
         !self.inner.unloaded.lock().contains(path)
     }
 
-    /// Remembers how a load of the file at `path` on request ended.
+    /// Records whether a requested load of the file at `path` completed.
     fn note_file(&self, path: &Path, loaded: bool) {
         let (path, mut unloaded) = (self.project().real(path), self.inner.unloaded.lock());
         if loaded {
@@ -669,7 +694,7 @@ impl Steelbank {
         };
     }
 
-    /// Remembers that `system` was loaded on request.
+    /// Records that `system` was loaded on request.
     fn note_system(&self, system: &str) {
         let mut systems = self.inner.systems.lock();
         if !systems.iter().any(|known| known == system) {
@@ -677,12 +702,12 @@ impl Steelbank {
         }
     }
 
-    /// Returns the most that Lisp's heap can grow to, in bytes, if it was set.
+    /// Returns the maximum size of Lisp's heap in bytes, if it was set.
     pub(crate) fn dynamic_space_size(&self) -> Option<usize> {
         self.inner.dynamic_space_size
     }
 
-    /// Returns the files to which Lisp's writes were refused since this was asked first.
+    /// Returns the files to which Lisp was refused to write since the first call of this function.
     pub(crate) fn refused_writes(&self) -> Result<Vec<String>, Error> {
         #[derive(serde::Deserialize)]
         struct Refused {
@@ -693,10 +718,10 @@ impl Steelbank {
         Ok(refused.paths)
     }
 
-    /// Makes this a scratch image. Its compiled files go to `cache`, which lies over the cache that it was
-    /// started from. For files of `overlays`, by their real paths, Lisp and the positions in answers read the
-    /// file beside the path; without one, the file counts as deleted. Answers to loads that the snapshot had
-    /// are dropped.
+    /// Turns this image into a scratch image. Its compiled files go to `cache`, which is layered
+    /// over the cache of the process that started it. `overlays` maps real paths to files with
+    /// other text: Lisp and the positions in answers use that text. A path without a text counts as
+    /// deleted. With overlays, the snapshot's answers to loads are dropped.
     pub(crate) fn become_scratch(
         &self,
         cache: &Path,
@@ -722,22 +747,21 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Returns the Lisp behind the questions, for jobs of one's own.
+    /// Returns the Lisp that answers the questions, to submit jobs of other kinds.
     pub fn lisp(&self) -> Lisp {
         self.inner.lisp
     }
 
-    /// Returns a snapshot of the engine's state. Works in every state, also when Lisp has died.
+    /// Returns the engine's current state. Works in every state, also after Lisp has died.
     pub fn status(&self) -> EngineStatus {
         self.inner.lisp.status()
     }
 }
 
-/// Renders the reason for which the project's tree is not watched, with a remedy.
+/// Formats the reason why the project's tree is not watched, with a remedy.
 pub(crate) fn unwatched(refusal: steelbank_watch::WatchRefusal) -> String {
     format!(
-        "The project's tree is not watched, as {refusal}: each question looks at every file. To have it watched, {}, and \
-         start steelbank again.",
+        "The project's tree is not watched because {refusal}, so each question checks every file. To have it watched, {}, and restart steelbank.",
         refusal.remedy()
     )
 }

@@ -1,4 +1,5 @@
-//! The two traits of requests: questions, and actions.
+//! The traits of requests: [`Question`] for those that only read, [`Action`] for those that change
+//! something.
 
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
@@ -15,10 +16,10 @@ use crate::handle::{Error, Steelbank};
 /// }
 /// ```
 pub trait Question {
-    /// The type of the answer, which says itself that something does not exist wherever it can.
+    /// The type of the answer. Where possible, it represents a missing subject itself.
     type Answer;
 
-    /// Whether the question may be asked again after it failed: it runs no code of the user's.
+    /// Whether the question may be retried after a failure, because it runs no user code.
     const REPEATABLE: bool = false;
 
     /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no Lisp.
@@ -40,12 +41,12 @@ pub trait Question {
 /// # }
 /// ```
 pub trait Action {
-    /// The type of the answer, which says itself that code failed wherever it can.
+    /// The type of the answer. Where possible, it represents failing code itself.
     type Answer;
 
-    /// Carries it out, as long as `control` allows.
+    /// Runs the action, for at most as long as `control` allows.
     ///
     /// # Errors
-    /// The request cannot be read, it was cancelled, or Lisp is gone.
+    /// The request is invalid, it was cancelled, or Lisp has died.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Self::Answer, Error>;
 }

@@ -1,9 +1,11 @@
-//! Recovery from Lisp's death: remembers deaths and restarts, hands the state over to the next image of the
-//! program, and reports restarts.
+//! Recovers from Lisp's death. [`Recovery`] records loads, deaths and restarts, decides whether to
+//! restart, and reports restarts to clients.
 //!
-//! A restart goes through four hands: the session's death watch hears (`tools/session.rs`), [`Recovery::decide`] decides,
-//! `doors/restart.rs` ends the calls of all clients and hands them over, and `doors/cli/serve.rs` executes the program
-//! again in place ([`crate::engine::execute_again`]). The next image restores the record ([`Recovery::restore`]).
+//! A restart takes four steps. The session's death watch (`tools/session.rs`) detects the death.
+//! [`Recovery::decide`] decides and prepares a [`Handover`]. `doors/restart.rs` ends the calls of
+//! all clients and adds their connections to the handover. `doors/cli/serve.rs` executes the
+//! program again in the same process ([`crate::engine::execute_again`]). The next image restores
+//! the record with [`Recovery::restore`] and repeats the loads.
 
 use crate::answer::Advice;
 use std::io::{self, Read, Seek, Write};
@@ -19,38 +21,38 @@ use serde::{Deserialize, Serialize};
 use steelbank_cache::RecordKind;
 
 const HANDOVER: RecordKind = RecordKind("handover", 1);
-/// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted.
-const LOOP: usize = 3;
+/// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted automatically.
+const MAX_DEATHS: usize = 3;
 const WINDOW: u64 = 60;
-/// The number of a client's answers that carry a note on a restart.
-pub(crate) const NOTES: usize = 3;
-/// The number of restarts that are remembered.
-const KEPT_RESTARTS: usize = 10;
+/// The number of a client's answers that carry the note on a restart.
+pub(crate) const MAX_RESTART_NOTES: usize = 3;
+/// The maximum number of restarts in the record.
+const MAX_RESTARTS: usize = 10;
 
 /// The cause of a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// Lisp died.
+    /// Lisp died, for this reason.
     Died(String),
-    /// Lisp lives, but can do no more work: the reason, as a sentence's end.
-    Spent(String),
-    /// A client asked for a clean image.
-    Asked,
+    /// Lisp is alive but can no longer work. The reason is the end of a sentence.
+    Unusable(String),
+    /// A client requested a clean image.
+    Requested,
 }
 
-/// A restart, as it is told.
+/// A restart, as reported to clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LispRestart {
-    /// Which of the session's restarts it is, from 1.
+    /// The number of the restart in this session, from 1.
     pub number: u64,
-    /// When, in seconds since 1970 (UTC).
+    /// The time, in seconds since 1970 (UTC).
     pub at: u64,
-    /// Why.
+    /// The reason.
     pub why: String,
-    /// What was loaded before, and is loaded again.
+    /// The loads of the previous image, which are repeated.
     pub loaded_again: Vec<String>,
-    /// What is not loaded again, as Lisp has died of it.
+    /// The loads that are not repeated, because Lisp died during them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
@@ -68,8 +70,7 @@ impl LispRestart {
             }
         };
         format!(
-            "Lisp was started again at {}:{:02} UTC: {}. {again}; what was evaluated by hand, or \
-             set by code that ran, is lost.{left_out}",
+            "Lisp was started again at {}:{:02} UTC: {}. {again}; definitions and values set in any other way are lost.{left_out}",
             clock(self.at),
             self.at % 60,
             self.why.trim_end_matches('.')
@@ -77,7 +78,7 @@ impl LispRestart {
     }
 }
 
-/// Something that was loaded, with enough to load it again.
+/// A load, with enough data to repeat it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadedItem {
@@ -103,30 +104,30 @@ impl std::fmt::Display for LoadedItem {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClientHandover {
-    /// The descriptor that the client's requests come from.
+    /// The descriptor from which the client's requests are read.
     pub input: RawFd,
-    /// The descriptor that answers go to.
+    /// The descriptor to which answers are written.
     pub output: RawFd,
-    /// The protocol's state, as the door that speaks it wrote it.
+    /// The protocol's state, as serialized by the server of that protocol.
     pub protocol: String,
-    /// What is kept of a client that shares the image.
+    /// The additional state of a client that shares the image.
     pub joined: Option<JoinedClient>,
     /// Input that was read and not answered yet.
     #[serde(skip)]
     pub unread: Vec<u8>,
 }
 
-/// What is kept of a client that shares an image with others.
+/// The state of a client that shares an image with others.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JoinedClient {
-    /// The descriptor of the socket that it keeps open.
+    /// The descriptor of the client's socket, which stays open.
     pub socket: RawFd,
-    /// Its own settings, as its process wrote them.
+    /// The client's settings, as its process sent them.
     pub settings: String,
     /// Its number among the clients.
     pub number: u64,
-    /// The names of its edits that it may undo, oldest first.
+    /// The names of the edits that it can undo, oldest first.
     pub edits: Vec<String>,
 }
 
@@ -134,34 +135,36 @@ pub struct JoinedClient {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Handover {
-    /// What is each client's.
+    /// The state of each client.
     pub clients: Vec<ClientHandover>,
-    /// The descriptor of the socket that further clients join at.
+    /// The descriptor of the socket on which further clients connect.
     pub listener: Option<RawFd>,
     /// The project's folder.
     pub project: Option<PathBuf>,
     /// The loads to repeat, in order.
     pub loads: Vec<LoadedItem>,
-    /// When Lisp died lately, other than on request, in seconds since the machine was started.
+    /// The times of recent deaths that were not requested, in seconds since the machine was
+    /// started.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<LispRestart>,
-    /// The loads during which Lisp died.
+    /// The loads during the last death.
     #[serde(default)]
     pub suspects: Vec<LoadedItem>,
-    /// The loads during which Lisp died twice, which are not repeated.
+    /// The loads that were in progress at two deaths, which are not repeated.
     #[serde(default)]
     pub deadly: Vec<LoadedItem>,
-    /// The port at which a person's editor comes in.
+    /// The port of the Swank server for editors.
     #[serde(default)]
     pub swank: Option<u16>,
 }
 
 impl Handover {
-    /// Writes the handover to a memory file, which [`Handover::read`] reads after the execution.
+    /// Writes the handover to a memory file, which [`Handover::read`] reads after the program was
+    /// executed again.
     ///
     /// # Errors
-    /// The system refuses a memory file.
+    /// The system cannot create a memory file.
     pub fn write(&self) -> io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
@@ -172,10 +175,10 @@ impl Handover {
         Ok(file.into())
     }
 
-    /// Reads the handover that the image before this one wrote.
+    /// Reads the handover that the previous image wrote.
     ///
     /// # Errors
-    /// The descriptor is not that of such a file.
+    /// The file is not a valid handover.
     pub fn read(file: OwnedFd) -> io::Result<Self> {
         let mut bytes = Vec::new();
         std::fs::File::from(file).read_to_end(&mut bytes)?;
@@ -201,7 +204,7 @@ impl Handover {
     }
 }
 
-/// Whether `body` is read as a handover. For fuzzing.
+/// Returns whether `body` parses as a handover, for fuzzing.
 #[cfg(feature = "server")]
 pub(crate) fn reads(body: &[u8]) -> bool {
     Handover::parse(&HANDOVER.seal(body)).is_ok()
@@ -211,21 +214,21 @@ const UNARMED: u8 = 0;
 const ARMED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// A session's record of Lisp's deaths, which also requests restarts.
+/// A session's record of loads, deaths and restarts, which also requests restarts.
 #[derive(Debug)]
 pub struct Recovery {
     state: AtomicU8,
     causes: Sender<Cause>,
     caused: Mutex<Option<Receiver<Cause>>>,
     loads: Mutex<Vec<LoadedItem>>,
-    /// The loads under way.
+    /// The loads in progress.
     begun: Mutex<Vec<LoadedItem>>,
     suspects: Mutex<Vec<LoadedItem>>,
     deadly: Mutex<Vec<LoadedItem>>,
     deaths: Mutex<Vec<u64>>,
     restarts: Mutex<Vec<LispRestart>>,
     restored: AtomicBool,
-    /// The port of Swank, once somebody has asked for one; 0 until a free one is found.
+    /// The reserved port of Swank; 0 until a free port has been found.
     swank: Mutex<Option<u16>>,
 }
 
@@ -249,7 +252,7 @@ impl Default for Recovery {
 }
 
 impl Recovery {
-    /// Subscribes to the causes of restarts. None if there is a subscriber already.
+    /// Subscribes to the requests for restarts. Returns `None` if there is already a subscriber.
     pub fn arm(&self) -> Option<Receiver<Cause>> {
         let caused = self.caused.lock().take();
         if caused.is_some() {
@@ -258,17 +261,17 @@ impl Recovery {
         caused
     }
 
-    /// Whether Lisp is restarted if it dies.
+    /// Returns whether Lisp is restarted if it dies.
     pub fn is_armed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == ARMED
     }
 
-    /// Notes that Lisp is not restarted any more: the program could not be executed.
+    /// Records that Lisp is no longer restarted, because the program could not be executed.
     pub fn give_up(&self) {
         self.state.store(STOPPED, Ordering::SeqCst);
     }
 
-    /// Restores the record of the image before this one.
+    /// Restores the record of the previous image.
     pub fn restore(&self, handover: &Handover) {
         *self.deaths.lock() = handover.deaths.clone();
         *self.restarts.lock() = handover.restarts.clone();
@@ -280,10 +283,10 @@ impl Recovery {
         self.restored.store(true, Ordering::SeqCst);
     }
 
-    /// Claims `port` for Swank, in this image and in those after it; 0 is any.
+    /// Reserves `port` for Swank, in this image and the following ones; 0 means any port.
     ///
     /// # Errors
-    /// Another one is claimed: which.
+    /// Another port is already reserved; returns it.
     pub fn claim_swank(&self, port: u16) -> Result<(), u16> {
         let mut claimed = self.swank.lock();
         match *claimed {
@@ -296,27 +299,27 @@ impl Recovery {
         }
     }
 
-    /// Notes the port that Swank has got; none if it cannot be opened.
+    /// Records the port that Swank listens on; `None` drops the reservation.
     pub fn note_swank(&self, port: Option<u16>) {
         *self.swank.lock() = port;
     }
 
-    /// Returns the port that is claimed for Swank.
+    /// Returns the port that is reserved for Swank.
     pub fn swank(&self) -> Option<u16> {
         *self.swank.lock()
     }
 
-    /// Requests a restart. False if nothing can restart the program.
+    /// Requests a restart. Returns false if nothing can restart the program.
     pub fn ask(&self, cause: Cause) -> bool {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
-    /// Notes that a load begins. If Lisp dies during it twice, it is not repeated.
+    /// Records the start of a load. If Lisp dies during it twice, it is not repeated.
     pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }
 
-    /// Notes that a load has ended, and Lisp lives.
+    /// Records the end of a load that Lisp has survived.
     pub fn note_ended(&self, load: &LoadedItem) {
         let mut begun = self.begun.lock();
         if let Some(at) = begun.iter().position(|other| other == load) {
@@ -324,12 +327,13 @@ impl Recovery {
         }
     }
 
-    /// Whether Lisp has died of this load twice, so that it is not repeated without a request.
+    /// Returns whether Lisp has died twice during this load. Such a load is repeated only on
+    /// request.
     pub fn is_deadly(&self, load: &LoadedItem) -> bool {
         self.deadly.lock().contains(load)
     }
 
-    /// Notes a complete load.
+    /// Records a complete load.
     pub fn note_loaded(&self, loaded: LoadedItem) {
         for list in [&self.suspects, &self.deadly] {
             list.lock().retain(|other| *other != loaded);
@@ -339,20 +343,20 @@ impl Recovery {
         loads.push(loaded);
     }
 
-    /// Forgets the deaths: a client asked for a restart, whatever other cause there is.
+    /// Clears the record of deaths, because a client requested a restart.
     pub fn forget_deaths(&self) {
         self.deaths.lock().clear();
     }
 
-    /// Decides whether to restart because of `cause`, and notes it. Returns the state for the next image; none
-    /// if Lisp dies too often.
+    /// Decides whether to restart because of `cause`, and records the restart. Returns the state
+    /// for the next image; `None` if Lisp dies too often.
     pub fn decide(&self, cause: &Cause, now: Moment) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
         deaths.retain(|death| now.uptime.saturating_sub(*death) < WINDOW);
         let why = match cause {
-            Cause::Died(reason) | Cause::Spent(reason) => {
+            Cause::Died(reason) | Cause::Unusable(reason) => {
                 deaths.push(now.uptime);
-                if deaths.len() >= LOOP {
+                if deaths.len() >= MAX_DEATHS {
                     self.state.store(STOPPED, Ordering::SeqCst);
                     return None;
                 }
@@ -361,7 +365,7 @@ impl Recovery {
                     _ => reason.clone(),
                 }
             }
-            Cause::Asked => {
+            Cause::Requested => {
                 deaths.clear();
                 "restart-lisp was called".to_owned()
             }
@@ -383,7 +387,7 @@ impl Recovery {
         let names = |loads: &[LoadedItem]| loads.iter().map(LoadedItem::to_string).collect();
         let (loaded_again, left_out) = (names(&loads), names(&deadly));
         restarts.push(LispRestart { number, at: now.at, why, loaded_again, left_out });
-        let surplus = restarts.len().saturating_sub(KEPT_RESTARTS);
+        let surplus = restarts.len().saturating_sub(MAX_RESTARTS);
         restarts.drain(..surplus);
         let (deaths, swank) = (deaths.clone(), self.swank());
         Some(Handover { loads, suspects, deadly, deaths, restarts, swank, ..Handover::default() })
@@ -394,46 +398,47 @@ impl Recovery {
         self.restarts.lock().clone()
     }
 
-    /// Takes the note on a restart for an answer to a client that was `told` so often; none after a few answers.
+    /// Returns the note on the last restart, for an answer to a client that has received `told`
+    /// notes. Returns `None` after [`MAX_RESTART_NOTES`] answers.
     pub fn take_note(&self, told: &AtomicUsize) -> Option<String> {
-        let next = |told| (told < NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);
+        let next =
+            |told| (told < MAX_RESTART_NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);
         told.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok()?;
         self.restarts.lock().last().map(LispRestart::sentence)
     }
 
-    /// Describes the restarts, a sentence each.
+    /// Describes the restarts, one sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
         if self.state.load(Ordering::SeqCst) == STOPPED {
             sentences.push(format!(
-                "Lisp has died {LOOP} times within a minute, and is not started again by itself: the tool restart-lisp \
-                 starts it. The index goes on answering."
+                "Lisp has died {MAX_DEATHS} times within a minute and is not restarted automatically: call restart-lisp to start it. Answers from the index still work."
             ));
         }
         sentences
     }
 
-    /// Returns advice on what to do about a dead Lisp.
+    /// Returns advice on how to continue after Lisp has died.
     pub fn advice(&self) -> Advice {
         match self.state.load(Ordering::SeqCst) {
-            ARMED => Advice::AskAgain,
+            ARMED => Advice::Retry,
             STOPPED => Advice::RestartLisp,
             _ => Advice::RestartProgram,
         }
     }
 }
 
-/// A time for people, and one for comparisons.
+/// A point in time, as wall-clock time for people and as uptime for comparisons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Seconds since 1970, by a clock that may be set to another time.
+    /// Seconds since 1970, by a clock that may be adjusted.
     pub at: u64,
-    /// Seconds since the machine was started: the same for each image of the program.
+    /// Seconds since the machine was started. This clock is never adjusted.
     pub uptime: u64,
 }
 
 impl Moment {
-    /// Returns the present.
+    /// Returns the current time.
     pub fn now() -> Self {
         let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
         Self {
@@ -443,7 +448,7 @@ impl Moment {
     }
 }
 
-/// Returns hour and minute (UTC) of `at`, in seconds since 1970.
+/// Formats the hour and minute (UTC) of `at`, which is in seconds since 1970.
 pub fn clock(at: u64) -> String {
     format!("{:02}:{:02}", at / 3600 % 24, at / 60 % 60)
 }
@@ -453,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handover_is_read_as_it_was_written() {
+    fn handovers_round_trip_and_reject_damage() {
         let handover = Handover {
             clients: vec![
                 ClientHandover {
@@ -499,7 +504,7 @@ mod tests {
         let mut record = Vec::new();
         std::fs::File::from(handover.write().unwrap()).read_to_end(&mut record).unwrap();
         for at in 0..record.len() {
-            assert!(Handover::parse(&record[..at]).is_err(), "cut at {at}");
+            assert!(Handover::parse(&record[..at]).is_err(), "truncated at {at}");
             record[at] ^= 1;
             assert!(Handover::parse(&record).is_err(), "byte {at}");
             record[at] ^= 1;
@@ -509,13 +514,13 @@ mod tests {
     }
 
     #[test]
-    fn the_third_death_in_a_minute_is_the_last_until_somebody_asks() {
+    fn third_death_within_a_minute_stops_restarts() {
         let recovery = Recovery::default();
         let died = Cause::Died("killed".to_owned());
-        assert!(!recovery.ask(Cause::Asked), "nobody can make another image");
+        assert!(!recovery.ask(Cause::Requested), "nothing can start another image");
         let caused = recovery.arm().unwrap();
-        assert!(recovery.ask(Cause::Asked) && caused.try_recv() == Ok(Cause::Asked));
-        // Whatever time the clock for people is set to.
+        assert!(recovery.ask(Cause::Requested) && caused.try_recv() == Ok(Cause::Requested));
+        // The wall clock may be set to any time.
         assert!(recovery.decide(&died, Moment { at: 90_000, uptime: 100 }).is_some());
         assert!(recovery.decide(&died, Moment { at: 3_600, uptime: 130 }).is_some());
         let third = Moment { at: 3_601, uptime: 161 };
@@ -523,28 +528,28 @@ mod tests {
         assert!(recovery.decide(&died, Moment { at: 180_000, uptime: 162 }).is_none());
         assert_eq!(recovery.advice(), Advice::RestartLisp);
         assert!(recovery.sentences().last().unwrap().contains("3 times"));
-        let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 163 }).unwrap();
+        let handover = recovery.decide(&Cause::Requested, Moment { at: 0, uptime: 163 }).unwrap();
         assert!(handover.deaths.is_empty());
     }
 
     #[test]
-    fn one_port_is_an_images_and_goes_with_it() {
+    fn swank_port_is_unique_and_survives_restarts() {
         let recovery = Recovery::default();
         assert_eq!(recovery.claim_swank(0), Ok(()));
         recovery.note_swank(Some(4005));
         let claims = [0, 4005, 4006].map(|port| recovery.claim_swank(port));
         assert_eq!(claims, [Ok(()), Ok(()), Err(4005)]);
-        let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 0 }).unwrap();
+        let handover = recovery.decide(&Cause::Requested, Moment { at: 0, uptime: 0 }).unwrap();
         let next = Recovery::default();
         next.restore(&handover);
         assert_eq!(next.swank(), Some(4005));
-        // Where it could not be opened, another one may.
+        // If the port could not be opened, another one can be reserved.
         next.note_swank(None);
         assert_eq!(next.claim_swank(4006), Ok(()));
     }
 
     #[test]
-    fn what_is_deadly_is_told_once() {
+    fn deadly_loads_are_listed_once() {
         let (recovery, load) = (Recovery::default(), LoadedItem::File("/moody.lisp".into()));
         recovery.note_begun(&load);
         let died = Cause::Died("killed".to_owned());
@@ -556,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_answers_tell_of_a_restart() {
+    fn restart_notes_appear_in_the_next_answers() {
         let recovery = Recovery::default();
         let told = AtomicUsize::new(0);
         assert_eq!(recovery.take_note(&told), None);
@@ -567,10 +572,10 @@ mod tests {
         assert_eq!(handover.loads, [LoadedItem::System("b".into()), LoadedItem::System("a".into())]);
         let next = Recovery::default();
         next.restore(&handover);
-        for _ in 0..NOTES {
+        for _ in 0..MAX_RESTART_NOTES {
             assert!(next.take_note(&told).unwrap().contains("killed"));
         }
         assert_eq!(next.take_note(&told), None);
-        assert!(next.take_note(&AtomicUsize::new(0)).is_some(), "another client is told, too");
+        assert!(next.take_note(&AtomicUsize::new(0)).is_some(), "another client gets the note too");
     }
 }

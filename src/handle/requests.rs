@@ -1,4 +1,4 @@
-//! Requests that the handle itself carries out: loads.
+//! The load requests, which the handle runs itself.
 
 use std::path::{Path, PathBuf};
 
@@ -7,26 +7,30 @@ use crate::handle::loaded::LoadAnswer;
 use crate::handle::question::Action;
 use crate::handle::{Error, Steelbank};
 
-/// A load with its options: `LoadRequest::system("demo").force()`. This runs the code that is loaded, and before the
-/// first load the user's init file if the project's settings name one. A failed load is an answer.
+/// A request to load a system, the project or a file, with options:
+/// `LoadRequest::system("demo").force()`. Loading runs the loaded code. Before the first load, it
+/// also runs the user's init file if the project's settings name one. A load that fails is an
+/// answer, not an error.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
     what: RequestedLoad,
     options: LoadOptions,
 }
 
-/// How systems are loaded.
+/// The options of a load.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoadOptions {
-    /// Whether the system's own files are compiled anew.
+    /// Recompile all files of the system.
     pub(crate) force: bool,
-    /// Whether the load goes on behind files that do not compile. It has failed all the same.
+    /// Continue after files that do not compile. The load still counts as failed.
     pub(crate) keep_going: bool,
-    /// Whether what is loaded is brought up to date: the system does not count as asked for.
+    /// This load only refreshes systems that are already loaded: the system does not count as
+    /// requested.
     pub(crate) again: bool,
-    /// Whether the image is thrown away afterwards: its index is left as it is.
-    pub(crate) thrown_away: bool,
-    /// Whether the image is saved afterwards: its index is exported whole then, and not after each load.
+    /// The image will be discarded, so its index is not refreshed.
+    pub(crate) temporary: bool,
+    /// The image will be saved, so its index is exported once at the end instead of after each
+    /// load.
     pub(crate) saved: bool,
 }
 
@@ -42,37 +46,40 @@ impl LoadRequest {
         Self { what, options: LoadOptions::default() }
     }
 
-    /// Loads the ASDF system called `name`, and what it depends on. Joins a load of it that is under way.
+    /// Loads the ASDF system called `name` and its dependencies. Joins a load of the same system
+    /// that is in progress.
     pub fn system(name: impl Into<String>) -> Self {
         Self::new(RequestedLoad::System(name.into()))
     }
 
-    /// Loads all systems that the project's own `.asd` files define, tests included, one after the other.
+    /// Loads all systems that the project's `.asd` files define, including tests, one after the
+    /// other.
     pub fn project() -> Self {
         Self::new(RequestedLoad::Project)
     }
 
-    /// Compiles and loads one file; a relative path is the project's.
+    /// Compiles and loads one file. A relative path is relative to the project's root.
     pub fn file(path: impl AsRef<Path>) -> Self {
         Self::new(RequestedLoad::File(path.as_ref().to_owned()))
     }
 
-    /// Compiles the system's own files anew. A single file always is.
+    /// Recompiles all files of the system. A single file is always recompiled.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.options.force = true;
         self
     }
 
-    /// Leaves the index as it is, for an image that is thrown away.
+    /// Leaves the index unchanged, for an image that will be discarded.
     #[must_use]
-    pub(crate) fn thrown_away(mut self) -> Self {
-        self.options.thrown_away = true;
+    pub(crate) fn temporary(mut self) -> Self {
+        self.options.temporary = true;
         self
     }
 
-    /// Goes on behind files that do not compile, so that the answer tells what is wrong with each; what came of them is
-    /// loaded. Without it, a load ends at the first.
+    /// Continues after files that do not compile, so that the answer has the diagnostics of all
+    /// files. The definitions that did compile are loaded. Without this option, a load ends at the
+    /// first such file.
     #[must_use]
     pub fn keep_going(mut self) -> Self {
         self.options.keep_going = true;

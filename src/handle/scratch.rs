@@ -1,5 +1,5 @@
-//! Scratch images: copies of the program with an SBCL of their own, for trials that must not touch the main
-//! image. They are thrown away afterwards.
+//! Scratch images: copies of the program, each with its own SBCL, for trials that must not change
+//! the main image. They are discarded afterwards.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -9,25 +9,26 @@
 //! let overlay = Overlay { path: "src/shop.lisp".into(), text: Some("(defun price (x) x)".into()) };
 //! let control = Control::new(Duration::from_secs(60));
 //! let mut scratch = bank.run(&ScratchRequest::new().overlays([overlay]), &control)?;
-//! // Any tool of the server can be called in it. Nothing is loaded before it is asked for.
+//! // Any tool of the server can be called in it. Nothing is loaded until a call loads it.
 //! let answer = scratch.call("load-system", serde_json::json!({ "system": "shop" }), &control)?;
 //! println!("{}", answer.text);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A scratch image sees the project, the cache and the environment of the process that starts it. It reads
-//! the cache's fasls and sidecars, but writes to a folder of its own, which is removed with it. *Overlays*
-//! are files whose text is given and is not on disk, or that count as deleted: Lisp reads them so, and every
-//! position names the real path.
+//! A scratch image sees the project, the cache and the environment of the process that starts it.
+//! It reads the cache's fasls and sidecars, but writes to its own folder, which is removed with it.
+//! *Overlays* are files with other text than on disk, or files that count as deleted. Lisp reads
+//! the overlay's text, and every position names the real path.
 //!
-//! A *confined* one ([`ScratchRequest::confined`]) may write in that folder only, and so may the programs
-//! that it starts: the kernel refuses the rest (Landlock, seccomp). It is for text that nobody has allowed to run.
+//! A *confined* image ([`ScratchRequest::confined`]) may write only in that folder, and so may the
+//! programs that it starts: the kernel refuses other writes (Landlock, seccomp). It is used for
+//! code that the user has not permitted to run.
 //!
-//! It ends when the [`Scratch`] is dropped, when its time is over, and when the process that started it ends,
-//! however that happens: the pipe with its orders is then at its end. Its memory is limited (`RLIMIT_AS`),
-//! and there are at most [`MOST_SCRATCHES`] at a time. The next one to start removes what a killed process
-//! has left in the cache.
+//! A scratch image ends when the [`Scratch`] is dropped, when its time limit passes, or when the
+//! process that started it ends in any way, because its input pipe is closed then. Its memory is
+//! limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The next one to start
+//! removes files that a killed process has left in the cache.
 
 mod messages;
 
@@ -51,31 +52,33 @@ use crate::handle::question::Action;
 use crate::handle::snapshot::SnapshotKey;
 pub(crate) use messages::{HelperStart, HelperTask, Reply, ScratchOrder};
 
-/// The most scratch images that a process has at a time. Further requests wait.
-pub const MOST_SCRATCHES: usize = 2;
+/// The maximum number of scratch images that a process runs at a time. Further requests wait.
+pub const MAX_SCRATCHES: usize = 2;
 
 /// The environment variable with the folder for temporary files.
 pub(crate) const TEMPORARY_FILES: &str = "TMPDIR";
 
-/// The order to call a tool: its name and arguments, for a [`ScratchAnswer`].
+/// The name of the order that calls a tool. Its arguments are the tool's name and arguments, its
+/// answer is a [`ScratchAnswer`].
 pub(crate) const CALL: &str = "call";
 
 /// The time limit for the start of a scratch image.
 const START: Duration = Duration::from_secs(30);
-/// The longest reply, in bytes, and that of a confined image, whose code nobody has allowed: as JSON, it takes many times that.
+/// The maximum length of a reply in bytes. It is lower for a confined image, because its code is
+/// not trusted and a parsed reply takes much more memory.
 const LONGEST_REPLY: u64 = 1 << 28;
 const LONGEST_CONFINED_REPLY: u64 = 1 << 23;
-/// The most replies that wait to be read: code in the image may write them, too.
-const MOST_REPLIES: usize = 256;
-/// The interval at which a waiting call checks for its cancellation.
-const GLANCE: Duration = Duration::from_millis(20);
+/// The maximum number of unread replies, because code in the image can also write replies.
+const MAX_REPLIES: usize = 256;
+/// The interval at which a waiting call checks whether it was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A file whose text replaces, in the scratch image, what is on disk.
+/// A file whose text in the scratch image differs from the text on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
-    /// The file. A relative path is the project's.
+    /// The file. A relative path is relative to the project.
     pub path: PathBuf,
-    /// Its text; none if the file counts as deleted.
+    /// The text; `None` if the file counts as deleted.
     pub text: Option<String>,
 }
 
@@ -87,7 +90,7 @@ pub enum ScratchOutcome {
     Answered,
     /// The subject of the question does not exist.
     NotFound,
-    /// The action failed: the answer says why.
+    /// The action failed, and the answer explains why.
     Failed,
 }
 
@@ -95,28 +98,28 @@ pub enum ScratchOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ScratchAnswer {
-    /// For people and models.
+    /// The text for people and models.
     pub text: String,
-    /// For programs, as the tool's output schema says.
+    /// The answer for programs, which matches the tool's output schema.
     pub structured: Value,
     /// The outcome.
     pub outcome: ScratchOutcome,
 }
 
-/// The errors of scratch images and calls in them.
+/// The errors of scratch images and of calls in them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScratchError {
-    /// The builder names no program to run.
+    /// No program was set with [`Builder::program`](crate::Builder::program).
     #[error("no scratch image can be started: this program is not steelbank; name it with Builder::program")]
     NoProgram,
     /// There is no cache folder to work in.
     #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
     NoCache,
-    /// The system refused a file or a process.
+    /// The system could not create a file or a process.
     #[error("cannot start a scratch image: {0}")]
     System(#[from] std::io::Error),
-    /// An overlay is not possible.
+    /// An overlay is invalid.
     #[error("{path}: {why}", path = path.display())]
     Overlay {
         /// The file.
@@ -124,19 +127,19 @@ pub enum ScratchError {
         /// The reason.
         why: String,
     },
-    /// This system cannot confine a process, so that the code was not tried.
+    /// This system cannot confine a process, so the code was not run.
     #[error("the text cannot be tried in a confined copy: {0}")]
     Unconfined(String),
-    /// It started, but could not be set up.
+    /// The image started, but could not be set up.
     #[error("the scratch image could not be set up: {0}")]
     Broken(String),
-    /// Its Lisp died, or its process ended by itself.
+    /// Its Lisp died, or its process exited.
     #[error("the scratch image ended: {0}")]
     Ended(String),
     /// The time limit passed.
     #[error("the scratch image did not answer within {milliseconds} ms, and was ended")]
     DeadlinePassed {
-        /// The time allowed.
+        /// The time limit in milliseconds.
         milliseconds: u128,
     },
     /// The call was cancelled.
@@ -150,15 +153,15 @@ pub enum ScratchError {
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// The permit to run one of the [`MOST_SCRATCHES`].
+/// A permit to run one of at most [`MAX_SCRATCHES`] images.
 #[derive(Debug)]
 struct Permit;
 
 impl Permit {
     fn wait(control: &Control, until: Instant) -> Result<Self, ScratchError> {
         let mut running = RUNNING.lock();
-        while *running >= MOST_SCRATCHES {
-            ENDED.wait_for(&mut running, GLANCE);
+        while *running >= MAX_SCRATCHES {
+            ENDED.wait_for(&mut running, POLL_INTERVAL);
             check(control, until)?;
         }
         *running += 1;
@@ -183,8 +186,9 @@ fn check(control: &Control, until: Instant) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, `tmp/`, and
-/// `lower`, a link to the cache that is read besides. It is locked while in use.
+/// The folder of a scratch image, in the cache. It has `fasls/` and `taps/` like a cache,
+/// `overlays/`, `tmp/`, and `lower`, a link to the cache that is read in addition. It is locked
+/// while in use.
 #[derive(Debug)]
 struct ScratchFolder {
     path: PathBuf,
@@ -200,7 +204,8 @@ impl ScratchFolder {
         steelbank_cache::create_new_folder(&path)?;
         steelbank_cache::create_new_folder(&path.join("overlays"))?;
         steelbank_cache::create_new_folder(&path.join("tmp"))?;
-        // Lock it before it has its name: another process takes a lock that nobody holds for that of a dead one.
+        // Lock the file before it gets its name: another process considers an unlocked file to
+        // belong to a dead process.
         let unnamed = path.join("lock.new");
         let lock = steelbank_cache::create_file(&unnamed)?;
         flock(&lock, FlockOperation::LockShared)?;
@@ -212,7 +217,7 @@ impl ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // Leave what cannot be removed to the next sweep.
+        // The next sweep removes anything that cannot be removed now.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
@@ -220,10 +225,11 @@ impl Drop for ScratchFolder {
 /// Removes the folders of scratch images whose processes have ended.
 fn sweep(all: &Path) {
     for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
-        // Wait for nothing: the code that runs there may have put another thing in the lock's place.
+        // Open without blocking or following links, because code that ran there may have replaced
+        // the lock.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(lock) = rustix::fs::open(entry.path().join("lock"), flags, Mode::empty()) else {
-            // Keep a folder without a lock unless it is old: another process may be making it.
+            // Keep a folder without a lock unless it is old: another process may be creating it.
             let age = entry.metadata().and_then(|metadata| metadata.modified());
             if age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > Duration::from_secs(60))) {
                 let _ = std::fs::remove_dir_all(entry.path());
@@ -236,16 +242,16 @@ fn sweep(all: &Path) {
     }
 }
 
-/// The program whose copies are helper processes.
+/// The program that helper processes run.
 #[derive(Debug, Clone)]
 pub(crate) struct HelperProgram {
     pub(crate) path: PathBuf,
-    /// The options by which a copy starts the same SBCL.
+    /// The options with which a copy starts the same SBCL.
     pub(crate) options: Vec<String>,
 }
 
 impl HelperProgram {
-    /// Makes the command that starts a copy.
+    /// Returns the command that starts a copy.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         command.arg("helper").args(&self.options);
@@ -266,11 +272,11 @@ impl Helper {
     pub(crate) fn start(program: &HelperProgram, start: &HelperStart) -> Result<Self, ScratchError> {
         let mut command = program.command();
         if start.confined {
-            // Name the one place for temporary files where it may write.
+            // This is the only place for temporary files where a confined process may write.
             command.env(TEMPORARY_FILES, start.cache.join("tmp"));
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let (sender, replies) = sync_channel(MOST_REPLIES);
+        let (sender, replies) = sync_channel(MAX_REPLIES);
         let longest = if start.confined { LONGEST_CONFINED_REPLY } else { LONGEST_REPLY };
         let output = child.stdout.take();
         let input = child.stdin.take();
@@ -280,7 +286,7 @@ impl Helper {
             let mut output = BufReader::new(output);
             loop {
                 let mut line = Vec::new();
-                // Code in the copy can write here, too: a line without an end is none of ours.
+                // Code in the copy can also write to this pipe. Only complete lines can be replies.
                 let read = output.by_ref().take(longest).read_until(b'\n', &mut line);
                 if read.is_err() || !line.ends_with(b"\n") {
                     break;
@@ -302,9 +308,9 @@ impl Helper {
         input.write_all(text.as_bytes()).map_err(|error| ScratchError::Ended(error.to_string()))
     }
 
-    /// Waits a moment for the next reply; none if none came.
+    /// Waits briefly for the next reply; `None` if there was none.
     pub(crate) fn reply(&mut self) -> Result<Option<Reply>, ScratchError> {
-        match self.replies.recv_timeout(GLANCE) {
+        match self.replies.recv_timeout(POLL_INTERVAL) {
             Ok(reply) => Ok(Some(reply)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
@@ -317,7 +323,7 @@ impl Helper {
 }
 
 impl Helper {
-    /// Waits until the image can be asked.
+    /// Waits until the image accepts orders.
     fn ready(&mut self, control: &Control, until: Instant) -> Result<(), ScratchError> {
         let until = until.min(Instant::now() + START);
         loop {
@@ -342,20 +348,20 @@ impl Drop for Helper {
     }
 }
 
-/// A running scratch image. Dropping it ends it, and removes its files.
+/// A running scratch image. Dropping it ends the process and removes its files.
 #[derive(Debug)]
 pub struct Scratch {
     helper: Helper,
     program: HelperProgram,
     start: HelperStart,
     calls: u64,
-    // Drop these after the helper has ended.
+    // Declared after `helper`, so that they are dropped after it has ended.
     _folder: ScratchFolder,
     _permit: Permit,
 }
 
-/// A request for a scratch image of this project. It can be asked after some 20 ms. Nothing is loaded in it, unless
-/// there is a snapshot of the systems that this image has loaded.
+/// A request for a scratch image of this project. It accepts calls after about 20 ms. Nothing is
+/// loaded in it, unless there is a snapshot of the systems that this image has loaded.
 #[derive(Debug, Clone, Default)]
 pub struct ScratchRequest {
     overlays: Vec<Overlay>,
@@ -364,27 +370,27 @@ pub struct ScratchRequest {
 }
 
 impl ScratchRequest {
-    /// Makes a request for one that sees the files on disk, and may do what this process may.
+    /// Requests an image that sees the files on disk and has this process's rights.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has it see `overlays` in place of files on disk.
+    /// Adds `overlays`, which replace files on disk.
     #[must_use]
     pub fn overlays(mut self, overlays: impl IntoIterator<Item = Overlay>) -> Self {
         self.overlays.extend(overlays);
         self
     }
 
-    /// Lets it write in its own folder only, if `confined`: the kernel refuses everything else, to it and to the programs
-    /// that it starts. It may read what this process may.
+    /// If `confined` is true, the image and the programs that it starts can write only in its own
+    /// folder: the kernel refuses other writes. It can read everything that this process can read.
     #[must_use]
     pub fn confined(mut self, confined: bool) -> Self {
         self.confined = confined;
         self
     }
 
-    /// Has it start from the snapshot of what this image has loaded, also if files of it have changed since.
+    /// Starts from the snapshot of this image's loads even if loaded files have changed since.
     #[must_use]
     pub(crate) fn of_loaded(mut self) -> Self {
         self.as_loaded = true;
@@ -395,14 +401,15 @@ impl ScratchRequest {
 impl Action for ScratchRequest {
     type Answer = Scratch;
 
-    /// Starts it. [`ScratchError::Unconfined`] if it was to be confined, and the kernel cannot do that.
+    /// Starts the image. Fails with [`ScratchError::Unconfined`] if it must be confined and the
+    /// kernel does not support that.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Scratch, Error> {
         Ok(bank.scratch(self, control)?)
     }
 }
 
 impl Steelbank {
-    /// Starts the scratch image that `request` is for.
+    /// Starts the scratch image of `request`.
     pub(crate) fn scratch(
         &self,
         request: &ScratchRequest,
@@ -414,8 +421,8 @@ impl Steelbank {
         self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, confined, control)
     }
 
-    /// Starts a scratch image from no snapshot, in which the files `texts`, by their real paths, have other
-    /// contents.
+    /// Starts a scratch image without a snapshot, in which the files `texts`, given by their real
+    /// paths, have other contents.
     pub(crate) fn scratch_of(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -441,8 +448,8 @@ impl Steelbank {
         for (number, (path, text)) in texts.iter().enumerate() {
             let file = folder.path.join(format!("overlays/text-{number}.lisp"));
             steelbank_cache::write(&file, text)?;
-            // Give the text the file's own date, so that code that asks ASDF, as tests do, does not find it
-            // newer than its fasl.
+            // Give the text the file's own date, so that code that asks ASDF, such as a test, does
+            // not find it newer than its fasl.
             let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
             if let Ok(written) = written {
                 File::options().write(true).open(&file)?.set_modified(written)?;
@@ -464,7 +471,7 @@ impl Steelbank {
             else {
                 return Err(error);
             };
-            // The snapshot may be what is broken.
+            // Retry without the snapshot, which may be damaged.
             helper = Helper::start(program, &start)?;
             helper.ready(control, until)?;
         }
@@ -473,7 +480,7 @@ impl Steelbank {
     }
 }
 
-/// Resolves the overlays' paths. Refuses two of one file: one of them would be lost.
+/// Resolves the overlays' paths. Rejects two overlays of the same file.
 fn all_real(root: Option<&Path>, overlays: Vec<Overlay>) -> Result<Vec<Overlay>, ScratchError> {
     let mut resolved: Vec<Overlay> = Vec::with_capacity(overlays.len());
     for overlay in overlays {
@@ -489,7 +496,7 @@ fn all_real(root: Option<&Path>, overlays: Vec<Overlay>) -> Result<Vec<Overlay>,
     Ok(resolved)
 }
 
-/// Resolves the overlay's path as the file system does.
+/// Resolves an overlay's path as the file system does.
 fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> {
     let given = crate::workspace::native(root, &overlay.path);
     let unfit = |why: &str| ScratchError::Overlay { path: given.clone(), why: why.to_owned() };
@@ -516,11 +523,12 @@ fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> 
 }
 
 impl Scratch {
-    /// Calls the server's tool `tool` in the image with `arguments`, and waits for its answer as long as
-    /// `control` allows.
+    /// Calls the server's tool `tool` in the image with `arguments`, and waits for its answer as
+    /// long as `control` allows.
     ///
     /// # Errors
-    /// The tool cannot answer; the image ended; `control` ended the wait. After the latter two, drop it.
+    /// The tool cannot answer, the image ended, or `control` ended the wait. In the last two cases,
+    /// the image is unusable: drop it.
     pub fn call(
         &mut self,
         tool: &str,
@@ -530,7 +538,8 @@ impl Scratch {
         self.order(CALL, &(tool, arguments), control)
     }
 
-    /// Restarts the image: nothing is loaded in it, and its compiled files are in its cache.
+    /// Restarts the image. Nothing is loaded in the new one, but its cache has the compiled files
+    /// of the old one.
     pub(crate) fn restart(&mut self, control: &Control) -> Result<(), ScratchError> {
         let until = Instant::now() + control.allowed();
         self.helper.end();
@@ -538,8 +547,8 @@ impl Scratch {
         self.helper.ready(control, until)
     }
 
-    /// Returns the files to which writes were refused by the kernel, if the image is confined. What foreign code
-    /// and other programs tried is not seen.
+    /// Returns the files to which the kernel refused writes, if the image is confined. Does not
+    /// include attempts by foreign code and other programs.
     ///
     /// # Errors
     /// The image ended, or `control` ended the wait.
@@ -547,7 +556,7 @@ impl Scratch {
         self.order("refused-writes", &(), control)
     }
 
-    /// Has the image carry out the order that the actions know by `name`.
+    /// Runs the order that the actions register as `name` in the image.
     pub(crate) fn order<A: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -563,7 +572,7 @@ impl Scratch {
         serde_json::from_value(self.wait(id, control)?).map_err(unreadable)
     }
 
-    /// Waits for what the order `id` comes to.
+    /// Waits for the result of the order `id`.
     fn wait(&mut self, id: u64, control: &Control) -> Result<Value, ScratchError> {
         let until = Instant::now() + control.allowed();
         loop {
@@ -577,15 +586,15 @@ impl Scratch {
                 _ => {}
             }
             if let Err(error) = check(control, until) {
-                // Cancel the call in the image too. Ignore an error: if the image has ended, the next call
-                // says so.
+                // Also cancel the call in the image. Ignore an error: if the image has ended, the
+                // next call reports it.
                 let _ = self.helper.send(&ScratchOrder::Cancel { id });
                 return Err(error);
             }
         }
     }
 
-    /// Returns the id of the image's process.
+    /// Returns the ID of the image's process.
     pub fn process_id(&self) -> u32 {
         self.helper.child.id()
     }
@@ -596,7 +605,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_are_made_at_once_outlast_each_others_sweep() {
+    fn sweeping_keeps_folders_created_concurrently() {
         let cache = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -611,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dead_processes_left_is_swept_and_what_is_in_use_stays() {
+    fn sweeping_removes_only_folders_of_dead_processes() {
         let cache = tempfile::tempdir().unwrap();
         let used = ScratchFolder::new(cache.path()).unwrap();
         let dead = cache.path().join("scratch/999999-0");
@@ -626,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_another_container_with_this_process_id_stays() {
+    fn folders_with_the_same_process_id_are_kept() {
         let cache = tempfile::tempdir().unwrap();
         let all = cache.path().join("scratch");
         let mut theirs = Vec::new();
@@ -642,7 +651,7 @@ mod tests {
     }
 
     #[test]
-    fn overlays_have_real_paths() {
+    fn overlay_paths_are_resolved_and_unique() {
         let root = tempfile::tempdir().unwrap();
         let canonical = root.path().canonicalize().unwrap();
         let overlay = |path: &str| Overlay { path: path.into(), text: None };

@@ -1,4 +1,5 @@
-//! The user's own Swank or Slynk in the image: the way of a person's editor into it, and what a person defines by it.
+//! Runs the user's Swank or Slynk in the image, so that an editor such as SLIME can connect. The
+//! index is refreshed before each answer if a person has defined something from the editor.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,20 +12,21 @@ use serde_json::json;
 
 use crate::Steelbank;
 use crate::engine::control::Control;
-use crate::engine::{Lane, deadline_after, keep_descriptors_private, read_json};
+use crate::engine::{Lane, close_descriptors_on_exec, deadline_after, read_json};
 use crate::handle::Error;
 use crate::handle::load::note;
 use crate::handle::loaded::ImageContents;
 use crate::workspace::BufferText;
 
-/// The time for loading Swank, which is compiled the first time.
+/// The time limit for loading Swank, which is compiled the first time.
 const OPENING_TIME: Duration = Duration::from_secs(300);
-/// The most time that a question waits to hear what a person has defined, before it answers without that.
+/// The maximum time that a question waits for an index refresh before it answers from the old
+/// index.
 const CATCH_UP_TIME: Duration = Duration::from_secs(10);
-/// The most time that a load waits to tell a person of itself.
-const TELLING_TIME: Duration = Duration::from_millis(500);
+/// The maximum time that a load waits to notify connected editors.
+const NOTIFY_TIME: Duration = Duration::from_millis(500);
 
-/// A Swank or Slynk that serves.
+/// A running Swank or Slynk server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SwankServer {
@@ -35,7 +37,7 @@ pub struct SwankServer {
 }
 
 impl SwankServer {
-    /// Counts the connections, as the system lists them: Lisp is not asked.
+    /// Counts the connections in the system's table of sockets, without a call to Lisp.
     pub fn connections(&self) -> usize {
         const ESTABLISHED: &str = "01";
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();
@@ -58,19 +60,19 @@ impl std::fmt::Display for SwankServer {
     }
 }
 
-/// The Swank of an image, and what of a person's definitions the index has.
+/// The state of an image's Swank server.
 #[derive(Debug, Default)]
 pub(crate) struct Swank {
-    /// Locked while one is opened: two clients may want it at once.
+    /// Locked while a server is started, because two clients may request it concurrently.
     opening: Mutex<()>,
     server: Mutex<Option<SwankServer>>,
-    /// The number of code objects that there were before the index was brought up to date last.
+    /// The number of code objects in the image before the last refresh of the index.
     seen: AtomicU64,
 }
 
 #[derive(Deserialize)]
 struct NewCode {
-    /// What the image has, if files were loaded.
+    /// The contents of the image, if files were loaded.
     image: Option<ImageContents>,
 }
 
@@ -82,11 +84,11 @@ struct OpenedSwank {
 }
 
 impl Steelbank {
-    /// Loads the user's Swank or Slynk, unless one serves already, and has it listen on `port` of 127.0.0.1, or on any free
-    /// one if that is 0.
+    /// Loads the user's Swank or Slynk and starts it on `port` of 127.0.0.1, or on any free port if
+    /// that is 0. Returns the running server if there is one.
     ///
     /// # Errors
-    /// There is none, it does not load, or it cannot have the port: a sentence. Lisp is gone.
+    /// Neither is installed, it does not load, or the port is in use. Lisp has died.
     pub(crate) fn open_swank(&self, port: u16) -> Result<SwankServer, Error> {
         let _one_at_a_time = self.inner.swank.opening.lock();
         if let Some(server) = self.swank() {
@@ -98,28 +100,28 @@ impl Steelbank {
         let bytes = self.work("open-swank", vec![json!(port)], &control, deadline)?;
         let opened: OpenedSwank = read_json(&bytes)?;
         let (Some(system), Some(port)) = (opened.system, opened.port) else {
-            let why = opened.why.unwrap_or_else(|| "It did not end in time".to_owned());
-            let why =
-                format!("There is no way in for an editor (--swank {port}). {}.", why.trim_end_matches('.'));
+            let why = opened.why.unwrap_or_else(|| "it did not start in time".to_owned());
+            let why = format!("No editor can connect (--swank {port}): {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
-        // Bring the index up to Swank's own code now, rather than have the first question wait for that.
+        // Index Swank's own code now, so that the first question need not wait for it.
         if let Some(made) = self.code_made()
             && self.refresh_within(CATCH_UP_TIME).is_ok()
         {
             self.inner.swank.seen.store(made, Ordering::SeqCst);
         }
-        // Ignore the error: a copy may then have the port, too, for as long as it lives.
-        let _ = keep_descriptors_private();
+        // Ignore the error: a copied process could then inherit the port until it exits.
+        let _ = close_descriptors_on_exec();
         Ok(self.inner.swank.server.lock().insert(SwankServer { system, port }).clone())
     }
 
-    /// Returns the Swank that serves, if one does.
+    /// Returns the running server, if there is one.
     pub(crate) fn swank(&self) -> Option<SwankServer> {
         self.inner.swank.server.lock().clone()
     }
 
-    /// Returns how many code objects were made so far, if others than this crate's own jobs make them.
+    /// Returns the number of code objects created so far; `None` if only this crate's own jobs can
+    /// create code.
     pub(super) fn code_made_by_others(&self) -> Option<u64> {
         self.swank()?;
         self.code_made()
@@ -129,8 +131,9 @@ impl Steelbank {
         self.context().ask("code-made", Vec::new(), &Control::new(CATCH_UP_TIME)).ok()
     }
 
-    /// Brings the index up to date with what a person has defined, if one can: the next answer is no older than that. Not while
-    /// something is loaded, which makes code all the time: the answer says so, and the load's end brings the index up to date.
+    /// Refreshes the index if a person has defined something from an editor, so that the next
+    /// answer includes it. Skips this while a load is in progress, which creates code continuously:
+    /// answers then carry a note, and the load refreshes the index at its end.
     pub(crate) fn catch_up(&self) {
         if self.is_loading() {
             return;
@@ -139,7 +142,8 @@ impl Steelbank {
         if made == self.inner.swank.seen.load(Ordering::SeqCst) {
             return;
         }
-        // Answer from what there is if Lisp cannot tell: it is being loaded into, or has died, and the answer says so.
+        // If Lisp cannot answer, use the old index: Lisp is loading or has died, and answers carry
+        // a note about that.
         let learned = || {
             self.refresh_within(CATCH_UP_TIME)?;
             self.learn_buffer_texts()?;
@@ -155,7 +159,7 @@ impl Steelbank {
         }
     }
 
-    /// Learns the texts from editors' buffers that Lisp has told versions of since this was asked last.
+    /// Fetches the texts from editors' buffers that Lisp has evaluated since the last call.
     ///
     /// # Errors
     /// Lisp cannot answer.
@@ -169,12 +173,12 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Has the editors that are connected show `sentence`.
-    pub(crate) fn tell_person(&self, sentence: &str) {
+    /// Shows `sentence` in the connected editors.
+    pub(crate) fn notify_editor(&self, sentence: &str) {
         if self.swank().is_some_and(|server| server.connections() > 0) {
-            // Ignore the error: nobody waits for this.
+            // Ignore the error: nothing depends on the notification.
             let _: Result<serde_json::Value, Error> =
-                self.context().ask("tell-person", vec![sentence.to_owned()], &Control::new(TELLING_TIME));
+                self.context().ask("tell-person", vec![sentence.to_owned()], &Control::new(NOTIFY_TIME));
         }
     }
 }

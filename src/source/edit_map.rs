@@ -1,21 +1,22 @@
-//! What of a text is unchanged in another version of it, by top-level forms.
+//! Compares two versions of a text by top-level forms, to translate ranges in unchanged forms from
+//! the old text to the new.
 
 use std::collections::{HashMap, VecDeque};
 
 use steelbank_reader::{LispText, Range};
 
-/// The top-level forms of a new text that the old one has, too: same text, same package, under the same feature
-/// expressions. What stands in them is what it was, at another place.
+/// The top-level forms of a new text that are also in the old text: same text, same package, same
+/// feature expressions. The meaning of their tokens is unchanged; only their position may differ.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EditMap {
-    /// For each form of the new text: where it stands there, and where it stood.
+    /// For each form of the new text: its range there, and in the old text if unchanged.
     forms: Vec<(Range, Option<Range>)>,
-    /// Where the forms that are the same stood and stand, in the order of the old text.
+    /// The ranges of the unchanged forms in the old and the new text, in the order of the old text.
     same: Vec<(Range, Range)>,
 }
 
 impl EditMap {
-    /// Compares two texts, which read as `old_read` and `new_read`.
+    /// Compares two texts, parsed as `old_read` and `new_read`.
     pub(crate) fn new(old: &str, old_read: &LispText, new: &str, new_read: &LispText) -> EditMap {
         let mut known: HashMap<(&str, Option<&str>, &str), VecDeque<Range>> = HashMap::new();
         for (key, range) in keyed(old, old_read) {
@@ -29,7 +30,7 @@ impl EditMap {
         EditMap { forms, same }
     }
 
-    /// Where what stood at `range` stands in the new text; none if its form has changed.
+    /// Translates a range of the old text to the new text. Returns `None` if its form has changed.
     pub(crate) fn moved(&self, range: Range) -> Option<Range> {
         let before = self.same.partition_point(|(old, _)| old.start <= range.start);
         let (old, new) = self.same[..before].last().filter(|(old, _)| old.encloses(range))?;
@@ -37,15 +38,15 @@ impl EditMap {
         Some(Range::new(at(range.start), at(range.end)))
     }
 
-    /// The forms of the new text that have changed, by their numbers.
+    /// Lists the changed forms of the new text with their numbers.
     pub(crate) fn changed(&self) -> impl Iterator<Item = (usize, Range)> + '_ {
         let all = self.forms.iter().enumerate();
         all.filter(|(_, (_, old))| old.is_none()).map(|(number, (new, _))| (number, *new))
     }
 }
 
-/// The top-level forms with what must be the same for them to be the same: text, package, and what stands before them
-/// if that may say how they are read.
+/// Lists the top-level forms with the key by which they are compared: text, package, and the text
+/// before the form if it contains feature expressions.
 fn keyed<'a>(
     text: &'a str,
     read: &'a LispText,
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn unchanged_forms_move_and_changed_ones_are_told() {
+    fn unchanged_forms_move_and_changed_are_listed() {
         let (old, new) = ("(a 1)\n(b 2)\n(b 2)\n(c 3)", "; x\n(c 3)\n(b 2)\n(a 2)");
         let map = map(old, new);
         let at = |text: &str| {
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_package_or_feature_is_another_form() {
+    fn package_or_feature_change_counts_as_change() {
         assert_eq!(map("(in-package :a) (f)", "(in-package :b) (f)").changed().count(), 2);
         assert_eq!(map("(f)", "#+sbcl (f)").changed().count(), 1);
     }

@@ -1,6 +1,12 @@
-//! Places the compiler's records in the text of the files.
+//! Maps the compiler's records to positions in source text.
 //!
-//! Nothing here runs or loads anyone's code, and nothing here knows the engine.
+//! SBCL records a use as the number of a form in a file. [`positions::PositionedFile`] translates
+//! it to a text range: by the file's sidecar, in which `lisp/tap/` recorded what SBCL's reader saw,
+//! or else by the structural reader of `steelbank_reader`. [`tap`] reads sidecars and finds the
+//! syntactic role of each symbol. [`sbcl`] locates positions in SBCL's own sources, and
+//! [`edit_map`] compares two versions of a text.
+//!
+//! This module runs and loads no user code, and does not depend on the engine.
 
 pub(crate) mod edit_map;
 pub mod positions;
@@ -11,12 +17,12 @@ use std::sync::OnceLock;
 
 use steelbank_reader::{Features, Numbering};
 
-/// The numbering of the SBCL that runs: Lisp starts once in a process.
+/// The form numbering of the running SBCL. Lisp starts at most once in a process.
 static NUMBERING: OnceLock<Numbering> = OnceLock::new();
 
-/// Has forms be numbered as SBCL's `version` does, from now on.
-pub(crate) fn number_as(version: &str) {
-    // Ignore the value that is there: it is of the same SBCL.
+/// Selects the form numbering of SBCL `version` for the rest of the process.
+pub(crate) fn use_numbering_of(version: &str) {
+    // Ignore an error: the existing value is of the same SBCL.
     let _ = NUMBERING.set(numbering(version));
 }
 
@@ -28,7 +34,7 @@ fn numbering(version: &str) -> Numbering {
     }
 }
 
-/// What the structural reader is to know where form numbers of the image are looked up.
+/// Returns the reader features that number forms as the image does.
 pub(crate) fn features() -> Features {
     Features::sbcl().numbered(NUMBERING.get().copied().unwrap_or_default())
 }

@@ -1,4 +1,5 @@
-//! SBCL's own sources: from the logical names that it records to files, lines and columns.
+//! Positions in SBCL's own sources: translates the logical pathnames that SBCL records to files,
+//! lines and columns.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +13,7 @@ use steelbank_reader::lines::{LineColumn, LineIndex, decode};
 use steelbank_xref::Index;
 use steelbank_xref::places::{form_start, source_path};
 
-/// The folder of the sources that SBCL was built from, if they are at hand.
+/// The folder of the sources that SBCL was built from, if available.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
@@ -20,10 +21,12 @@ pub struct SbclSources {
     places: Arc<Mutex<PlacesByFile>>,
 }
 
-/// Line and column of the form after so many bytes of a file, by its logical name. The files do not change.
+/// Line and column of the form after a byte offset in a file, by the file's logical pathname. The
+/// files do not change.
 type PlacesByFile = HashMap<String, HashMap<u32, Option<LineColumn>>>;
 
-/// Looks up places in SBCL's own sources: each file is read at most once, and not at all for places that are known.
+/// Looks up positions in SBCL's own sources. Each file is read at most once, and only for positions
+/// that are not cached.
 #[derive(Debug)]
 pub struct SbclPlaces<'a> {
     sources: &'a SbclSources,
@@ -31,7 +34,8 @@ pub struct SbclPlaces<'a> {
 }
 
 impl SbclPlaces<'_> {
-    /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name.
+    /// Returns the line and column, from 1, of the form after `offset` bytes of the file with this
+    /// logical pathname.
     pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
         if let Some(place) = self.sources.baked(file, offset) {
             return Some(place);
@@ -46,37 +50,39 @@ impl SbclPlaces<'_> {
         if !file.starts_with("SYS:") {
             return place;
         }
-        // A few megabytes, if all places of all files are asked for.
+        // At most a few megabytes, even if every position in every file is looked up.
         self.sources.places.lock().entry(file.to_owned()).or_default().insert(offset, place);
         place
     }
 }
 
 impl SbclSources {
-    /// Sources below `root`, a folder with `src` and `contrib` in it; none if there is no such folder.
+    /// Returns the sources in `root`, a folder with the subfolders `src` and `contrib`. Without
+    /// such a folder, no sources are available.
     pub fn new(root: Option<PathBuf>) -> Self {
         Self { root: root.filter(|root| root.join("src").is_dir()), index: None, places: Arc::default() }
     }
 
-    /// The same sources, with the places of the core's functions that `index` has.
+    /// Adds the positions of the core's functions from `index`.
     #[must_use]
     pub fn with_index(self, index: Index) -> Self {
         Self { index: Some(index), ..self }
     }
 
-    /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name, as the index
-    /// has them: the sources need not be at hand.
+    /// Returns the line and column, from 1, of the form after `offset` bytes of the file with this
+    /// logical pathname, from the index. Works without the sources.
     pub fn baked(&self, file: &str, offset: u32) -> Option<LineColumn> {
         let (line, column) = self.index.as_ref()?.form_after(file, offset)?;
         Some(LineColumn { line, column })
     }
 
-    /// Starts looking up places in several files.
+    /// Starts a lookup of positions in several files.
     pub fn places(&self) -> SbclPlaces<'_> {
         SbclPlaces { sources: self, read: HashMap::new() }
     }
 
-    /// The file that a logical name such as `SYS:SRC;CODE;LIST.LISP` or a native path means, if it exists.
+    /// Returns the file for a logical pathname such as `SYS:SRC;CODE;LIST.LISP` or a native path,
+    /// if it exists.
     pub fn native(&self, file: &str) -> Option<PathBuf> {
         let path = match source_path(file) {
             Some(relative) => self.root.as_ref()?.join(relative),
@@ -85,19 +91,21 @@ impl SbclSources {
         path.is_file().then_some(path)
     }
 
-    /// Whether `path` has another date than the universal time `date`. SBCL's own sources do not change.
+    /// Returns whether the write date of `path` differs from the universal time `date`. Always
+    /// `false` for SBCL's own sources.
     pub fn written_since(&self, path: &Path, date: u64) -> bool {
         let own = self.root.as_ref().is_some_and(|root| path.starts_with(root));
         !own && universal_write_date(path).is_some_and(|written| written != date)
     }
 
-    /// The form after `offset` bytes of the file and the white space and comments that follow.
+    /// Returns the position of the form after `offset` bytes of the file and the white space and
+    /// comments that follow.
     pub fn form_after(&self, path: &Path, offset: u32) -> Option<LineColumn> {
         SourceFile::read(path)?.line_and_column(offset)
     }
 }
 
-/// A file in which several forms are sought.
+/// A source file that is read once to locate several forms.
 #[derive(Debug)]
 pub struct SourceFile {
     text: Vec<u8>,
@@ -105,24 +113,25 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Reads the file at `path`, if that can be done.
+    /// Reads the file at `path`. Returns `None` if that fails.
     pub fn read(path: &Path) -> Option<Self> {
         let text = fs::read(path).ok()?;
         let lines = LineIndex::new(&text);
         Some(Self { text, lines })
     }
 
-    /// All of it.
+    /// Returns the entire text.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// The text of `line`, from 1, without what surrounds it.
+    /// Returns the text of `line`, from 1, without leading and trailing white space.
     pub fn line_text(&self, line: u32) -> String {
         decode(self.lines.bytes(&self.text, line)).trim().to_owned()
     }
 
-    /// The line and column, from 1, of the form after `offset` bytes and the white space and comments that follow.
+    /// Returns the line and column, from 1, of the form after `offset` bytes and the white space
+    /// and comments that follow.
     pub fn line_and_column(&self, offset: u32) -> Option<LineColumn> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
@@ -135,7 +144,7 @@ mod tests {
     use steelbank_xref::export::Export;
 
     #[test]
-    fn the_index_has_the_places_that_the_sources_have() {
+    fn baked_positions_match_the_sources() {
         let folder = Path::new(crate::Installation::BUILT);
         let export = fs::read(folder.with_file_name("xref.export")).unwrap();
         let export = Export::read(&export).unwrap();
@@ -147,7 +156,7 @@ mod tests {
         for (number, (file, bytes)) in export.toplevel_forms().enumerate() {
             let place = baked.baked(&file, bytes);
             found += u32::from(place.is_some());
-            // All of them would take a minute.
+            // Check a sample, because reading all positions would take a minute.
             if number % 97 == 0 {
                 assert_eq!(place, read.form_after(&file, bytes), "{file} {bytes}");
             }

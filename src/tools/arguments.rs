@@ -1,4 +1,6 @@
-//! Checks a call's arguments against the tool's schema, so that an error names the wrong argument.
+//! Checks a call's arguments against the tool's schema before serde reads them, so that an error
+//! names the wrong argument. It also accepts common mistakes of models: null for an omitted
+//! argument, another tool's name for an argument, and a single value where a list is expected.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,7 +12,7 @@ use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::nearest;
 use crate::answer::shortened;
 
-/// No arguments.
+/// An empty list of arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NoArguments {}
 
@@ -18,18 +20,18 @@ pub(crate) fn default_package() -> String {
     DEFAULT_PACKAGE.to_owned()
 }
 
-/// Whether to tell what only programs want.
+/// Selects the level of detail of an answer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Detail {
-    /// Also offsets, form numbers and write dates.
+    /// Also report offsets, form numbers and write dates.
     #[serde(default)]
     pub(crate) detail: bool,
 }
 
-/// How long something may take that runs code.
+/// Limits the time of a tool that runs code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Timeout {
-    /// The most seconds that it may take.
+    /// The time limit in seconds.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 86_400))]
     pub(crate) timeout_seconds: u64,
@@ -39,8 +41,9 @@ fn default_timeout() -> u64 {
     300
 }
 
-/// Reads the arguments of the tool called `tool`. A null, or an empty string for an optional argument, counts
-/// as omitted: some models write that for it.
+/// Reads the arguments of the tool called `tool`. Null counts as omitted, and so does an empty
+/// string for an optional argument, because some models write these for arguments that they do not
+/// use.
 pub(crate) fn read<T: DeserializeOwned>(
     tool: &str,
     schema: &Map<String, Value>,
@@ -54,15 +57,17 @@ pub(crate) fn read<T: DeserializeOwned>(
         .map_err(|error| format!("The arguments of {tool} cannot be read: {error}."))
 }
 
-/// Drops optional arguments that are empty strings. An empty `text` is kept: it is a value.
+/// Drops optional arguments that are empty strings. An empty `text` stays, because it is a valid
+/// value.
 fn drop_empty(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
     given.retain(|name, value| value != "" || name == "text" || is_required(name));
 }
 
-/// Words for one thing: a tool that has one of them as an argument understands the others of its group.
-const SAME: [&[&str]; 9] = [
+/// Groups of synonymous argument names. A tool with an argument of a group also accepts the other
+/// names of that group.
+const SYNONYMS: [&[&str]; 9] = [
     &["name", "symbol", "names", "pattern", "query"],
     &["code", "forms", "form", "expression"],
     &["form", "code", "expression"],
@@ -74,15 +79,16 @@ const SAME: [&[&str]; 9] = [
     &["handle", "id"],
 ];
 
-/// Accepts other tools' names for an argument; a single value for a list, and a list of one for a single value.
+/// Accepts synonyms for an argument's name, a single value in place of a list, and a list of one in
+/// place of a single value.
 fn rename_arguments(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     let property = |name: &str| schema.get("properties").and_then(|properties| properties.get(name));
     let unknown: Vec<String> = given.keys().filter(|name| property(name).is_none()).cloned().collect();
     for other in unknown {
-        let groups = SAME.iter().filter(|group| group.contains(&other.as_str()));
+        let groups = SYNONYMS.iter().filter(|group| group.contains(&other.as_str()));
         let mut owners = groups.flat_map(|group| group.iter()).filter(|name| property(name).is_some());
         let own = match (owners.next(), owners.next()) {
-            // It may be either.
+            // Ambiguous: the value may be a package or a system.
             (Some(&"package"), Some(&"system")) => continue,
             (Some(own), _) if !given.contains_key(*own) => *own,
             _ => continue,
@@ -166,7 +172,7 @@ fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) ->
     Ok(())
 }
 
-/// Checks one element of the list that is the argument `name`.
+/// Checks one element of the list passed as the argument `name`.
 fn check_element(tool: &str, name: &str, schema: &Value, element: &Value) -> Result<(), String> {
     let wrong = |must: &str| {
         let shown = shortened(&element.to_string());
@@ -249,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_left_out_has_its_default_also_as_null() {
+    fn optional_arguments_default_when_missing_or_null() {
         let expected = Sample { name: "x".into(), limit: 10 };
         assert_eq!(check(json!({ "name": "x" })).as_ref(), Ok(&expected));
         assert_eq!(check(json!({ "name": "x", "limit": null })).as_ref(), Ok(&expected));
     }
 
     #[test]
-    fn other_words_for_an_argument_are_understood() {
+    fn synonyms_of_argument_names_are_accepted() {
         for (tool, given, own) in [
             ("apropos", json!({ "pattern": "x", "package": "p" }), json!({ "name": "x", "packages": ["p"] })),
             ("outline", json!({ "file": "a", "dead": true }), json!({ "path": "a", "unused": true })),
@@ -271,14 +277,13 @@ mod tests {
             let schema = crate::actions::tools().get(tool).unwrap().input().clone();
             let mut given = given.as_object().unwrap().clone();
             rename_arguments(&schema, &mut given);
-            // What apropos calls its subject is its own matter.
+            // Compare only the expected arguments: apropos may map `pattern` to several names.
             given.retain(|name, _| own.get(name).is_some());
             for (name, value) in &given {
                 assert_eq!(&own[name], value, "{tool}");
             }
             assert!(!given.is_empty(), "{tool}");
         }
-        // A package or a system?
         let schema = crate::actions::tools().get("outline").unwrap().input().clone();
         let mut given = json!({ "name": "x" }).as_object().unwrap().clone();
         rename_arguments(&schema, &mut given);
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_lists_are_checked_and_empty_is_left_out() {
+    fn list_elements_are_checked_and_empty_strings_dropped() {
         #[derive(Debug, Deserialize, JsonSchema)]
         struct Part {
             path: String,
@@ -317,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_the_arguments_name() {
+    fn errors_name_the_wrong_argument() {
         let cases = [
             (json!({}), "sample needs the argument \"name\" (a string), which is missing."),
             (json!({ "name": 5 }), "The argument \"name\" of sample must be a string, but 5 was given."),

@@ -1,17 +1,17 @@
-//! Fits answers into a model's context, whatever they hold.
+//! Limits the size of answers, so that any answer fits into a model's context.
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::call::ToolAnswer;
 
-/// The most characters of an answer, as text and as JSON, unless the caller asks for all of it: 10,000 tokens
-/// of some four characters each.
+/// The default maximum length of an answer in characters, as text and as JSON: 10,000 tokens of
+/// about four characters each.
 pub(crate) const BUDGET: usize = 40_000;
-/// The characters reserved for what stands beside the entries.
+/// The characters reserved for the parts of an answer other than its entries.
 const ENVELOPE: usize = 3_000;
 
-/// Measures `value` as JSON, in bytes.
+/// Returns the length of `value` as JSON, in bytes.
 pub(crate) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -29,18 +29,19 @@ pub(crate) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     count.0
 }
 
-/// Whether the answer and its text both fit into `budget` characters.
+/// Returns whether the answer and its text both fit into `budget` characters.
 pub(crate) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
     text && answer.structured.json().len() <= budget
 }
 
-/// Truncates any `answer` to `budget` characters: lists of more than one entry lose their ends, and overlong strings and
-/// the text their middles. Of a page that does not fit it takes no entry: each list of the sequence has one at most.
+/// Truncates any `answer` to `budget` characters. Lists of more than one entry lose entries at
+/// their end; long strings and the text lose their middle. A page that is still too long has at
+/// most one entry in each list of its sequence, so this removes none of its entries.
 pub(crate) fn truncate_hard(answer: &mut ToolAnswer, budget: usize) {
     let room = budget - ENVELOPE.min(budget / 4);
     let mut left_out = 0;
-    // Take the excess from the longest part in each round.
+    // Each round shortens the longest list or string.
     for _ in 0..16 {
         let size = answer.structured.json().len();
         if size <= budget {
@@ -86,7 +87,7 @@ fn longest_text(value: &mut Value) -> Option<&mut String> {
     texts.into_iter().flatten().max_by_key(|text| text.len())
 }
 
-/// Removes `excess` characters, and some more, from the middle of `text`.
+/// Removes `excess` characters, and about 100 more for the marker, from the middle of `text`.
 pub(crate) fn shorten(text: &mut String, excess: usize) {
     let characters: Vec<char> = text.chars().collect();
     let kept = characters.len().saturating_sub(excess + 100);
@@ -98,7 +99,8 @@ pub(crate) fn shorten(text: &mut String, excess: usize) {
     text.extend(end);
 }
 
-/// Finds the list of `value`, of more than one entry, that takes the most room: how much, and its pointer.
+/// Finds the longest list of more than one entry in `value`. Returns its length and its JSON
+/// pointer.
 fn longest_list(value: &Value, pointer: String) -> Option<(usize, String)> {
     let of = |name: &str, value| longest_list(value, format!("{pointer}/{}", escaped(name)));
     match value {
@@ -109,7 +111,7 @@ fn longest_list(value: &Value, pointer: String) -> Option<(usize, String)> {
     }
 }
 
-/// Escapes a field's name as a part of a JSON pointer.
+/// Escapes a field's name for a JSON pointer.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -122,7 +124,7 @@ mod tests {
     use crate::tools::CallOutcome;
 
     #[test]
-    fn a_long_text_is_cut_inside_and_says_by_how_much() {
+    fn long_texts_lose_their_middle_and_count_it() {
         let long = "word ".repeat(40_000);
         let text = format!("F [FUNCTION]\n  Documentation:\n    {long}\n  Source: a.lisp:1");
         let methods: Vec<u32> = (0..3000).collect();
@@ -130,8 +132,8 @@ mod tests {
         let mut answer = ToolAnswer::new(text.clone(), &structured, CallOutcome::Answered).unwrap();
         truncate_hard(&mut answer, 40_000);
         assert!(fits(&answer, 40_000));
-        let said = answer.structured["function"]["documentation"].as_str().unwrap();
-        for (shown, whole) in [(answer.text.as_str(), &text), (said, &long)] {
+        let documentation = answer.structured["function"]["documentation"].as_str().unwrap();
+        for (shown, whole) in [(answer.text.as_str(), &text), (documentation, &long)] {
             let (head, rest) = shown.split_once(" [… ").unwrap();
             let (left_out, tail) = rest.split_once(" characters left out …] ").unwrap();
             assert!(whole.starts_with(head) && whole.ends_with(tail) && head.len() > 10_000);
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_an_answer_holds_it_is_bounded() {
+    fn every_answer_is_truncated_to_the_budget() {
         let long = |count: usize| "é(x) ".repeat(count);
         for structured in [
             json!({ "form": long(9_000), "expansion": long(9_000) }),
@@ -152,9 +154,8 @@ mod tests {
             truncate_hard(&mut answer, 10_000);
             assert!(length(&answer.structured) <= 10_000, "{}", length(&answer.structured));
             assert!(answer.text.chars().count() <= 10_000);
-            assert!(answer.structured.to_string().contains("left"), "what is left out is told");
+            assert!(answer.structured.to_string().contains("left"), "the answer counts what is left out");
         }
-        // An answer that fits is not changed.
         let whole = ToolAnswer::new(long(9), &json!({ "few": [1, 2] }), CallOutcome::Answered).unwrap();
         let size = whole.text.chars().count();
         assert!(fits(&whole, size) && !fits(&whole, size - 1));

@@ -1,4 +1,5 @@
-//! A call of a tool: its cancellation, progress, answer and errors.
+//! The call of a tool: [`Call`] holds its cancellation token, progress listener, time limit and
+//! size budget; [`ToolAnswer`] is its answer and [`Failure`] its error.
 
 use crate::ErrorKind;
 use std::sync::Arc;
@@ -20,17 +21,18 @@ use crate::handle::Error;
 use crate::handle::scratch::ScratchError;
 use crate::workspace::NoProject;
 
-/// A call of a tool: its cancellation token, its budget and the listener for its progress.
+/// A call of a tool: its cancellation token, budget, wording, time limit and progress listener.
+/// Clones share the token.
 #[derive(Clone)]
 pub struct Call {
     cancellation: Cancellation,
     budget: usize,
     wording: Wording,
-    keeps_handles: bool,
+    has_handles: bool,
     listener: OnProgress,
     patience: Option<Duration>,
     writing: Arc<Mutex<Option<Writing>>>,
-    tells_news: bool,
+    has_one_time_notes: bool,
 }
 
 impl std::fmt::Debug for Call {
@@ -55,48 +57,50 @@ impl Call {
             cancellation: Cancellation::default(),
             budget: BUDGET,
             wording: Wording::default(),
-            keeps_handles: true,
+            has_handles: true,
             listener: Arc::new(listener),
             patience: None,
             writing: Arc::default(),
-            tells_news: true,
+            has_one_time_notes: true,
         }
     }
 
-    /// Asks for the whole answer, however long it is.
+    /// Removes the limit on the answer's length.
     #[must_use]
-    pub fn whole(mut self) -> Self {
+    pub fn without_limit(mut self) -> Self {
         self.budget = usize::MAX;
         self
     }
 
-    /// Asks for an answer of at most `characters`, as text and as JSON.
+    /// Limits the answer to `characters`, both as text and as JSON.
     #[must_use]
-    pub fn within(mut self, characters: usize) -> Self {
+    pub fn with_budget(mut self, characters: usize) -> Self {
         self.budget = characters;
         self
     }
 
-    /// Says whether the answer has what is told once, as nobody may read the notes of this one.
+    /// Sets whether the answer includes notes that are shown only once. Pass false if nobody may
+    /// read this answer's notes.
     #[must_use]
-    pub fn telling_news(mut self, tells: bool) -> Self {
-        self.tells_news = tells;
+    pub fn with_one_time_notes(mut self, tells: bool) -> Self {
+        self.has_one_time_notes = tells;
         self
     }
 
-    /// Whether the answer has what is told once.
-    pub fn tells_news(&self) -> bool {
-        self.tells_news
+    /// Returns whether the answer includes notes that are shown only once, such as the note on a
+    /// restart.
+    pub fn has_one_time_notes(&self) -> bool {
+        self.has_one_time_notes
     }
 
-    /// Returns the most characters of the answer, as text and as JSON.
+    /// Returns the maximum length of the answer in characters, as text and as JSON.
     pub fn budget(&self) -> usize {
         self.budget
     }
 
-    /// Asks for advice in these terms.
+    /// Sets the terms in which advice is worded: tools or command lines.
     #[must_use]
-    pub fn in_terms_of(mut self, wording: Wording) -> Self {
+    pub fn with_wording(mut self, wording: Wording) -> Self {
         self.wording = wording;
         self
     }
@@ -106,31 +110,33 @@ impl Call {
         self.wording
     }
 
-    /// Says that no later call can ask about the handles in the answer.
+    /// Declares that no later call can use the handles in the answer.
     #[must_use]
     pub(crate) fn without_handles(mut self) -> Self {
-        self.keeps_handles = false;
+        self.has_handles = false;
         self
     }
 
-    /// Whether the text of the answer names handles. A command's end with it.
+    /// Returns whether the answer's text shows handles. Those of a command line end with its
+    /// process.
     pub(crate) fn names_handles(&self) -> bool {
-        self.keeps_handles && self.wording == Wording::Tools
+        self.has_handles && self.wording == Wording::Tools
     }
 
-    /// Says how long the caller waits for an answer: who does not say waits for the end.
+    /// Sets how long the caller waits for an answer. Without it, the caller waits until the call
+    /// ends.
     #[must_use]
-    pub fn patient_for(mut self, patience: Duration) -> Self {
+    pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Returns how long the caller waits for an answer; none if it is for as long as it takes.
+    /// Returns how long the caller waits for an answer; `None` for no limit.
     pub fn patience(&self) -> Option<Duration> {
         self.patience
     }
 
-    /// Has `cancellation` call this off.
+    /// Replaces the cancellation token.
     #[must_use]
     pub(crate) fn cancelled_by(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
@@ -142,28 +148,29 @@ impl Call {
         self.cancellation.clone()
     }
 
-    /// Makes the control of this call's action: it may take `allowed`, is cancelled with the call, and reports to
-    /// its listener.
+    /// Makes the control for the call's action: the action may take `allowed`, is cancelled with
+    /// the call, and reports to its listener.
     pub fn control(&self, allowed: Duration) -> Control {
         Control::new(allowed).with_cancellation(self.cancellation()).reporting_to(Arc::clone(&self.listener))
     }
 
-    /// Has neither a restart nor the client's leaving cut the call from now on, its answer included.
+    /// Starts a write that must complete: from now on neither a restart nor a disconnect ends the
+    /// call before its answer is sent.
     ///
     /// # Errors
-    /// The call was called off, or the program is being started again.
+    /// The call was cancelled, or the program is restarting.
     pub fn begin_writing(&self) -> Result<(), Failure> {
         let refused = |why: &str| Failure::engine(format!("{why} Nothing was changed."));
         let writing = Writing::begin()
-            .ok_or_else(|| Failure { passing: true, ..refused("Lisp is being started again: ask again.") })?;
+            .ok_or_else(|| Failure { passing: true, ..refused("Lisp is restarting: retry in a moment.") })?;
         if self.cancellation.is_cancelled() {
-            return Err(refused("The call was called off."));
+            return Err(refused("The call was cancelled."));
         }
         *self.writing.lock() = Some(writing);
         Ok(())
     }
 
-    /// Takes over what `other` has begun to write, until the answer of this call is out.
+    /// Takes over the write that `other` has started, until this call's answer is sent.
     pub(crate) fn take_writing_of(&self, other: &Self) {
         if let Some(writing) = other.writing.lock().take() {
             *self.writing.lock() = Some(writing);
@@ -176,60 +183,63 @@ impl Call {
     }
 }
 
-/// The outcome of a call that was carried out.
+/// The outcome of a call that has an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// With an answer.
+    /// The request was answered.
     Answered,
-    /// The subject of the question does not exist, which is an answer too. The command line exits with 1.
+    /// The subject of the question does not exist, which is also an answer. The command line exits
+    /// with 1.
     NotFound,
-    /// The same, where a contract wants an error: MCP says `isError` too.
+    /// Like `NotFound`, for tools whose contract requires an error: MCP sets `isError`.
     NotFoundAsError,
-    /// The action failed, and the answer tells how. MCP says `isError`, the command line exits with 3.
+    /// The action failed, and the answer explains why. MCP sets `isError`, the command line exits
+    /// with 3.
     Failed,
 }
 
 /// The answer of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolAnswer {
-    /// For models and people: the contract's text where there is a contract.
+    /// The text for models and people. If the tool has a contract, this is the contract's text.
     pub text: String,
-    /// For people at a terminal, where the contract's text is not for them.
+    /// The text for a terminal, if it differs from `text`.
     pub shown: Option<String>,
-    /// For programs: an object as the output schema says.
+    /// The answer for programs: an object that matches the output schema.
     pub structured: Structured,
     /// The outcome.
     pub outcome: CallOutcome,
-    /// Notes beside the answer, a sentence each.
+    /// Additional notes, one sentence each.
     pub notes: Vec<String>,
-    /// The package in which a name without one was looked up, if that is not the default.
+    /// The package in which an unqualified name was found, if that is not the default package.
     pub looked_up_in: Option<String>,
 }
 
 impl ToolAnswer {
-    /// Makes the answer `structured`, shown as `text`.
+    /// Makes an answer from `structured` and its `text`.
     ///
     /// # Errors
-    /// `structured` cannot be JSON, which is a bug.
+    /// `structured` cannot be serialized to JSON, which is a bug.
     pub fn new<T: Serialize>(text: String, structured: &T, outcome: CallOutcome) -> Result<Self, Failure> {
         let structured = Structured::new(structured).map_err(|error| Failure::engine(error.to_string()))?;
         Ok(Self { text, shown: None, structured, outcome, notes: Vec::new(), looked_up_in: None })
     }
 
-    /// Says that the name was looked up in `package`, which nobody named; none if it was not.
+    /// Adds a note that the name was found in `package` because the call gave no package. No effect
+    /// for `None`.
     #[must_use]
     pub(crate) fn looked_up_in(mut self, package: Option<String>) -> Self {
         self.notes.extend(package.as_ref().map(|package| {
-            format!("Looked up in {package}: no package was given, and {DEFAULT_PACKAGE} has no symbol of that name.")
+            format!("Found in package {package}: the call gave no package, and {DEFAULT_PACKAGE} has no symbol with this name.")
         }));
         self.looked_up_in = package;
         self
     }
 
-    /// Makes the answer `structured`, whose text is the same JSON; `shown` is for terminals.
+    /// Makes an answer whose text is the JSON of `structured`; `shown` is the text for terminals.
     ///
     /// # Errors
-    /// As [`ToolAnswer::new`].
+    /// See [`ToolAnswer::new`].
     pub fn json<T: Serialize>(structured: &T, shown: String, outcome: CallOutcome) -> Result<Self, Failure> {
         let mut answer = Self::new(String::new(), structured, outcome)?;
         answer.text = answer.structured.json().to_owned();
@@ -238,30 +248,31 @@ impl ToolAnswer {
     }
 }
 
-/// What is at fault if there is no answer.
+/// The cause of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
-    /// The arguments do not fit.
+    /// The arguments are wrong.
     Arguments,
     /// The engine cannot answer.
     Engine,
 }
 
-/// The reason for which there is no answer, and what can be done about it.
+/// The error of a call: the reason, and advice on how to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What is at fault.
+    /// The cause.
     pub blame: Blame,
     /// The reason, as a sentence.
     pub why: String,
-    /// What can be done.
+    /// Advice on how to continue.
     pub advice: Option<Advice>,
-    /// Whether it is of the moment, as Lisp is dead, is being started again or loads: the same call may have an answer later.
+    /// Whether the failure is temporary because Lisp has died, is restarting or is loading. The
+    /// same call may succeed later.
     pub passing: bool,
 }
 
 impl Failure {
-    /// Makes the failure of arguments that do not fit.
+    /// Makes the failure of a call with wrong arguments.
     pub fn arguments(why: impl Into<String>) -> Self {
         Self { blame: Blame::Arguments, why: why.into(), advice: None, passing: false }
     }
@@ -277,7 +288,7 @@ impl Failure {
         Self { advice, ..self }
     }
 
-    /// Words the reason and the advice.
+    /// Formats the reason and the advice.
     pub fn worded(&self, wording: Wording) -> String {
         match &self.advice {
             Some(advice) => advice.added_to(&sentence(&self.why), wording),
@@ -319,7 +330,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Converts a scratch image's error into a tool's.
+/// Converts the error of a scratch image.
 fn scratch_failure(error: &ScratchError) -> Failure {
     match error {
         ScratchError::Overlay { .. } => Failure::arguments(format!("{error}.")),
@@ -327,7 +338,7 @@ fn scratch_failure(error: &ScratchError) -> Failure {
         ScratchError::Unconfined(_) => {
             let [eval, edits] = [Permission::Eval, Permission::Edits].map(Permission::option);
             Failure::engine(format!(
-                "{}. Its user can allow it to run unconfined by starting the server with `steelbank serve {eval}` or \
+                "{}. To allow it to run unconfined, the user can start the server with `steelbank serve {eval}` or \
                  `{edits}`.",
                 sentence(&error.to_string()).trim_end_matches('.')
             ))

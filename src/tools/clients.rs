@@ -1,4 +1,6 @@
-//! The clients that share an image, and what of a session is one client's alone.
+//! Tracks the clients that share an image. [`Clients`] lists them for `status`; a [`ClientSlot`]
+//! holds the state of one client's session: its edits, its handles and the restart notes it has
+//! received.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,65 +12,66 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::session::{Permission, Permissions};
-use crate::handle::recovery::NOTES;
+use crate::handle::recovery::MAX_RESTART_NOTES;
 
 /// The clients that share the image of this process.
 #[derive(Debug, Default)]
 pub struct Clients {
     last: AtomicU64,
-    seats: Mutex<BTreeMap<u64, ConnectedClient>>,
+    slots: Mutex<BTreeMap<u64, ConnectedClient>>,
 }
 
-/// What a client of an image is.
+/// The kind of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(with = "String")]
 #[non_exhaustive]
 pub enum ClientKind {
-    /// It calls tools.
+    /// An agent, which calls tools.
     Agent,
-    /// A person works in it: what is not saved there is its own.
+    /// An editor, in which a person works. Its unsaved text is visible only to itself.
     Editor,
 }
 
-/// A client that shares the image with others, as `status` tells of it.
+/// A client that shares the image with others, as `status` lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ConnectedClient {
-    /// Its number among the clients of the image.
+    /// The client's number in this image.
     pub number: u64,
-    /// Its name and version, as it has given them.
+    /// The client's name and version, as it reported them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is: agent or editor.
+    /// The kind of client: agent or editor.
     pub kind: ClientKind,
-    /// The number of the process that has joined for it.
+    /// The process ID of the client's `steelbank` process.
     pub process: i32,
-    /// The options of what it may do.
+    /// The options that grant its permissions.
     pub allowed: Vec<String>,
 }
 
 impl std::fmt::Display for ConnectedClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.name.as_deref().unwrap_or("a client without a name");
+        let name = self.name.as_deref().unwrap_or("an unnamed client");
         let kind = if self.kind == ClientKind::Editor { "editor, " } else { "" };
         write!(f, "{name} ({kind}process {})", self.process)
     }
 }
 
-/// What of a session is one client's: its place among the clients, its edits, and how often it was told of a restart.
+/// The state of one client of a shared image: its entry in [`Clients`], its edits, its handles, and
+/// the number of restart notes it has received. Dropping it removes the entry.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ClientSlot {
     clients: Arc<Clients>,
     number: u64,
     edits: Mutex<Vec<String>>,
-    /// The handles that answers have given it.
+    /// The handles that this client's answers contained.
     handles: Mutex<HashSet<String>>,
-    pub(super) told_of_restarts: AtomicUsize,
+    pub(super) restart_notes_shown: AtomicUsize,
 }
 
-impl Seat {
-    /// Seats a new client.
+impl ClientSlot {
+    /// Adds a new client.
     pub(crate) fn new(
         clients: &Arc<Clients>,
         kind: ClientKind,
@@ -76,11 +79,11 @@ impl Seat {
         permissions: Permissions,
     ) -> Self {
         let number = clients.last.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
-        // Tell it of no restart: it has seen none.
-        Self::take(clients, (number, Vec::new()), kind, process, permissions, NOTES)
+        // A new client gets no notes about earlier restarts.
+        Self::take(clients, (number, Vec::new()), kind, process, permissions, MAX_RESTART_NOTES)
     }
 
-    /// Seats a client that had `number` and `edits` in the image before this one.
+    /// Adds a client that had `number` and `edits` before the image was restarted.
     pub(crate) fn resume(
         clients: &Arc<Clients>,
         had: (u64, Vec<String>),
@@ -104,13 +107,13 @@ impl Seat {
         let allowed = granted.iter().filter(|(_, granted)| *granted);
         let allowed = allowed.map(|(permission, _)| permission.option().to_owned()).collect();
         let client = ConnectedClient { number, name: None, kind, process, allowed };
-        clients.seats.lock().insert(number, client);
+        clients.slots.lock().insert(number, client);
         Self {
             clients: Arc::clone(clients),
             number,
             edits: Mutex::new(edits),
             handles: Mutex::default(),
-            told_of_restarts: AtomicUsize::new(told),
+            restart_notes_shown: AtomicUsize::new(told),
         }
     }
 
@@ -118,16 +121,16 @@ impl Seat {
         self.number
     }
 
-    /// Notes the name that the client has given.
+    /// Records the name that the client reported.
     pub(crate) fn set_name(&self, name: &str) {
-        if let Some(client) = self.clients.seats.lock().get_mut(&self.number) {
+        if let Some(client) = self.clients.slots.lock().get_mut(&self.number) {
             client.name = Some(name.to_owned());
         }
     }
 
     /// Lists all clients, this one included.
     pub(crate) fn all(&self) -> Vec<ConnectedClient> {
-        self.clients.seats.lock().values().cloned().collect()
+        self.clients.slots.lock().values().cloned().collect()
     }
 
     /// Lists the other clients.
@@ -135,7 +138,7 @@ impl Seat {
         self.all().into_iter().filter(|client| client.number != self.number).collect()
     }
 
-    /// Notes the handles in an answer: this client may look into their objects.
+    /// Records the handles in an answer, so that this client may inspect their objects.
     pub(super) fn note_handles(&self, answer: &Value) {
         match answer {
             Value::Object(fields) => {
@@ -148,17 +151,17 @@ impl Seat {
         }
     }
 
-    /// Whether an answer has given the client this handle.
+    /// Returns whether an answer to this client contained the handle.
     pub(super) fn has_handle(&self, handle: &str) -> bool {
         self.handles.lock().contains(handle)
     }
 
-    /// Notes an edit that this client may undo as its last.
+    /// Records an edit of this client; `last` refers to the newest one.
     pub(crate) fn note_edit(&self, edit: &str) {
         self.edits.lock().push(edit.to_owned());
     }
 
-    /// Notes that the edit was undone, or is gone.
+    /// Removes an edit that was undone or no longer exists.
     pub(crate) fn forget_edit(&self, edit: &str) {
         self.edits.lock().retain(|other| other != edit);
     }
@@ -169,9 +172,9 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.clients.seats.lock().remove(&self.number);
+        self.clients.slots.lock().remove(&self.number);
     }
 }
 
@@ -180,10 +183,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_listed_until_its_last_call_has_ended() {
+    fn clients_are_listed_until_their_last_call_ends() {
         let clients = Arc::<Clients>::default();
-        let first = Seat::new(&clients, ClientKind::Agent, 10, Permissions::ALL);
-        let second = Arc::new(Seat::new(&clients, ClientKind::Editor, 20, Permissions::default()));
+        let first = ClientSlot::new(&clients, ClientKind::Agent, 10, Permissions::ALL);
+        let second = Arc::new(ClientSlot::new(&clients, ClientKind::Editor, 20, Permissions::default()));
         second.set_name("b 1");
         let others = first.others();
         assert_eq!(others[0].to_string(), "b 1 (editor, process 20)");
@@ -194,9 +197,9 @@ mod tests {
         assert_eq!(first.others().len(), 1);
         drop(of_a_call);
         assert!(first.others().is_empty());
-        // Numbers go on after a restart.
+        // Numbers continue after a restart.
         let next = Arc::<Clients>::default();
-        let again = Seat::resume(
+        let again = ClientSlot::resume(
             &next,
             (first.number(), vec!["4".to_owned()]),
             first.all()[0].kind,
@@ -204,7 +207,7 @@ mod tests {
             Permissions::ALL,
         );
         assert_eq!(
-            (again.edits(), Seat::new(&next, ClientKind::Agent, 30, Permissions::ALL).number()),
+            (again.edits(), ClientSlot::new(&next, ClientKind::Agent, 30, Permissions::ALL).number()),
             (vec!["4".to_owned()], 2)
         );
     }

@@ -1,5 +1,12 @@
-//! What a tool is: a name with schemas that agents and people call, its permissions, and the pages of its answers.
-//! It knows no protocol, and no action but by the list that `crate::actions` gives.
+//! Defines tools: operations that agents and people call by name. A [`Tool`] has a name, JSON
+//! schemas for its arguments and its answer, the permissions it needs, and a function that answers
+//! a call. `arguments` checks a call's arguments against the schema, `page` and `budget` fit the
+//! answer into the caller's limit, and `session` holds what all calls share: SBCL, the text index,
+//! permissions. `call` has the types of a call, its answer and its failure; `work` runs jobs that
+//! outlast a call.
+//!
+//! This module knows no protocol (MCP, LSP and the command line are in `crate::doors`). It gets the
+//! list of tools from `crate::actions`.
 
 pub(crate) mod arguments;
 pub(crate) mod budget;
@@ -24,14 +31,14 @@ pub use session::{Permission, Permissions, ProjectRoot, Session};
 pub use structured::Structured;
 pub use tool::{About, Effect, Object, Starts, Tool};
 
-/// Who is offered a tool without asking for it.
+/// The clients to which a tool is listed by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Offer {
-    /// Hosts with little room, too: an agent cannot do without it.
+    /// Listed even for hosts that allow only a few tools, because an agent cannot work without it.
     Core,
-    /// Whoever chooses nothing: it has a contract, or an agent needs it daily.
+    /// Listed by default: it has a contract, or agents need it daily.
     Daily,
-    /// Those who choose all tools.
+    /// Listed only if the client selects all tools.
     All,
 }
 
@@ -39,7 +46,7 @@ pub enum Offer {
 #[derive(Clone, Default)]
 pub struct Tools {
     list: Vec<&'static Tool>,
-    /// Further ones that are not listed, and answered all the same when they are called by name.
+    /// Tools that are not listed but still answer when called by name.
     unlisted: Vec<&'static Tool>,
 }
 
@@ -50,15 +57,15 @@ impl std::fmt::Debug for Tools {
 }
 
 impl Tools {
-    /// Makes a selection of all of `tools`.
+    /// Selects all of `tools`.
     pub fn of(tools: &'static [Tool]) -> Self {
         let mut list: Vec<_> = tools.iter().collect();
         list.sort_by_key(|tool| tool.name());
         Self { list, unlisted: Vec::new() }
     }
 
-    /// Lists those that agents need daily and that `permissions` do not always refuse; the others are answered when they
-    /// are called by name.
+    /// Lists the tools that agents need daily, without those that `permissions` never allow. The
+    /// other tools still answer when called by name.
     #[must_use]
     pub fn daily(&self, permissions: Permissions) -> Self {
         let refused = |tool: &Tool| match tool.permission() {
@@ -71,11 +78,11 @@ impl Tools {
         Self { list, unlisted: self.list.clone() }
     }
 
-    /// Selects those of them that `choice` names: `all`, `core`, `read` (the ones that only read), or names,
-    /// separated by commas. No others are answered.
+    /// Selects the tools that `choice` names: a comma-separated list of tool names, `all`, `core`,
+    /// and `read` (the tools that only read). Other tools do not answer.
     ///
     /// # Errors
-    /// No tool has one of the names.
+    /// No tool has one of the names, or the list is empty.
     pub fn chosen(&self, choice: &str) -> Result<Self, String> {
         let mut list: Vec<&'static Tool> = Vec::new();
         for part in choice.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -89,7 +96,7 @@ impl Tools {
         list.sort_by_key(|tool| tool.name());
         list.dedup_by_key(|tool| tool.name());
         match list.is_empty() {
-            true => Err("No tool is chosen: name tools, or all, core or read.".to_owned()),
+            true => Err("No tool is selected: pass tool names, or all, core or read.".to_owned()),
             false => Ok(Self { list, unlisted: Vec::new() }),
         }
     }
@@ -99,10 +106,10 @@ impl Tools {
         &self.list
     }
 
-    /// Finds the tool called `name`. Hyphens and underscores are the same.
+    /// Returns the tool called `name`. Hyphens and underscores are equivalent.
     ///
     /// # Errors
-    /// No tool has that name: the sentence names the nearest, or all.
+    /// No tool has that name: the message suggests the nearest name, or lists all names.
     pub fn get(&self, name: &str) -> Result<&'static Tool, String> {
         let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
         let is_meant = |other: &str| other.bytes().map(plain).eq(name.bytes().map(plain));

@@ -1,7 +1,9 @@
-//! Divides long lists into pages: an answer fits a model's context, and says how to go on.
+//! Divides long lists into pages, so that an answer fits a model's context and can be continued.
 //!
-//! A page is cut where its entries are made: it is rendered with as many as fit, beside all else that it says, and its
-//! cursor is after the last of them.
+//! An answer whose lists can be paged implements [`Sequence`]: its lists form one sequence of
+//! entries, and a [`Part`] selects a range of it. [`Paging::cut`] renders the answer with as many
+//! entries as fit into the budget together with the rest of the answer. The cursor is the number of
+//! the first entry of the next page.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,20 +14,20 @@ use super::call::ToolAnswer;
 use super::phrases::quoted;
 use crate::answer::counted;
 
-/// Which part of a long list.
+/// Selects a page of a long list.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Paging {
-    /// The most entries; by default as many as fit.
+    /// The maximum number of entries; by default as many as fit.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<usize>,
-    /// The `cursor` of a cut answer.
+    /// The `cursor` of a previous answer, to get the entries after it.
     #[serde(default)]
     cursor: Option<String>,
 }
 
 impl Paging {
-    /// Makes what `cursor` asks for, as long as it may be.
+    /// Requests the page at `cursor`, without a limit on its entries.
     pub(crate) fn at(cursor: Option<String>) -> Self {
         Self { limit: None, cursor }
     }
@@ -35,7 +37,8 @@ impl Paging {
         self.limit.unwrap_or(usize::MAX)
     }
 
-    /// Returns the requested page size; by default `most`, for entries that are dear to make.
+    /// Returns the requested page size; by default `most`, for entries that are expensive to
+    /// compute.
     pub(crate) fn limit_or(&self, most: usize) -> usize {
         self.limit.unwrap_or(most)
     }
@@ -43,7 +46,7 @@ impl Paging {
     /// Decodes the cursor: the number of entries on earlier pages.
     ///
     /// # Errors
-    /// The cursor was not given by any answer.
+    /// The cursor is not one that an answer returned.
     pub(crate) fn offset(&self) -> Result<usize, Failure> {
         match self.cursor.as_deref() {
             None | Some("") => Ok(0),
@@ -58,7 +61,7 @@ impl Paging {
     pub(crate) fn within(&self, total: usize) -> Result<(), Failure> {
         match self.offset()? {
             offset if offset > 0 && offset >= total && total > 0 => Err(Failure::arguments(format!(
-                "The cursor {} is past the end: there are {} now. Ask again without it.",
+                "The cursor {} is past the end: there are {} now. Repeat the call without a cursor.",
                 quoted(self.cursor.as_deref().unwrap_or_default()),
                 counted(total, "entry", "entries")
             ))),
@@ -66,10 +69,11 @@ impl Paging {
         }
     }
 
-    /// Makes the longest page of `answer`, whose lists are whole, that fits into `budget` characters.
+    /// Renders the longest page of `answer` that fits into `budget` characters. `answer` has all
+    /// its entries.
     ///
     /// # Errors
-    /// The cursor was not given by any answer, or points past the end; or `render` fails.
+    /// The cursor is invalid or points past the end, or `render` fails.
     pub(crate) fn cut<S: Sequence>(
         &self,
         mut answer: S,
@@ -88,25 +92,26 @@ impl Paging {
 pub(crate) struct Continued<R> {
     #[serde(flatten)]
     pub(crate) request: R,
-    /// The `cursor` of a cut answer.
+    /// The `cursor` of a previous answer, to get the entries after it.
     #[serde(default)]
     cursor: Option<String>,
 }
 
 impl<R> Continued<R> {
-    /// Takes the request of an answer that has one page only.
+    /// Returns the request, for an answer that has only one page.
     ///
     /// # Errors
-    /// There is a cursor.
+    /// A cursor was given.
     pub(crate) fn on_one_page(self) -> Result<R, Failure> {
         Paging::at(self.cursor).within(1)?;
         Ok(self.request)
     }
 
-    /// Makes the longest page of `answer` that fits into `budget` characters, as `render` makes it of the entries on it.
+    /// Renders the longest page of `answer` that fits into `budget` characters, and adds the cursor
+    /// to it. `render` gets the answer with the entries of the page.
     ///
     /// # Errors
-    /// As [`Paging::cut`].
+    /// See [`Paging::cut`].
     pub(crate) fn page<S: Sequence>(
         self,
         answer: S,
@@ -122,40 +127,40 @@ impl<R> Continued<R> {
     }
 }
 
-/// Makes the error for a cursor that no answer gave.
+/// Makes the error for an invalid cursor.
 pub(crate) fn wrong_cursor(cursor: &str) -> Failure {
     Failure::arguments(format!(
-        "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
+        "The cursor {} is invalid: pass the \"cursor\" value of the answer to continue.",
         quoted(cursor)
     ))
 }
 
-/// An answer whose lists are one sequence of entries, which pages divide.
+/// An answer whose lists form one sequence of entries, which is divided into pages.
 pub(crate) trait Sequence: Clone {
-    /// Hands each of the lists to `part`, in the order of the sequence.
+    /// Passes each of the lists to `part`, in the order of the sequence.
     fn lists(&mut self, part: &mut Part);
 
-    /// Returns the fewest entries of a page, now that not all fit into `budget` characters. None is allowed only if a
-    /// page without entries fits.
-    fn least(&mut self, _budget: usize) -> usize {
+    /// Returns the minimum number of entries on a page if not all fit into `budget` characters.
+    /// Zero is allowed only if a page without entries fits.
+    fn min_entries(&mut self, _budget: usize) -> usize {
         1
     }
 }
 
-/// An answer of which a page has a part.
+/// An answer of which a page holds a part.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Paged<T> {
     #[serde(flatten)]
     pub(crate) answer: T,
-    /// How many entries there are in all.
+    /// The total number of entries.
     pub(crate) total: usize,
-    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    /// Pass it as `cursor` to get the next entries; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<String>,
 }
 
 impl<T> Paged<T> {
-    /// Makes the answer of which `total` entries are counted.
+    /// Wraps `answer`, which has `total` entries on all pages.
     pub(crate) fn new(answer: T, total: usize) -> Self {
         Self { answer, total, cursor: None }
     }
@@ -167,7 +172,7 @@ impl<T: Sequence> Sequence for Paged<T> {
     }
 }
 
-/// The part of a sequence that is kept.
+/// Selects a range of a sequence that consists of several lists.
 pub(crate) struct Part {
     skip: usize,
     most: usize,
@@ -175,19 +180,19 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Skips so many entries, and keeps so many of the others at most.
+    /// Skips `skip` entries and keeps at most `most` of the others.
     pub(crate) fn new(skip: usize, most: usize) -> Self {
         Self { skip, most, kept: 0 }
     }
 
-    /// Keeps the entries of `list` that are in the part.
+    /// Removes the entries of `list` that are outside the range.
     pub(crate) fn keep<T>(&mut self, list: &mut Vec<T>) {
         let kept = self.take(list.len());
         list.truncate(kept.end);
         list.drain(..kept.start);
     }
 
-    /// Counts a list of `length` entries as kept so far, and returns which of them are.
+    /// Advances by a list of `length` entries and returns the range of entries to keep.
     pub(crate) fn take(&mut self, length: usize) -> std::ops::Range<usize> {
         let start = self.skip.min(length);
         let end = start + (self.most - self.kept).min(length - start);
@@ -207,16 +212,16 @@ pub(crate) fn count(answer: &mut impl Sequence) -> usize {
 /// The entries of a page, by their numbers in the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// How many are on earlier pages.
+    /// The number of entries on earlier pages.
     pub(crate) offset: usize,
-    /// How many the page has.
+    /// The number of entries on the page.
     pub(crate) count: usize,
-    /// How many there are in all.
+    /// The total number of entries.
     pub(crate) total: usize,
 }
 
 impl PageRange {
-    /// Returns the number of the first entry behind the page.
+    /// Returns the number of the first entry after the page.
     pub(crate) fn end(&self) -> usize {
         self.offset.saturating_add(self.count)
     }
@@ -230,7 +235,7 @@ impl PageRange {
     pub(crate) fn rest(&self) -> String {
         match self.cursor() {
             Some(cursor) => format!(
-                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for what follows.",
+                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for the next ones.",
                 self.count, self.total
             ),
             None => String::new(),
@@ -238,12 +243,12 @@ impl PageRange {
     }
 }
 
-/// Makes a page that fills `budget` characters, as text and as JSON, but for a few, of `answer`, which has the entries from
-/// the first number of `(offset, total)` on. It has at least one, even if
-/// that does not fit.
+/// Renders the page of `answer` that nearly fills `budget` characters, as text and as JSON.
+/// `answer` has the entries from number `offset` of `(offset, total)` on. The page has at least
+/// [`Sequence::min_entries`] entries, even if these do not fit.
 ///
 /// # Errors
-/// Those of `render`.
+/// `render` fails.
 pub(crate) fn longest_page<S: Sequence>(
     mut answer: S,
     (offset, total): (usize, usize),
@@ -261,7 +266,7 @@ pub(crate) fn longest_page<S: Sequence>(
         part.lists(&mut Part::new(0, count));
         part
     };
-    let (mut fitting, mut too_many) = (answer.least(budget).min(most), most + 1);
+    let (mut fitting, mut too_many) = (answer.min_entries(budget).min(most), most + 1);
     let mut page = render(&mut first(&answer, fitting), &PageRange { offset, count: fitting, total })?;
     let mut long = length(&whole);
     for round in 1.. {
@@ -269,7 +274,8 @@ pub(crate) fn longest_page<S: Sequence>(
         if between <= 1 {
             break;
         }
-        // Guess by the lengths, as entries are alike; halve now and then, in case they are not.
+        // Guess the count from the lengths, since entries are alike. Bisect every third round, in
+        // case they are not.
         let short = length(&page);
         let guess = between * budget.saturating_sub(short) / long.saturating_sub(short).max(1);
         let step = if round % 3 == 0 { between / 2 } else { guess };
@@ -278,7 +284,7 @@ pub(crate) fn longest_page<S: Sequence>(
         let next = render(&mut part, &PageRange { offset, count, total })?;
         if fits(&next, budget) {
             (fitting, page) = (count, next);
-            // An entry more is not worth as much work again as the page has cost.
+            // Stop when the page is nearly full: one more entry is not worth another rendering.
             if length(&page) + budget / 64 > budget {
                 break;
             }
@@ -297,7 +303,7 @@ mod tests {
     use crate::tools::CallOutcome;
     use crate::tools::budget::truncate_hard;
 
-    /// Names, which have places, and other lists.
+    /// Two lists that are paged, and one that is on every page.
     #[derive(Debug, Clone, Default, PartialEq, Serialize)]
     struct Lists {
         first: Vec<String>,
@@ -328,13 +334,13 @@ mod tests {
         Lists {
             first: (0..500).map(|number| format!("{number:0>number$}")).collect(),
             second: (0..3000).collect(),
-            cautions: vec!["é".repeat(700), "beside".to_owned()],
+            cautions: vec!["é".repeat(700), "short".to_owned()],
             cursor: None,
         }
     }
 
     #[test]
-    fn pages_join_to_the_whole_and_none_is_too_long() {
+    fn pages_keep_every_entry_and_fit_the_budget() {
         let whole = long_lists();
         for (budget, limit) in [(2_500, None), (4_000, Some(7)), (40_000, None), (40_000, Some(1_000_000))] {
             let (mut all, mut cursor) = (Lists::default(), None);
@@ -346,7 +352,7 @@ mod tests {
                 assert!((1..=limit.unwrap_or(usize::MAX)).contains(&count), "{count}");
                 all.first.extend(strings("first").iter().map(|value| value.as_str().unwrap().to_owned()));
                 all.second.extend(strings("second").iter().map(|value| value.as_u64().unwrap() as u32));
-                assert_eq!(strings("cautions").len(), 2, "what stands beside is on every page");
+                assert_eq!(strings("cautions").len(), 2, "every page has the unpaged list");
                 cursor = page.structured["cursor"].as_str().map(str::to_owned);
                 if cursor.is_none() {
                     break;
@@ -359,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_does_not_fit_is_shortened_and_none_is_lost() {
+    fn oversized_entries_are_shortened_but_not_lost() {
         let whole = Lists { first: vec!["x".repeat(9_000); 3], ..long_lists() };
         let mut cursor = None;
         for _ in 0..3 {
@@ -373,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_leads_nowhere_is_told() {
+    fn invalid_cursors_are_rejected() {
         let cut = |cursor: &str| {
             Paging { limit: None, cursor: Some(cursor.to_owned()) }.cut(long_lists(), 9_000, render)
         };

@@ -1,4 +1,4 @@
-//! Helpers for sentences: quoting, shortening, endings.
+//! Formats messages: quotes and shortens text, joins lists, and ends sentences.
 
 use crate::answer::shortened;
 
@@ -12,8 +12,8 @@ pub fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
 
-/// Cuts `text` to its first `most` characters, and adds a line that counts the missing ones.
-pub(crate) fn cut(text: String, most: usize) -> String {
+/// Truncates `text` to `most` characters, and appends a line with the number of omitted characters.
+pub(crate) fn truncated(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
     }
@@ -21,12 +21,12 @@ pub(crate) fn cut(text: String, most: usize) -> String {
         None => text,
         Some((at, _)) => {
             let rest = text[at..].chars().count();
-            format!("{}\n... cut here: {rest} more characters are left out.", &text[..at])
+            format!("{}\n... truncated: {rest} more characters are left out.", &text[..at])
         }
     }
 }
 
-/// Makes a sentence of an error's message.
+/// Makes a sentence of an error's message: capitalizes it and adds a period.
 pub(crate) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
     let Some(first) = chars.next() else { return String::new() };
@@ -39,9 +39,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut_between_characters_and_say_so() {
-        assert_eq!(cut("ää".into(), 2), "ää");
-        assert_eq!(cut("äää".into(), 2), "ää\n... cut here: 1 more characters are left out.");
+    fn truncation_respects_characters_and_counts_the_rest() {
+        assert_eq!(truncated("ää".into(), 2), "ää");
+        assert_eq!(truncated("äää".into(), 2), "ää\n... truncated: 1 more characters are left out.");
     }
 
     #[test]

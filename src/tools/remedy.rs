@@ -1,15 +1,16 @@
-//! Remedies for an engine that cannot start. They name the program's options, which the library's errors do
-//! not know.
+//! Adds remedies to the errors of an engine that cannot start. The remedies name options and
+//! environment variables of the program; the library's errors do not, because other programs use
+//! them.
 
 use super::phrases::sentence;
 use crate::engine::{ImageError, StartError};
 use crate::handle::Error;
 
-/// Renders the error as a sentence, with a remedy for the user of the program.
+/// Formats the error as a sentence, with a remedy for the user of the program.
 pub(crate) fn with_remedy(error: &Error) -> String {
     let said = error.to_string();
     match remedy(error) {
-        // A sentence already, which may begin with a file's name.
+        // Already a sentence. It may begin with a file name, which must not be capitalized.
         None if matches!(error, Error::Request(_)) && said.ends_with('.') => said,
         Some(remedy) => sentence(&format!("{said}; {remedy}")),
         None => sentence(&said),
@@ -18,23 +19,22 @@ pub(crate) fn with_remedy(error: &Error) -> String {
 
 fn remedy(error: &Error) -> Option<&'static str> {
     const BUILD: &str = "run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core";
-    const SPLIT: &str =
-        "or name in STEELBANK_HOME a folder with SBCL's parts as files (`steelbank --help` lists them)";
+    const SPLIT: &str = "or set STEELBANK_HOME to a folder with SBCL's files (`steelbank --help` lists them)";
     match error {
-        Error::Cache(_) => Some("name another folder in STEELBANK_CACHE"),
+        Error::Cache(_) => Some("set STEELBANK_CACHE to another folder"),
         Error::Index(_) => Some("run ./bootstrap and build steelbank again"),
         Error::Start(StartError::Load(error)) if error.is_limit() => {
             Some("raise its limits (ulimit -n, ulimit -v)")
         }
         Error::Start(
             StartError::Load(_)
-            | StartError::Image(ImageError::Unreadable { .. } | ImageError::CutOff { .. }),
+            | StartError::Image(ImageError::Unreadable { .. } | ImageError::Truncated { .. }),
         ) => Some(BUILD),
         Error::Start(StartError::Image(ImageError::NoProc | ImageError::Memory { .. })) => Some(SPLIT),
-        Error::Start(error) if error.is_for_address_space() => {
-            Some("raise that limit: with --dynamic-space-size 128, the least, it takes some 1128 MiB")
+        Error::Start(error) if error.is_address_space_limit() => {
+            Some("raise that limit: with --dynamic-space-size 128, the minimum, it takes about 1128 MiB")
         }
-        Error::Start(error) if error.is_for_room() => Some("--dynamic-space-size asks for less"),
+        Error::Start(error) if error.is_out_of_memory() => Some("use --dynamic-space-size to request less"),
         _ => None,
     }
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_program_advises_what_the_librarys_errors_do_not_know() {
+    fn remedies_name_options_that_library_errors_omit() {
         let unreadable = ImageError::Unreadable {
             path: "steelbank.core".into(),
             source: std::io::ErrorKind::NotFound.into(),
@@ -65,10 +65,12 @@ mod tests {
             for word in ["bootstrap", "STEELBANK", "--"] {
                 assert!(!error.to_string().contains(word), "{error}");
             }
-            let told = with_remedy(&error);
+            let message = with_remedy(&error);
             assert!(
-                told.contains(advised) && told.starts_with(char::is_uppercase) && told.ends_with('.'),
-                "{told}"
+                message.contains(advised)
+                    && message.starts_with(char::is_uppercase)
+                    && message.ends_with('.'),
+                "{message}"
             );
         }
         assert_eq!(with_remedy(&Error::SetUp("no init file".into())), "No init file.");

@@ -1,29 +1,30 @@
-//! Makes JSON schemas (draft 2020-12) of Rust types, as MCP wants them.
+//! Generates JSON schemas (draft 2020-12) from Rust types, in the form that MCP hosts accept.
+//! [`input`] makes the schema of a tool's arguments, [`output`] that of its structured answer.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// Makes the schema of a tool's arguments.
+/// Generates the schema of a tool's arguments.
 pub(crate) fn input<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with_transform(RecursiveTransform(names_only));
-    let mut schema = made::<T>(settings);
+    let mut schema = root_schema::<T>(settings);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
-            // Drop a default that means the same as leaving the property out: "", [], false and null.
+            // Drop a default that is equivalent to omitting the property: "", [], false and null.
             let is_nothing =
                 |value: &Value| value.is_null() || [json!(""), json!([]), json!(false)].contains(value);
             property.retain(|key, value| key != "default" || !is_nothing(value));
         }
     }
-    // Forbid further properties here: serde cannot, for structs that are flattened into others.
+    // Forbid unknown properties here, because serde cannot do so for flattened structs.
     schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     schema
 }
 
-/// Leaves of an enumeration only its names, which hosts and the command line look for; the property's own description
-/// explains them.
+/// Reduces an enumeration to its names, which hosts and the command line look for. The property's
+/// description explains them.
 fn names_only(schema: &mut Schema) {
     if let Some(Value::Array(choices)) = schema.remove("oneOf") {
         let names = choices.iter().filter_map(|choice| choice.get("const")).cloned().collect();
@@ -32,9 +33,9 @@ fn names_only(schema: &mut Schema) {
     }
 }
 
-/// Makes the schema of a type, without references, the type's name and description, and keywords that the standard does
-/// not have.
-fn made<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
+/// Generates the schema of a type with all references inlined, without the type's title and
+/// description, and without keywords that are not in the standard.
+fn root_schema<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
     let settings = settings.with(|settings| settings.inline_subschemas = true);
     let settings = settings.with_transform(RecursiveTransform(plain));
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
@@ -45,16 +46,17 @@ fn made<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
         Value::Object(schema) => schema,
         _ => Map::new(),
     };
-    // Add properties to the schema of a type without fields: some hosts insist on them.
+    // Some hosts require `properties` even for a type without fields.
     schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     schema
 }
 
-/// Makes the schema of a tool's structured answer: an outline of the serialized type, for programs that
-/// validate. It has no descriptions, since the keys and the tool's description explain the answer; no inner
-/// structure below [`DEPTH`]; and no types of items, nor of optional numbers and flags.
+/// Generates the schema of a tool's structured answer: an outline of the serialized type, for
+/// programs that validate. It omits descriptions, because the keys and the tool's description
+/// explain the answer; nested structure below [`DEPTH`]; optional numbers and flags; and the types
+/// of items of optional lists.
 pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
-    let schema = made::<T>(SchemaSettings::draft2020_12().for_serialize());
+    let schema = root_schema::<T>(SchemaSettings::draft2020_12().for_serialize());
     let required = schema.get("required").cloned();
     let Value::Object(mut outline) = outline(&Value::Object(schema), DEPTH) else {
         return Map::new();
@@ -83,16 +85,17 @@ pub(crate) fn output<T: JsonSchema>() -> Map<String, Value> {
     outline
 }
 
-/// The levels of nested objects in an output schema: only the answer itself. With many tools, more would take
-/// too much of a model's context.
+/// The number of levels of nested objects in an output schema: only the answer itself. More levels
+/// would use too much of a model's context when there are many tools.
 const DEPTH: usize = 1;
 
-/// Strips `schema` of descriptions and bounds. The result
-/// accepts all that `schema` accepts.
+/// Strips descriptions, bounds and nested structure from `schema`. The result accepts every value
+/// that `schema` accepts.
 fn outline(schema: &Value, depth: usize) -> Value {
     let Value::Object(schema) = schema else { return json!({}) };
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
-        // Drop null from an optional property, which serde leaves out instead. Keep it in a required one.
+        // Drop null from an optional property, because serde omits the property instead. Keep it in
+        // a required one.
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let others: Vec<Value> =
             choices.iter().filter(|choice| !is_null(choice)).map(|choice| outline(choice, depth)).collect();
@@ -134,16 +137,17 @@ fn outline(schema: &Value, depth: usize) -> Value {
     }
 }
 
-/// Marks a property that must be there, so that its null counts.
+/// Marks a required property during generation, so that null stays one of its types.
 const KEEPS_NULL: &str = "x-keeps-null";
 
 fn is_of_strings(choices: &[Value]) -> bool {
     choices.iter().all(|choice| choice.get("type").is_some_and(|kind| kind == "string"))
 }
 
-/// Makes a schema portable. Removes Rust's number formats (`uint32`, …), which JSON schema
-/// does not know, and null from lists of types, which some hosts refuse: optional properties are never null
-/// in answers, and may be left out of arguments. A required property becomes a choice.
+/// Makes a schema portable. Removes Rust's number formats (`uint32`, …), which JSON schema does not
+/// define, and null from lists of types, which some hosts reject. Optional properties are never
+/// null in answers, and callers can omit them. A required property that may be null becomes an
+/// `anyOf`.
 fn plain(schema: &mut Schema) {
     let number = schema.get("format").and_then(Value::as_str).is_some_and(|format| {
         format.starts_with("uint") || format.starts_with("int") || matches!(format, "float" | "double")
@@ -161,7 +165,8 @@ fn plain(schema: &mut Schema) {
     }
 }
 
-/// Replaces a property's list of types by the only type that is not null, or by a choice between the types.
+/// Replaces a property's list of types by the only type that is not null, or by an `anyOf` of the
+/// types.
 fn single_type(property: &mut Value, may_be_null: bool) {
     let Value::Object(property) = property else { return };
     let Some(Value::Array(types)) = property.get("type").cloned() else { return };
@@ -206,9 +211,9 @@ mod tests {
     #[derive(Serialize, serde::Deserialize, JsonSchema)]
     #[allow(dead_code)]
     enum Choice {
-        /// One.
+        /// The first.
         One,
-        /// The other.
+        /// The second.
         Other,
     }
 
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_have_one_type_a_property_and_no_formats_of_rusts() {
+    fn properties_have_one_type_and_no_rust_formats() {
         let expected = json!({
             "count": { "type": "integer" },
             "line": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
@@ -248,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_takes_stands_in_one_place() {
+    fn input_schemas_inline_enumerations() {
         let names = json!(["One", "Other"]);
         let expected = json!({
             "choice": { "description": "Which.", "type": "string", "enum": names },
@@ -260,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn outlines_have_no_definitions_and_no_depths() {
+    fn output_schemas_omit_definitions_and_nested_objects() {
         let expected = json!({
             "type": "object",
             "properties": {

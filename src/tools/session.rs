@@ -1,5 +1,8 @@
-//! The session, which all calls share: SBCL, which starts when a tool first needs it; the index of the
-//! project's text; and the permissions from the person who started the program.
+//! [`Session`]: the state that all calls share. It has SBCL with its indexes ([`Steelbank`]),
+//! started when a tool first needs it; the index of the project's text, opened when first needed;
+//! the permissions granted by the person who started the program; and the outcomes of loads. If
+//! several clients share an image, each has a clone of the session with its own [`ClientSlot`] and
+//! background jobs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::call::{Call, Failure};
-use super::clients::Seat;
+use super::clients::ClientSlot;
 use super::work::ClientWork;
 use super::{Object, Tools};
 use crate::Steelbank;
@@ -26,7 +29,7 @@ use crate::handle::recovery::{Cause, LoadedItem, Recovery};
 use crate::workspace::NoProject;
 use steelbank_text::TextIndex;
 
-/// The session of a program, shared by all calls. Cheap to clone.
+/// The state that all calls share. Cheap to clone.
 #[derive(Clone)]
 pub struct Session {
     lisp: Arc<LazyLisp>,
@@ -37,12 +40,12 @@ pub struct Session {
     /// The outcomes of this session's loads, by system or file.
     loads: Arc<Mutex<BTreeMap<String, Load>>>,
     recovery: Arc<Recovery>,
-    /// What is one client's, if several share the image.
-    seat: Option<Arc<Seat>>,
-    told_of_restarts: Arc<AtomicUsize>,
-    /// What goes on for this client after the call that began it.
+    /// This client's state, if several clients share the image.
+    client_slot: Option<Arc<ClientSlot>>,
+    restart_notes_shown: Arc<AtomicUsize>,
+    /// This client's jobs that outlast the call that started them.
     work: Arc<ClientWork>,
-    /// Why no Swank could be opened.
+    /// The reason why Swank could not be started.
     pub(super) swank_trouble: Arc<Mutex<Option<String>>>,
 }
 
@@ -56,14 +59,14 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// The root folder of the project that the tools are about, as far as it is known.
+/// The root folder of the project, once it is known.
 #[derive(Debug, Default)]
 pub struct ProjectRoot {
     folder: Mutex<Option<PathBuf>>,
 }
 
 impl ProjectRoot {
-    /// Makes the root `folder`, or an unknown one.
+    /// Sets the root to `folder`; `None` for an unknown project.
     pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self { folder: Mutex::new(folder) })
     }
@@ -89,18 +92,18 @@ struct LazyLisp {
     start: Mutex<Option<Box<StartLisp>>>,
 }
 
-/// The permissions of tools beyond reading and loading. All are denied unless the person who starts the program
-/// grants them.
+/// The permissions for anything beyond reading and loading. All are denied unless the person who
+/// starts the program grants them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Permissions {
-    /// To evaluate code that is in no file.
+    /// Evaluate code that is not in a file.
     pub eval: bool,
-    /// To write files of the project.
+    /// Write files of the project.
     pub edits: bool,
 }
 
 impl Permissions {
-    /// All permissions: for a person at a terminal.
+    /// All permissions, for a person at a terminal.
     pub const ALL: Self = Self { eval: true, edits: true };
 }
 
@@ -114,7 +117,7 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// The option of `steelbank serve` that grants it.
+    /// Returns the option of `steelbank serve` that grants it.
     pub fn option(self) -> &'static str {
         match self {
             Self::Eval => "--allow-eval",
@@ -128,14 +131,14 @@ impl Permission {
 pub(crate) struct Load {
     /// The system or file.
     pub(crate) name: String,
-    /// Whether all of it is loaded.
+    /// True if everything was loaded.
     pub(crate) loaded: bool,
-    /// The outcome, in a line.
+    /// The outcome, in one line.
     pub(crate) outcome: String,
 }
 
 impl Load {
-    /// Returns the name by which the outcome of a load is kept.
+    /// Returns the name under which a load's outcome is stored.
     pub(crate) fn name_of(what: &LoadedItem) -> String {
         match what {
             LoadedItem::System(name) | LoadedItem::File(name) => name.clone(),
@@ -145,12 +148,12 @@ impl Load {
 }
 
 impl Session {
-    /// Makes a session over `bank`, which has been started.
+    /// Makes a session for `bank`, which is already running.
     pub fn new(bank: Steelbank) -> Self {
         Self::starting(|| Ok(bank))
     }
 
-    /// Makes a session whose SBCL `start` makes when a tool first needs it.
+    /// Makes a session that calls `start` when a tool first needs SBCL.
     pub fn starting(start: impl FnOnce() -> Result<Steelbank, Error> + Send + 'static) -> Self {
         let lisp = LazyLisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
         Self {
@@ -161,15 +164,15 @@ impl Session {
             tools: Tools::default(),
             loads: Arc::default(),
             recovery: Arc::default(),
-            seat: None,
-            told_of_restarts: Arc::default(),
+            client_slot: None,
+            restart_notes_shown: Arc::default(),
             work: Arc::default(),
             swank_trouble: Arc::default(),
         }
     }
 
-    /// Adds the index of the project's text. `open` runs when a tool first needs the index, and again after
-    /// an error.
+    /// Adds the index of the project's text. `open` runs when a tool first needs the index, and
+    /// again after an error.
     #[must_use]
     pub fn with_text<E: Into<Failure>>(
         mut self,
@@ -186,67 +189,69 @@ impl Session {
         self
     }
 
-    /// Sets the project. SBCL and the index of the text use the same root when they start.
+    /// Sets the project. SBCL and the text index use the same root when they start.
     #[must_use]
     pub fn with_project(mut self, project: Arc<ProjectRoot>) -> Self {
         self.project = project;
         self
     }
 
-    /// Makes the session that of one client of several.
+    /// Makes this the session of one client of a shared image.
     #[must_use]
-    pub(crate) fn seated(mut self, seat: Seat) -> Self {
-        self.seat = Some(Arc::new(seat));
+    pub(crate) fn for_client(mut self, slot: ClientSlot) -> Self {
+        self.client_slot = Some(Arc::new(slot));
         self.work = Arc::default();
         self
     }
 
-    /// Returns the work that goes on for this client.
+    /// Returns this client's background jobs.
     pub(crate) fn work(&self) -> &ClientWork {
         &self.work
     }
 
-    /// Returns the session for work that the client's leaving ends.
+    /// Returns a clone for use in a background job. It does not keep the client's jobs alive, so
+    /// that a disconnect still cancels them.
     pub(crate) fn for_work(&self) -> Self {
         Self { work: Arc::default(), ..self.clone() }
     }
 
-    /// Returns what is one client's, if several share the image.
-    pub(crate) fn seat(&self) -> Option<&Seat> {
-        self.seat.as_deref()
+    /// Returns this client's state, if several clients share the image.
+    pub(crate) fn client_slot(&self) -> Option<&ClientSlot> {
+        self.client_slot.as_deref()
     }
 
-    /// Whether this client may look into the object of `handle`: others that share the image have objects of their own.
+    /// Returns whether this client may inspect the object of `handle`. In a shared image, each
+    /// client has its own handles.
     pub(crate) fn owns_handle(&self, handle: &str) -> bool {
-        self.seat().is_none_or(|seat| seat.has_handle(handle))
+        self.client_slot().is_none_or(|slot| slot.has_handle(handle))
     }
 
-    /// Takes the note on a restart for an answer to this client.
+    /// Returns the note on the last restart, if this client's answers should still include it.
     pub(super) fn take_restart_note(&self) -> Option<String> {
-        let told = self.seat().map_or(&*self.told_of_restarts, |seat| &seat.told_of_restarts);
+        let told = self.client_slot().map_or(&*self.restart_notes_shown, |slot| &slot.restart_notes_shown);
         self.recovery.take_note(told)
     }
 
-    /// Whether the project is unknown, and a client may still name it.
+    /// Returns whether the project is unknown and a client may still set it.
     pub fn awaits_project(&self) -> bool {
         self.project.folder().is_none() && self.lisp.bank.get().is_none()
     }
 
-    /// Returns the sentence that all answers have while the project's folder is gone: what is said of its files may be wrong.
-    pub(crate) fn gone_project(&self) -> Option<String> {
+    /// Returns a warning if the project's folder no longer exists. Every answer includes it,
+    /// because results about files may be wrong.
+    pub(crate) fn missing_project(&self) -> Option<String> {
         let started = self.started().and_then(|bank| bank.root().map(Path::to_path_buf));
         let folder = started.or_else(|| self.project.folder())?;
         (!folder.is_dir()).then(|| {
             format!(
-                "The project's folder {} is gone: it was moved or removed, so nothing is found in its files. Put it back, or \
-                 start steelbank in its new place.",
+                "The project folder {} is gone: it was moved or removed, so its files cannot be found. Move it back, or restart steelbank in the new place.",
                 folder.display()
             )
         })
     }
 
-    /// Returns the sentence that answers about the image have while files of the project are not loaded as they stand, as of
-    /// `then` or later.
+    /// Returns a warning if files of the project have changed since they were loaded. `then` is the
+    /// earliest time for which the file states must be current.
     pub(crate) fn older_image(&self, then: Instant, wording: Wording) -> Option<String> {
         let project = self.started()?.project();
         let changed = project.changed_files(then);
@@ -255,11 +260,12 @@ impl Session {
         };
         (!changed.is_empty()).then(|| {
             let why = format!("Changed since they were loaded: {}.", some_of(&changed, shown));
-            Advice::BringUpToDate.added_to(&why, wording)
+            Advice::ReloadImage.added_to(&why, wording)
         })
     }
 
-    /// Returns the caution about a symbol that a call names and no loaded file has, although one has its package.
+    /// Warns if a symbol in the call's arguments occurs in no loaded file although its home package
+    /// does: it may have been defined only in the image.
     pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
         let bank = self.started()?;
         let (index, project) = (bank.index(), bank.project());
@@ -267,7 +273,7 @@ impl Session {
         let is_in_none = |name: &str| {
             let Lookup { asked, found, .. } = Lookup::resolved(&index, name, package).ok()?;
             let home = index.package_name(index.symbol_package(found.ok()?.0)?);
-            // The package's name lists many files, mostly.
+            // The package's name alone occurs in many files, so also check the symbol's name.
             Some(
                 PackageOwner::of(&home) == PackageOwner::User
                     && project.naming(&asked.name).is_empty()
@@ -300,7 +306,7 @@ impl Session {
         &self.tools
     }
 
-    /// Returns SBCL and its indexes, started if necessary.
+    /// Returns SBCL and its indexes; starts them if necessary.
     ///
     /// # Errors
     /// SBCL did not start, now or at an earlier call.
@@ -314,47 +320,46 @@ impl Session {
                 self.spawn_death_watch(&bank);
                 Ok(bank)
             }
-            // Report a start that panicked: nothing else leaves none.
+            // `start` was taken without a result only if it panicked.
             None => Err(Failure::engine("SBCL did not start.")),
         });
         started.as_ref().map_err(Clone::clone)
     }
 
-    /// Watches Lisp from a thread, and asks for a restart when it dies or can do no more work, if the program
-    /// can be restarted.
+    /// Starts a thread that requests a restart when Lisp dies or can no longer work. No effect if
+    /// the program cannot be restarted.
     fn spawn_death_watch(&self, bank: &Steelbank) {
         if !self.recovery.is_armed() {
             return;
         }
         let (lisp, recovery) = (bank.lisp(), Arc::clone(&self.recovery));
-        // Go on without the thread: restart-lisp still works.
+        // Continue without the thread if it cannot be created: restart-lisp still works.
         let _ = std::thread::Builder::new().name("steelbank-death".into()).spawn(move || {
             let mut seen = EngineTrouble::default();
             loop {
                 seen = lisp.wait_for_trouble(&seen);
                 if let Some(reason) = &seen.death {
-                    // Do not restart an SBCL that never was ready: it would fail again.
+                    // An SBCL that was never ready would fail again, so do not restart it.
                     if lisp.status().start_microseconds.is_some() {
                         recovery.ask(Cause::Died(reason.clone()));
                     }
                     return;
                 }
                 if seen.given_up > 0 {
-                    recovery.ask(Cause::Spent(
-                        "a thread of Lisp's had to be given up, as what ran on it could not be stopped"
-                            .to_owned(),
+                    recovery.ask(Cause::Unusable(
+                        "a Lisp thread was abandoned because its job could not be stopped".to_owned(),
                     ));
                     return;
                 }
                 if lisp.is_full() {
-                    recovery.ask(Cause::Spent("its heap was full, and could not be freed".to_owned()));
+                    recovery.ask(Cause::Unusable("its heap was full and could not be freed".to_owned()));
                     return;
                 }
             }
         });
     }
 
-    /// Whether Lisp has died, and will be restarted.
+    /// Returns whether Lisp has died and will be restarted.
     pub fn will_restart(&self) -> bool {
         let status = self.started().map(Steelbank::status);
         self.recovery.is_armed()
@@ -368,10 +373,10 @@ impl Session {
         self.lisp.bank.get()?.as_ref().ok()
     }
 
-    /// Returns the index of the project's text, opened if necessary.
+    /// Returns the index of the project's text; opens it if necessary.
     ///
     /// # Errors
-    /// There is no project: the sentence says how to name one.
+    /// There is no project: the message explains how to set one.
     pub fn text(&self) -> Result<&Arc<TextIndex>, Failure> {
         let _one_at_a_time = self.text.opening.lock();
         if self.text.index.get().is_none() {
@@ -386,7 +391,7 @@ impl Session {
         self.text.index.get().map(Arc::as_ref)
     }
 
-    /// Whether the session has `permission`.
+    /// Returns whether the session has `permission`.
     pub fn allows(&self, permission: Permission) -> bool {
         match permission {
             Permission::Eval => self.permissions.eval,
@@ -397,12 +402,12 @@ impl Session {
     /// Checks that the session has `permission`.
     ///
     /// # Errors
-    /// It has not: the sentence says who can allow it, and how.
+    /// The session does not have it: the message names the option that grants it.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
         self.permit_to("it", permission)
     }
 
-    /// Checks that the session has `permission`, without which it refuses what `who` names.
+    /// Checks that the session has `permission`, which the operation named `who` needs.
     pub(super) fn permit_to(&self, who: &str, permission: Permission) -> Result<(), Failure> {
         if self.allows(permission) {
             return Ok(());
@@ -427,8 +432,9 @@ impl Session {
         self.project.folder()
     }
 
-    /// Repeats the loads of the image before this one, in order, with the load tools among `tools`. `status` reports the ones that fail.
-    pub fn load_again(&self, tools: &Tools, loads: &[LoadedItem]) {
+    /// Repeats the loads of the previous image, in order, with the load tools among `tools`.
+    /// `status` lists the ones that fail.
+    pub fn repeat_loads(&self, tools: &Tools, loads: &[LoadedItem]) {
         const LOAD_AGAIN_SECONDS: u64 = 3600;
         for loaded in loads {
             let (tool, arguments) = match loaded {
@@ -443,26 +449,26 @@ impl Session {
             let mut arguments = arguments;
             arguments.insert("timeout_seconds".to_owned(), LOAD_AGAIN_SECONDS.into());
             if let Ok(tool) = tools.get(tool) {
-                // Drop the answer: the session has noted the outcome, as of every load.
+                // Ignore the answer: the session has recorded the outcome, as for every load.
                 let _ = tool.call(self, arguments, &Call::default());
             }
         }
     }
 
-    /// Returns the reason for which no Swank could be opened.
+    /// Returns the reason why Swank could not be started.
     pub(crate) fn swank_trouble(&self) -> Option<String> {
         self.swank_trouble.lock().clone()
     }
 
-    /// Remembers the outcome of a load, and tells a person of it whose editor is connected.
+    /// Records the outcome of a load, and notifies a connected editor.
     pub(crate) fn note_load(&self, load: Load) {
         if let Some(bank) = self.started() {
-            bank.tell_person(&load.outcome);
+            bank.notify_editor(&load.outcome);
         }
         self.loads.lock().insert(load.name.clone(), load);
     }
 
-    /// Returns the outcomes of the loads, by name.
+    /// Returns the outcomes of the loads, sorted by name.
     pub(crate) fn loads(&self) -> Vec<Load> {
         self.loads.lock().values().cloned().collect()
     }
@@ -480,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sbcl_is_asked_to_start_once_and_the_reason_is_kept() {
+    fn sbcl_starts_once_and_its_error_is_cached() {
         let session = Session::starting(|| Err(Error::Index("no file".to_owned())));
         assert!(session.started().is_none());
         let why = session.bank().err();
@@ -489,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_says_how_to_allow_it() {
+    fn missing_permissions_name_the_option_to_grant_them() {
         let session = Session::starting(|| Err(Error::NeverBegan));
         let why = session.permit(Permission::Edits).unwrap_err().to_string();
         assert!(why.contains("serve --allow-edits"), "{why}");

@@ -1,4 +1,5 @@
-//! A structured answer: serialized to JSON once, and parsed to a tree only for callers that read fields.
+//! Structured answers. [`Structured`] serializes an answer to JSON once. Most callers only forward
+//! the JSON; a [`Value`] tree is parsed on first use for callers that read or change fields.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::ops::{Deref, DerefMut};
@@ -7,13 +8,13 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Error, Value};
 
-/// A structured answer: JSON, and a [`Value`] for callers that read fields.
+/// A structured answer: JSON text, and a [`Value`] for callers that read fields.
 #[derive(Clone, Default)]
 pub struct Structured {
     json: OnceLock<String>,
-    /// The tree of `json`, parsed on first use.
+    /// The tree parsed from `json`, on first use.
     read: OnceLock<Value>,
-    /// The tree in place of `json`, once a caller may have changed it.
+    /// The tree that replaces `json`, once a caller had mutable access to it.
     changed: Option<Value>,
 }
 
@@ -21,7 +22,7 @@ impl Structured {
     /// Serializes `answer`.
     ///
     /// # Errors
-    /// A map has keys that are no strings.
+    /// A map has keys that are not strings.
     pub fn new<T: Serialize + ?Sized>(answer: &T) -> Result<Self, Error> {
         Ok(Self { json: OnceLock::from(serde_json::to_string(answer)?), ..Self::default() })
     }
@@ -31,7 +32,8 @@ impl Structured {
         self.json.get_or_init(|| self.changed.as_ref().unwrap_or(&Value::Null).to_string())
     }
 
-    /// Sets a field of an object. One that is not there is added behind the others of the text, and no tree is made.
+    /// Sets a field of an object; no effect on other values. A new field is appended to the JSON
+    /// text without parsing it.
     pub(crate) fn insert(&mut self, name: &str, value: impl Into<Value>) {
         let (value, field) = (value.into(), format!("{}:", Value::from(name)));
         match (&mut self.changed, self.json.get_mut()) {
@@ -59,7 +61,7 @@ impl Deref for Structured {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        // Parsing cannot fail: the text was written here.
+        // Parsing cannot fail: this module wrote the text.
         let read = || self.json.get().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         match &self.changed {
             Some(value) => value,
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_changed_is_written_anew() {
+    fn changed_answers_are_serialized_again() {
         let mut answer = Structured::new(&json!({ "b": 1, "a": [2] })).unwrap();
         assert_eq!(answer.json(), r#"{"a":[2],"b":1}"#);
         assert_eq!(answer["a"][0], 2);

@@ -1,34 +1,38 @@
-//! The way of a person's editor into the image that a session's calls share: the user's own Swank.
+//! Opens the Swank server of the shared image, so that an editor such as SLIME can connect to it.
+//! Uses the user's installation of Swank.
 
 use super::{Failure, Session};
 use crate::Steelbank;
 use crate::handle::swank::SwankServer;
 
 impl Session {
-    /// Claims `port` of 127.0.0.1 for the image's Swank, or any that is free if it is 0. [`Session::open_swank`] opens it.
+    /// Reserves `port` of 127.0.0.1 for the image's Swank server; 0 reserves any free port.
+    /// [`Session::open_swank`] starts the server.
     ///
     /// # Errors
-    /// The image has another one, which the sentence names.
+    /// The image already has a Swank server on another port, which the message names.
     pub fn claim_swank(&self, port: u16) -> Result<(), Failure> {
         self.recovery().claim_swank(port).map_err(|other| {
             let open = match other {
-                0 => "on a free one that it is about to take".to_owned(),
+                0 => "on a free port that is still to be chosen".to_owned(),
                 other => format!("on port {other}"),
             };
             Failure::engine(format!(
-                "--swank {port}: the clients of a Lisp share its Swank, too, which is {open}. Leave the port out, or give that one."
+                "--swank {port}: the image already has a Swank server for all its clients, {open}. Omit the port, or pass that one."
             ))
         })
     }
 
-    /// Opens the Swank that was claimed, in this image and in those after it; none if nobody has claimed one.
+    /// Starts the Swank server that was reserved, in this image and in those after a restart.
+    /// Returns `None` if none was reserved.
     ///
     /// # Errors
-    /// There is no Swank, it does not load, or the port is taken: a sentence. It may be claimed again.
+    /// Swank is not installed, does not load, or the port is in use. The reservation is dropped, so
+    /// another may follow.
     pub fn open_swank(&self) -> Option<Result<SwankServer, Failure>> {
         let port = self.recovery().swank()?;
         let opened = self.bank().and_then(|bank| bank.open_swank(port).map_err(Failure::from));
-        // Keep the claim if Lisp died meanwhile: the next image tries again.
+        // Keep the reservation if Lisp died meanwhile: the next image tries again.
         if opened.is_ok() || !self.will_restart() {
             self.recovery().note_swank(opened.as_ref().ok().map(|server| server.port));
         }
@@ -36,7 +40,7 @@ impl Session {
         Some(opened)
     }
 
-    /// Returns the Swank that serves, if one does.
+    /// Returns the running Swank server, if there is one.
     pub(crate) fn swank(&self) -> Option<SwankServer> {
         self.started().and_then(Steelbank::swank)
     }

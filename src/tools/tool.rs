@@ -1,4 +1,6 @@
-//! A tool: a name, schemas, and a function from checked arguments to an answer. It knows no protocol.
+//! Defines [`Tool`]: a name, schemas, permissions, and a function from checked arguments to an
+//! answer. [`Tool::call`] runs it and adds notes that all answers share, for example on stale
+//! files, a load in progress or a restart. It knows no protocol.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -9,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::call::{Blame, Call, Failure, ToolAnswer};
-use super::phrases::cut;
+use super::phrases::truncated;
 use super::session::{Permission, Session};
 use super::{Offer, arguments, budget, schema};
 use crate::Steelbank;
@@ -18,14 +20,14 @@ use crate::engine::EngineState;
 use crate::handle::Error;
 use crate::handle::recovery::clock;
 
-/// The effect of a tool on its surroundings.
+/// The effect of a tool on its environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It only reads.
+    /// Only reads.
     Reads,
-    /// It runs code of the project or of the caller, which can do anything.
+    /// Runs code of the project or of the caller, which can do anything.
     Runs,
-    /// It writes files of the project.
+    /// Writes files of the project.
     Writes,
 }
 
@@ -34,20 +36,20 @@ pub enum Effect {
 pub enum Starts {
     /// git, to read the index and objects.
     Git,
-    /// A copy of this program, in which code is tried.
+    /// A copy of this program, as a scratch image in which code runs.
     Copy,
 }
 
 /// The presentation of a tool to people and models.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// The name that it is called by.
+    /// The name used to call it.
     pub name: &'static str,
-    /// The name for people: a few words.
+    /// The title for people: a few words.
     pub title: &'static str,
-    /// The description for models: what it does, and when to use it.
+    /// The description for models: what the tool does, and when to use it.
     pub description: &'static str,
-    /// Its effect on its surroundings.
+    /// The effect on its environment.
     pub effect: Effect,
 }
 
@@ -55,7 +57,8 @@ pub struct About {
 pub type Object = Map<String, Value>;
 type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolAnswer, Failure> + Send + Sync;
 
-/// A name that agents and people call, the schemas of its arguments and answers, and what it does.
+/// A tool: the name used to call it, the schemas of its arguments and its answer, and the function
+/// that answers.
 pub struct Tool {
     about: About,
     offer: Offer,
@@ -63,8 +66,8 @@ pub struct Tool {
     may_need: &'static [Permission],
     starts: Option<Starts>,
     of_image: bool,
-    at_once: bool,
-    ends_soon: bool,
+    immediate: bool,
+    short: bool,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
     body: Box<Body>,
@@ -82,13 +85,14 @@ struct Schemas {
 }
 
 /// The note on answers about the image while a load changes it.
-const LOADING_NOTE: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
+const LOADING_NOTE: &str =
+    "A system is loading; results may be incomplete. Retry when the load has finished.";
 
 impl Tool {
-    /// Makes a tool that takes `A`, described by its schema, and answers with the schema of `O`. An answer that does not fit
-    /// loses what is too long: pages fit.
+    /// Makes a tool that takes `A` and answers with `O`; the schemas are generated from these
+    /// types. An answer that exceeds the budget is truncated, except that pages already fit.
     ///
-    /// Fields of `A` that may be left out need serde defaults. Unknown arguments are refused.
+    /// Optional fields of `A` need serde defaults. Unknown arguments are rejected.
     pub fn new<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,
@@ -104,8 +108,8 @@ impl Tool {
             may_need: &[],
             starts: None,
             of_image: false,
-            at_once: false,
-            ends_soon: false,
+            immediate: false,
+            short: false,
             schemas: OnceLock::new(),
             render: || Schemas { input: schema::input::<A>(), output: schema::output::<O>() },
             body: Box::new(move |session, given, schema, call| {
@@ -115,39 +119,39 @@ impl Tool {
         }
     }
 
-    /// Marks the tool's answers as being about the image: they carry a note while a load changes it, and when
-    /// Lisp is dead, with `loading` and `as_of` (seconds since 1970) beside the answer's own fields.
+    /// Marks the tool's answers as being about the image. While a load changes the image, or after
+    /// Lisp has died, answers get a note and the field `loading` or `as_of` (seconds since 1970).
     #[must_use]
     pub fn of_image(mut self) -> Self {
         self.of_image = true;
         self
     }
 
-    /// Marks the tool as fast: it neither waits for Lisp nor walks a tree, so the thread that reads requests
-    /// may run it.
+    /// Marks the tool as fast: it neither waits for Lisp nor walks a directory tree, so the thread
+    /// that reads requests may run it.
     #[must_use]
-    pub fn at_once(mut self) -> Self {
-        self.at_once = true;
+    pub fn immediate(mut self) -> Self {
+        self.immediate = true;
         self
     }
 
-    /// Marks the tool as brief, although it runs code: it does not wait for the lane of long work.
+    /// Marks a tool that runs code as short: it does not wait for the lane of long work.
     #[must_use]
     pub fn brief(mut self) -> Self {
-        self.ends_soon = true;
+        self.short = true;
         self
     }
 
-    /// Requires `permission` for each call of the tool. A tool that needs it only for some calls asks
-    /// [`Session::permit`] itself.
+    /// Requires `permission` for every call of the tool. A tool that needs it only for some calls
+    /// uses [`Session::permit`] instead.
     #[must_use]
     pub fn needs(mut self, permission: Permission) -> Self {
         self.permission = Some(permission);
         self
     }
 
-    /// Declares the permissions of which some calls need one. The tool asks [`Session::permit`] or
-    /// [`Session::allows`] itself.
+    /// Declares permissions that some calls need. The tool checks them with [`Session::permit`] or
+    /// [`Session::allows`].
     #[must_use]
     pub fn may_need(mut self, permissions: &'static [Permission]) -> Self {
         self.may_need = permissions;
@@ -161,22 +165,22 @@ impl Tool {
         self
     }
 
-    /// Marks who is offered the tool without asking for it.
+    /// Sets the clients to which the tool is listed by default.
     pub(crate) fn offered(self, offer: Offer) -> Self {
         Self { offer, ..self }
     }
 
-    /// Returns who is offered the tool without asking for it.
+    /// Returns the clients to which the tool is listed by default.
     pub fn offer(&self) -> Offer {
         self.offer
     }
 
-    /// Returns the permission that each call needs.
+    /// Returns the permission that every call needs.
     pub fn permission(&self) -> Option<Permission> {
         self.permission
     }
 
-    /// Returns the permissions of which some calls need one.
+    /// Returns the permissions that some calls need.
     pub fn permissions_of_some_calls(&self) -> &'static [Permission] {
         self.may_need
     }
@@ -186,7 +190,7 @@ impl Tool {
         self.starts
     }
 
-    /// Returns the name to call the tool by.
+    /// Returns the name used to call the tool.
     pub fn name(&self) -> &'static str {
         self.about.name
     }
@@ -196,31 +200,31 @@ impl Tool {
         self.about
     }
 
-    /// Whether a call in `session` neither waits for Lisp nor walks a tree.
-    pub fn is_at_once(&self, session: &Session) -> bool {
-        self.at_once && !self.catches_up(session)
+    /// Returns whether a call in `session` neither waits for Lisp nor walks a directory tree.
+    pub fn is_immediate(&self, session: &Session) -> bool {
+        self.immediate && !self.catches_up(session)
     }
 
-    /// Whether a call asks first what a person has defined by an editor that may be connected.
+    /// Returns whether a call first asks Lisp for definitions made from a connected editor.
     fn catches_up(&self, session: &Session) -> bool {
-        (self.of_image || !self.at_once) && session.swank().is_some()
+        (self.of_image || !self.immediate) && session.swank().is_some()
     }
 
-    /// Whether a call does not wait for the lane of long work.
-    pub fn ends_soon(&self) -> bool {
-        self.ends_soon || self.about.effect != Effect::Runs
+    /// Returns whether a call does not wait for the lane of long work.
+    pub fn is_short(&self) -> bool {
+        self.short || self.about.effect != Effect::Runs
     }
 
     fn schemas(&self) -> &Schemas {
         self.schemas.get_or_init(self.render)
     }
 
-    /// Returns the schema of the arguments. Rendered once.
+    /// Returns the schema of the arguments, generated on first use.
     pub fn input(&self) -> &Object {
         &self.schemas().input
     }
 
-    /// Returns the schema of the structured answer. Rendered once.
+    /// Returns the schema of the structured answer, generated on first use.
     pub fn output(&self) -> &Object {
         &self.schemas().output
     }
@@ -235,10 +239,10 @@ impl Tool {
         names
     }
 
-    /// Checks `arguments` and runs the call on this thread. Cuts long answers.
+    /// Checks `arguments` and runs the call on this thread. Truncates long answers.
     ///
     /// # Errors
-    /// The arguments are wrong, the call is not allowed, or the engine cannot answer.
+    /// The arguments are wrong, the session lacks a permission, or the engine cannot answer.
     pub fn call(&self, session: &Session, arguments: Object, call: &Call) -> Result<ToolAnswer, Failure> {
         if let Some(permission) = self.permission {
             session.permit_to(self.name(), permission)?;
@@ -252,7 +256,7 @@ impl Tool {
         let begun = Instant::now();
         let outcome = (self.body)(session, arguments, self.input(), call);
         let moving = moved || is_moving();
-        let gone = session.gone_project();
+        let gone = session.missing_project();
         let older = match &gone {
             None if self.of_image => session.older_image(begun, call.wording()),
             _ => None,
@@ -260,19 +264,19 @@ impl Tool {
         match outcome {
             Ok(mut answer) => {
                 budget::truncate_hard(&mut answer, call.budget());
-                if let (Effect::Runs, Some(seat)) = (self.about.effect, session.seat()) {
-                    seat.note_handles(&answer.structured);
+                if let (Effect::Runs, Some(slot)) = (self.about.effect, session.client_slot()) {
+                    slot.note_handles(&answer.structured);
                 }
                 if let Some(package) = &answer.looked_up_in {
                     answer.structured.insert("looked_up_in", package.as_str());
                 }
-                if call.tells_news() {
+                if call.has_one_time_notes() {
                     answer.notes.extend(session.take_restart_note());
                     answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
                 }
-                if let Some(at) = self.of_dead_image(session) {
+                if let Some(at) = self.image_death_time(session) {
                     answer.notes.push(format!(
-                        "Lisp has died: this is as of {} UTC, and what has changed since then is not in it; {}",
+                        "Lisp has died: this answer is as of {} UTC and does not include later changes; {}",
                         clock(at),
                         session.recovery().advice().worded(call.wording())
                     ));
@@ -302,7 +306,7 @@ impl Tool {
                 if failure.advice == Some(Advice::RestartProgram) {
                     failure.advice = Some(session.recovery().advice());
                 }
-                failure.why = cut(failure.why, MOST_ERROR);
+                failure.why = truncated(failure.why, MAX_ERROR_LENGTH);
                 if let Some(note) = gone.or(older) {
                     failure.why = format!("{} {note}", failure.why);
                 }
@@ -315,13 +319,14 @@ impl Tool {
         }
     }
 
-    /// Returns when Lisp died, in seconds since 1970, if an answer is about its image.
-    fn of_dead_image(&self, session: &Session) -> Option<u64> {
+    /// Returns when Lisp died, in seconds since 1970, if this tool's answers are about its image.
+    fn image_death_time(&self, session: &Session) -> Option<u64> {
         if self.of_image { session.started()?.lisp().died_at() } else { None }
     }
 }
 
-/// Returns the error of an SBCL that has never been ready. It has the remedy, which later errors lack.
+/// Returns the start error of an SBCL that was never ready. It has the remedy, which later errors
+/// lack.
 fn not_started(bank: &Steelbank) -> Option<Failure> {
     let status = bank.status();
     if status.start_microseconds.is_some() || !matches!(status.state, EngineState::Dead { .. }) {
@@ -330,5 +335,5 @@ fn not_started(bank: &Steelbank) -> Option<Failure> {
     bank.lisp().wait_until_ready().err().map(|error| Error::Start(error).into())
 }
 
-/// The most characters of an error.
-const MOST_ERROR: usize = 4_000;
+/// The maximum length of an error message, in characters.
+const MAX_ERROR_LENGTH: usize = 4_000;

@@ -1,5 +1,7 @@
-//! Work that may outlast the call that began it. Hosts give a call a time, often a minute: who has waited for some of that
-//! is told the number of the work, and asks for the outcome by another call.
+//! Runs background jobs that may outlast the call that started them. Hosts limit the time of a
+//! call, often to a minute. A call that has waited for part of that time therefore returns the
+//! job's number, and a later call fetches the outcome. [`ClientWork`] holds the jobs of one client;
+//! dropping it cancels them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,15 +14,17 @@ use parking_lot::{Condvar, Mutex};
 use super::call::{Call, Failure, ToolAnswer};
 use crate::engine::control::Cancellation;
 
-/// The most outcomes that nobody has asked for yet.
-const KEPT_OUTCOMES: usize = 16;
-/// The time between two looks at whether the waiting call was called off.
-const GLANCE: Duration = Duration::from_millis(20);
+/// The maximum number of jobs whose outcome was not fetched. Beyond it, the oldest finished job is
+/// removed.
+const MAX_OUTCOMES: usize = 16;
+/// The interval at which a waiting call checks whether it was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Makes the answer of the call that asks for an outcome.
+/// Builds the answer for the call that fetches the outcome.
 pub(crate) type Outcome = Box<dyn FnOnce(&Call) -> Result<ToolAnswer, Failure> + Send>;
 
-/// The work of one client, by its numbers. What still runs when the client leaves is called off.
+/// The background jobs of one client, by number. Jobs that still run when the client disconnects
+/// are cancelled.
 #[derive(Default)]
 pub(crate) struct ClientWork(Mutex<Numbered>);
 
@@ -39,29 +43,29 @@ struct Work {
 
 #[derive(Default)]
 struct WorkState {
-    /// The call that waits: it hears of progress.
+    /// The call that waits for the job; progress is reported to it.
     waiting: Option<Call>,
     ended: bool,
-    /// None before the end, and once it is told.
+    /// `None` until the job has ended, and after the outcome was returned.
     outcome: Option<Outcome>,
 }
 
-/// What a call has waited for.
-pub(crate) enum Waited {
-    /// The outcome, which is told once.
+/// The result of waiting for a job.
+pub(crate) enum WaitResult {
+    /// The job has ended. Its outcome is returned only once.
     Ended(Outcome),
-    /// It still runs, since so long.
+    /// The job still runs, and has run for this long.
     Running(Duration),
-    /// There is no work of that number.
+    /// There is no job with that number.
     Unknown,
 }
 
 impl ClientWork {
-    /// Begins `work` on a thread, for `call` to hear of its progress, and returns its number. The call that `work` is given
-    /// is called off with it.
+    /// Starts `work` on a new thread and returns its number. Progress goes to `call`, or to the
+    /// call that waits later. The call passed to `work` is cancelled with the job.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The system cannot create a thread.
     pub(crate) fn begin(
         &self,
         call: &Call,
@@ -78,10 +82,10 @@ impl ClientWork {
         let own = Call::new(listener).cancelled_by(this.cancellation.clone());
         std::thread::Builder::new().name("steelbank-work".into()).spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| work(&own))).unwrap_or_else(|_| {
-                Box::new(|_| Err(Failure::engine("The work failed inside: this is a bug of steelbank's.")))
+                Box::new(|_| Err(Failure::engine("The background job panicked: this is a bug in steelbank.")))
             });
             let mut state = ran.state.lock();
-            // A restart waits for the answer that tells of what was written.
+            // Hand over the pending write, so that a restart waits for the answer that reports it.
             state.waiting.iter().for_each(|call| call.take_writing_of(&own));
             (state.ended, state.outcome) = (true, Some(outcome));
             ran.ended.notify_all();
@@ -90,7 +94,7 @@ impl ClientWork {
         all.last += 1;
         let number = all.last;
         all.works.insert(number, this);
-        if all.works.len() > KEPT_OUTCOMES {
+        if all.works.len() > MAX_OUTCOMES {
             let is_over = |work: &Arc<Work>| work.state.lock().ended;
             let oldest = all.works.iter().find(|(_, work)| is_over(work)).map(|(number, _)| *number);
             oldest.map(|number| all.works.remove(&number));
@@ -98,9 +102,10 @@ impl ClientWork {
         Ok(number)
     }
 
-    /// Has `call` wait for the work of this number, for as long as it is patient. If the call is called off, so is the work.
-    pub(crate) fn wait(&self, number: u64, call: &Call, patience: Option<Duration>) -> Waited {
-        let Some(work) = self.0.lock().works.get(&number).cloned() else { return Waited::Unknown };
+    /// Waits for the job with this number, at most for `patience`. Cancels the job if `call` is
+    /// cancelled.
+    pub(crate) fn wait(&self, number: u64, call: &Call, patience: Option<Duration>) -> WaitResult {
+        let Some(work) = self.0.lock().works.get(&number).cloned() else { return WaitResult::Unknown };
         let end = patience.map(|patience| Instant::now() + patience);
         let mut state = work.state.lock();
         state.waiting = Some(call.clone());
@@ -109,17 +114,17 @@ impl ClientWork {
                 work.cancellation.cancel();
             } else if end.is_some_and(|end| Instant::now() >= end) {
                 state.waiting = None;
-                return Waited::Running(work.begun.elapsed());
+                return WaitResult::Running(work.begun.elapsed());
             }
-            work.ended.wait_for(&mut state, GLANCE);
+            work.ended.wait_for(&mut state, POLL_INTERVAL);
         }
         let outcome = state.outcome.take();
         drop(state);
         self.0.lock().works.remove(&number);
-        outcome.map_or(Waited::Unknown, Waited::Ended)
+        outcome.map_or(WaitResult::Unknown, WaitResult::Ended)
     }
 
-    /// Lists the numbers of the work whose outcome was not asked for yet, the newest first.
+    /// Lists the numbers of the jobs whose outcome was not fetched, newest first.
     pub(crate) fn numbers(&self) -> Vec<String> {
         self.0.lock().works.keys().rev().map(u64::to_string).collect()
     }
@@ -141,18 +146,18 @@ mod tests {
         Box::new(move |_| ToolAnswer::new(text, &serde_json::json!({}), CallOutcome::Answered))
     }
 
-    fn text(waited: Waited) -> String {
+    fn text(waited: WaitResult) -> String {
         match waited {
-            Waited::Ended(outcome) => match outcome(&Call::default()) {
+            WaitResult::Ended(outcome) => match outcome(&Call::default()) {
                 Ok(answer) => answer.text,
                 Err(failure) => failure.to_string(),
             },
-            Waited::Running(_) => "running".to_owned(),
-            Waited::Unknown => "unknown".to_owned(),
+            WaitResult::Running(_) => "running".to_owned(),
+            WaitResult::Unknown => "unknown".to_owned(),
         }
     }
 
-    /// Work that goes on until it is called off.
+    /// Runs until the call is cancelled.
     fn endless(call: &Call) -> Outcome {
         while !call.cancellation().is_cancelled() {
             std::thread::sleep(Duration::from_millis(1));
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_told_once_to_who_asks_for_it() {
+    fn an_outcome_is_returned_only_once() {
         let (all, call) = (ClientWork::default(), Call::default());
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let number = all
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_off_or_leaves_ends_the_work() {
+    fn cancelling_or_disconnecting_cancels_the_job() {
         let (all, call) = (ClientWork::default(), Call::default());
         let number = all.begin(&call, endless).unwrap();
         call.cancellation().cancel();

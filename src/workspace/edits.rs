@@ -1,7 +1,7 @@
 //! Edits of the project's files: one at a time, all of an edit or nothing of it, and only of what the edit has
 //! seen.
 //!
-//! How files are written (docs/edits.md has the reasons): under a lock of the project, a journal with the
+//! How files are written (docs/internals/edits.md has the reasons): under a lock of the project, a journal with the
 //! old and the new texts is written to the disk; each new text goes to a temporary file, which changes places
 //! with its file; what came out is compared with the old text; the temporary files are removed; the journal is
 //! marked as whole. What fails, or is cut before that mark, is taken back: at once, or by the next that takes

@@ -1,11 +1,11 @@
-//! The contracts of the seven tools of docs/contracts.md as tables, a text file each: each row a call, and what the
+//! The contracts of the seven tools of docs/internals/contracts.md as tables, a text file each: each row a call, and what the
 //! contract wants of its answer. The same rows run over MCP (tests/it) and on the command line (tests/process).
 //!
 //! A row reads as the contract's own example: `== DEMAND: TOOL {arguments}`, then the text. Before the colon stands `error`,
 //! `missing` (what is asked about is not there, which is no error), `manual` (it is asked of a server that builds its index
 //! only when it is told to). A line `@POINTER JSON` is a field of the structured answer, null for one that is not there;
 //! `@writes FILE JSON` a file that is written before. Below `== instead` stands what the text is instead: a deviation, which
-//! docs/contracts.md declares. In a text, `…` stands for any text, and for no more lines where it is a line of its own;
+//! docs/internals/contracts.md declares. In a text, `…` stands for any text, and for no more lines where it is a line of its own;
 //! `{n}` for a number; `{root}` for the project's folder; `{cr}` for a carriage return. No text is any text.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -19,14 +19,14 @@ use serde_json::Value;
 /// A demand of a contract, as a call and what is to come of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// The demand's number in docs/contracts.md.
+    /// The demand's number in docs/internals/contracts.md.
     pub(crate) id: &'static str,
     pub(crate) tool: &'static str,
     /// The arguments, as JSON.
     pub(crate) given: &'static str,
     /// The answer's text as the contract wants it.
     text: &'static str,
-    /// What it is instead: a deviation, which docs/contracts.md declares.
+    /// What it is instead: a deviation, which docs/internals/contracts.md declares.
     instead: Option<&'static str>,
     is_error: bool,
     is_missing: bool,
@@ -151,7 +151,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Asks every row, and compares: a difference must be declared in docs/contracts.md, and what is declared must differ.
+/// Asks every row, and compares: a difference must be declared in docs/internals/contracts.md, and what is declared must differ.
 pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answer) {
     let declared = declared();
     let (mut wrong, mut differ) = (Vec::new(), BTreeSet::new());
@@ -183,14 +183,14 @@ pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answ
     }
     assert!(wrong.is_empty(), "{} rows are not as the contracts want:\n{}", wrong.len(), wrong.join("\n\n"));
     let idle: Vec<&String> = declared.keys().filter(|id| !differ.contains(id.as_str())).collect();
-    assert!(idle.is_empty(), "docs/contracts.md declares what is no deviation: {idle:?}");
+    assert!(idle.is_empty(), "docs/internals/contracts.md declares what is no deviation: {idle:?}");
     let asked: BTreeSet<String> = rows.iter().map(|row| row.id.to_owned()).collect();
     assert_eq!(asked, demands(), "each demand has a row");
 }
 
-/// The deviations that docs/contracts.md declares: the table below "## Deviations", by number, each with its reason.
+/// The deviations that docs/internals/contracts.md declares: the table below "## Deviations", by number, each with its reason.
 fn declared() -> BTreeMap<String, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/contracts.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/internals/contracts.md");
     let text = fs::read_to_string(path).unwrap();
     let table = text.split_once("\n## Deviations\n").unwrap().1;
     let table = table.split("\n## ").next().unwrap();

@@ -279,7 +279,7 @@ fn code_is_disassembled_and_compiled_for_its_notes() {
         ["cl-ppcre:split", "alexandria:curry", "yason::skip-whitespace", "cl:mapcar", "cl-ppcre:do-scans"]
     {
         let answer = world.ask("disassemble", json!({ "name": name }));
-        let call = Call::default().whole();
+        let call = Call::default().without_limit();
         let arguments = json!({ "name": name }).as_object().unwrap().clone();
         let whole = steelbank::actions::tools()
             .get("disassemble")

@@ -56,7 +56,7 @@ fn add_lists(value: &Value, at: String, lists: &mut BTreeMap<String, Vec<Value>>
 
 /// Joins the lists of all pages of an answer.
 fn joined(world: &World, tool: &str, arguments: &Value, budget: usize) -> BTreeMap<String, Vec<Value>> {
-    let call = Call::default().within(budget);
+    let call = Call::default().with_budget(budget);
     let (mut lists, mut arguments, mut bare) = (BTreeMap::new(), arguments.clone(), None);
     for number in 0.. {
         assert!(number < 50_000, "{tool} {arguments}: the pages have no end");
@@ -95,7 +95,7 @@ fn joined(world: &World, tool: &str, arguments: &Value, budget: usize) -> BTreeM
 
 /// Checks one question; returns whether the answer has several pages.
 fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> bool {
-    let whole = ask(world, tool, arguments, &Call::default().whole());
+    let whole = ask(world, tool, arguments, &Call::default().without_limit());
     if whole.outcome != CallOutcome::Answered {
         return false;
     }
@@ -274,12 +274,12 @@ fn what_is_listed_is_on_one_page_each() {
         ("call-graph", json!({ "name": "listed::step-200", "depth": 50, "limit": 400 })),
         ("call-graph", json!({ "name": "listed::step-200", "depth": 50, "limit": 400, "format": "dot" })),
     ] {
-        let whole = ask(&world, tool, &arguments, &Call::default().whole());
+        let whole = ask(&world, tool, &arguments, &Call::default().without_limit());
         assert!(whole.structured["cursor"].is_null(), "{tool}");
         let mut lists = BTreeMap::new();
         add_lists(&whole.structured, String::new(), &mut lists);
         for budget in [7_000, 9_999] {
-            let first = ask(&world, tool, &arguments, &Call::default().within(budget));
+            let first = ask(&world, tool, &arguments, &Call::default().with_budget(budget));
             let is_cut = whole.structured.json().len().max(whole.text.len()) > budget;
             assert!(is_cut || budget > 7_000, "{tool} {arguments} fits into {budget}");
             assert_eq!(first.structured["cursor"].is_string(), is_cut, "{tool} {arguments}");

@@ -1,4 +1,5 @@
-//! check: whether systems still load with edited files. Request and answer; a scratch image does the work.
+//! Implements check, which reports whether systems still load with edited files. The load runs in a
+//! scratch image, so the main image does not change.
 
 pub mod alone;
 mod run;
@@ -18,13 +19,13 @@ use crate::handle::loaded::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus};
 /// A request to load systems with edited files in a scratch image.
 #[derive(Debug, Clone, Default)]
 pub struct CheckRequest {
-    /// Files to compile, changed or not. Relative paths are the project's.
+    /// Files to compile, whether changed or not. Relative paths are relative to the project.
     pub paths: Vec<PathBuf>,
     /// Texts that replace files on disk in the scratch image.
     pub edits: Vec<Overlay>,
-    /// The system to load; none for those that the main image has loaded.
+    /// The system to load; `None` for the systems that the main image has loaded.
     pub system: Option<String>,
-    /// Whether to try it in a confined scratch image, which may write in its own folder only.
+    /// Whether to run in a confined scratch image, which can write only to its own folder.
     pub confined: bool,
 }
 
@@ -37,31 +38,32 @@ pub struct CheckAnswer {
     /// The systems that were loaded in the scratch image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub systems: Vec<String>,
-    /// The files that were compiled: those that have changed, and what depends on them; in JSON the first ones.
+    /// The files that were compiled: changed files and their dependents. JSON lists only the first
+    /// ones.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "first_files")]
     pub compiled: Vec<String>,
-    /// How many files were compiled.
+    /// Number of files that were compiled.
     pub compiled_count: usize,
-    /// What was said, the worst first, then in order.
+    /// The diagnostics, most severe first.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "as_shown")]
     #[schemars(with = "Vec<ShownDiagnostic>", default)]
     pub diagnostics: Vec<Diagnostic>,
-    /// How many diagnostics there were, if not all are listed.
+    /// Number of diagnostics, if not all are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diagnostics_total: Option<usize>,
-    /// What stopped those that do not load.
+    /// The errors that stopped loads.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<LoadFailure>,
-    /// Files among the edits that none of the systems has: of them, nothing was tried.
+    /// Edited files that belong to none of the systems, so they were not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
-    /// Whether it was tried in a confined image, which may write in its own folder only.
+    /// Whether it ran in a confined image, which can write only to its own folder.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confined: bool,
-    /// Files to which writes were refused in a confined image: the first ones, if there are many.
+    /// Files that the confined image was not allowed to write; only the first ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
-    /// How long it took, in milliseconds.
+    /// Duration, in milliseconds.
     pub duration_ms: u64,
     #[serde(skip)]
     pub(crate) cached: BTreeSet<String>,
@@ -71,12 +73,12 @@ fn first_files<S: Serializer>(files: &[String], serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(files.iter().take(LISTED_FILES))
 }
 
-fn as_shown<S: Serializer>(said: &[Diagnostic], serializer: S) -> Result<S::Ok, S::Error> {
-    let shown = |said: &Diagnostic| ShownDiagnostic::new(said.clone(), str::to_owned, false);
-    serializer.collect_seq(said.iter().map(shown))
+fn as_shown<S: Serializer>(diagnostic: &[Diagnostic], serializer: S) -> Result<S::Ok, S::Error> {
+    let shown = |diagnostic: &Diagnostic| ShownDiagnostic::new(diagnostic.clone(), str::to_owned, false);
+    serializer.collect_seq(diagnostic.iter().map(shown))
 }
 
-/// The most diagnostics that an answer lists.
+/// The maximum number of diagnostics in an answer.
 const LISTED_DIAGNOSTICS: usize = 200;
 
 impl CheckAnswer {
@@ -92,17 +94,20 @@ impl CheckAnswer {
         if let Some(total) = loaded.diagnostics_total {
             *self.diagnostics_total.get_or_insert(0) += total;
         }
-        // Tell once what a file says that each of several systems loads.
-        for said in loaded.diagnostics {
-            let is_same = |known: &Diagnostic| (&known.place, &known.message) == (&said.place, &said.message);
+        // Several systems may load the same file, so list its diagnostics only once.
+        for diagnostic in loaded.diagnostics {
+            let is_same = |known: &Diagnostic| {
+                (&known.place, &known.message) == (&diagnostic.place, &diagnostic.message)
+            };
             if !self.diagnostics.iter().any(is_same) {
-                self.diagnostics.push(said);
+                self.diagnostics.push(diagnostic);
             }
         }
         self.failures.extend(loaded.failure);
     }
 
-    /// Counts the files; sorts the diagnostics, the worst first, and cuts them at [`LISTED_DIAGNOSTICS`].
+    /// Counts the files, sorts the diagnostics by severity, and truncates them to
+    /// [`LISTED_DIAGNOSTICS`].
     pub(crate) fn finish(&mut self) {
         self.compiled_count = self.compiled.len();
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);

@@ -1,5 +1,5 @@
-//! check-structure: whether the parentheses of a Lisp text are balanced and, judged by indentation, where
-//! not.
+//! Implements check-structure, which reports whether the parentheses of a Lisp text are balanced.
+//! If not, it uses the indentation to locate the error.
 
 pub(crate) mod tool;
 
@@ -15,24 +15,24 @@ use steelbank_reader::structure::{self, ProblemKind};
 use crate::answer::Location;
 use crate::answer::location::as_line;
 
-/// Whether a text is balanced, and what is wrong first.
+/// Whether a text is balanced, and the first problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct StructureAnswer {
-    /// The file, if it was one.
+    /// The file, if the text is one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
-    /// Whether every list, string, bar and comment is closed and nothing closes too much. Absent if a syntax of the text's
-    /// own hides it.
+    /// Whether every list, string, bar and comment is closed and there is no extra closing
+    /// parenthesis. Absent if the text uses its own syntax, so that this cannot be decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub balanced: Option<bool>,
-    /// How many lists are open at the end.
+    /// Number of lists that are open at the end.
     pub open: usize,
-    /// What is wrong first.
+    /// The first problem.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<StructureProblem>,
-    /// Where the text changes its readtable or uses cl-interpol's strings: what follows is judged as the standard syntax
-    /// would read it, and may be right although there is a problem.
+    /// Where the text changes its readtable or uses cl-interpol strings. From there on it is
+    /// checked as standard syntax, so a problem may be a false alarm.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub own_syntax: Option<OwnSyntax>,
 }
@@ -45,49 +45,52 @@ pub struct OwnSyntax {
     #[serde(rename = "line", serialize_with = "as_line")]
     #[schemars(with = "u32")]
     pub place: Location,
-    /// That line's text.
+    /// The text of that line.
     pub text: String,
 }
 
-/// What is wrong with a text's structure.
+/// A problem in a text's structure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "ProblemInJson")]
 #[schemars(with = "ProblemInJson")]
 #[non_exhaustive]
 pub struct StructureProblem {
-    /// What it is.
+    /// The kind of problem.
     pub kind: ProblemKind,
-    /// Where the form begins; of a parenthesis too many, its own place.
+    /// The start of the form, or the position of an extra parenthesis.
     pub place: Location,
-    /// That line's text.
+    /// The text of that line.
     pub text: String,
-    /// The line on which it shows: where the indentation contradicts, or the text ends.
+    /// The line where the problem becomes visible: where the indentation contradicts it, or the end
+    /// of the text.
     pub shows_at: Location,
-    /// What to insert at `mend`; empty: take the character there out.
+    /// The text to insert at `mend`; if empty, delete the character there.
     pub insert: String,
-    /// Where to mend.
+    /// The position of the correction.
     pub mend: Location,
 }
 
-/// A [`StructureProblem`] as JSON has it: its places are all of one file, which the answer names.
+/// The JSON form of a [`StructureProblem`]. Its positions are lines and columns, because the answer
+/// names the file.
 #[derive(Serialize, JsonSchema)]
-#[schemars(description = "What is wrong with a text's structure.")]
+#[schemars(description = "A problem in a text's structure.")]
 struct ProblemInJson {
-    /// What it is.
+    /// The kind of problem.
     kind: ProblemKind,
-    /// The line on which the form begins, from 1; of a parenthesis too many, its own.
+    /// The line on which the form begins, or that of an extra parenthesis, from 1.
     line: u32,
     /// The column, from 1, in characters.
     column: u32,
-    /// That line's text.
+    /// The text of that line.
     text: String,
-    /// The line on which it shows: where the indentation contradicts, or the text ends.
+    /// The line where the problem becomes visible: where the indentation contradicts it, or the end
+    /// of the text.
     shows_at_line: u32,
-    /// What to insert at `mend_line` and `mend_column`; empty: take the character there out.
+    /// The text to insert at `mend_line` and `mend_column`; if empty, delete the character there.
     insert: String,
-    /// The line to mend, from 1.
+    /// The line of the correction, from 1.
     mend_line: u32,
-    /// The column to mend at, from 1, in characters.
+    /// The column of the correction, from 1, in characters.
     mend_column: u32,
 }
 
@@ -107,7 +110,7 @@ impl From<StructureProblem> for ProblemInJson {
     }
 }
 
-/// Checks `text`, of the file `path` if it is one; the file's name tells which Lisp it is.
+/// Checks `text`. `path`, if given, is the file's path, and its extension selects the Lisp dialect.
 pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
     let extension =
         path.and_then(|path| Path::new(path).extension()).and_then(|extension| extension.to_str());
@@ -132,7 +135,8 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
     let own_syntax =
         found.own_syntax.map(|at| OwnSyntax { place: place(at).whole_line(), text: line_of(at) });
     let own_line = own_syntax.as_ref().map(|own| own.place.line);
-    // Trusts a problem only before the text leaves the standard syntax: after that it may be a false alarm.
+    // Trust a problem only before the text leaves the standard syntax; after that it may be a false
+    // alarm.
     let before =
         problem.as_ref().is_some_and(|problem| own_line.is_none_or(|own| problem.shows_at.line < own));
     let balanced = match found.balanced {
@@ -142,7 +146,7 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
     StructureAnswer { path: path.map(str::to_owned), balanced, open: found.open, problem, own_syntax }
 }
 
-/// Shortens a line to 200 characters.
+/// Truncates a line to 200 characters.
 fn shortened(line: &str) -> String {
     line.trim_end().chars().take(200).collect()
 }

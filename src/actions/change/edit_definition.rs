@@ -1,4 +1,5 @@
-//! edit-definition: replaces, deletes or adds one top-level form in a file. Compiles and loads nothing.
+//! Implements edit-definition, which replaces, deletes or inserts one top-level form in a file. It
+//! needs no Lisp, and compiles and loads nothing.
 
 mod run;
 pub(crate) mod tool;
@@ -22,26 +23,28 @@ use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText, Marker};
 use steelbank_xref::{Access, Index};
 
-/// An edit at one definition of a file.
+/// An edit of one definition in a file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EditRequest {
     /// The file, relative to the project.
     pub path: PathBuf,
-    /// The definition: its name, or its form's beginning: (defun area), (defun (setf area)), (defmethod area :around (square)).
+    /// The definition: its name, or the beginning of its form, such as (defun area), (defun (setf
+    /// area)) or (defmethod area :around (square)).
     pub definition: String,
-    /// What to do at it.
+    /// What to do with or next to the definition.
     pub operation: EditOperation,
-    /// The new form, exactly one. Not for delete.
+    /// The new form, exactly one. Omit it for delete.
     #[serde(default)]
     pub text: String,
-    /// The version of the file that an earlier answer told: refuse if it is another now.
+    /// The file's version from an earlier answer; the edit is refused if the file has changed
+    /// since.
     #[serde(default)]
     pub version: Option<String>,
 }
 
 impl EditRequest {
-    /// Makes an edit of `definition` in the file at `path`, whatever version that has.
+    /// Creates an edit of `definition` in the file at `path`, without a version check.
     pub fn new(path: impl Into<PathBuf>, definition: &str, operation: EditOperation, text: &str) -> Self {
         Self {
             path: path.into(),
@@ -53,41 +56,41 @@ impl EditRequest {
     }
 }
 
-/// What was edited.
+/// A completed edit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EditAnswer {
-    /// The first line that is new, or where lines are gone.
+    /// The first new line, or the line where lines were deleted.
     #[serde(flatten)]
     pub place: Location,
-    /// The definition at which it was done.
+    /// The definition that was edited, or next to which a form was inserted.
     pub definition: String,
-    /// What was done.
+    /// The operation.
     pub operation: EditOperation,
     /// The change as a unified diff.
     pub diff: String,
-    /// The file's version now: pass it to the next edit, to be sure that nobody else has changed the file.
+    /// The file's new version. Pass it to the next edit to detect changes by others.
     pub version: String,
-    /// What could not be checked.
+    /// Checks that could not be made.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,
 }
 
-/// The reason why nothing was edited.
+/// Why an edit was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("Path {path} not found")]
     Missing {
-        /// The path as it was given.
+        /// The path as given.
         path: String,
     },
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// The edit was refused; the sentence says why.
+    /// The edit was refused for the given reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -102,11 +105,12 @@ impl From<FileError> for EditError {
     }
 }
 
-/// Carries out `request` on a file of `project`.
+/// Performs `request` on a file of `project`.
 ///
 /// # Errors
-/// There is no such file, or none or several such definitions; the text is not exactly one form that reads in
-/// that package; the file has another version. The file is unchanged then.
+/// Fails, leaving the file unchanged, in these cases: the file does not exist, no definition or
+/// several match, the text is not exactly one form that can be read in that package, or the file
+/// has another version.
 pub(crate) fn edit_definition(
     index: &Index,
     project: &Project,
@@ -116,12 +120,12 @@ pub(crate) fn edit_definition(
     let edits = project.edits().map_err(EditError::Refused)?;
     let shown = project.shown(&path);
     let old = steelbank_tree::read_source(&path)
-        .map_err(|error| EditError::Refused(format!("{shown} cannot be read: {error}.")))?;
+        .map_err(|error| EditError::Refused(format!("Cannot read {shown}: {error}.")))?;
     if let Some(wanted) = &request.version
         && *wanted != version(&old)
     {
         return Err(EditError::Refused(format!(
-            "{shown} is of version {}, not {wanted}: it was changed meanwhile. Nothing was written; read it again.",
+            "{shown} has version {}, not {wanted}: it has changed. Nothing was written; read the file again.",
             version(&old)
         )));
     }
@@ -151,7 +155,7 @@ pub(crate) fn edit_definition(
     })
 }
 
-/// Finds the one definition of `text` that `wanted` names.
+/// Finds the only definition in `text` that `wanted` names.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
     let mut found = edit::find_definitions(text, wanted).map_err(EditError::Refused)?;
     let lines = LineIndex::new(text);
@@ -166,19 +170,19 @@ fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionFo
         0 => {
             let all = edit::definitions(text);
             Err(EditError::Refused(match all.is_empty() {
-                true => format!("{path} has no definition {wanted}: it has none at all."),
-                false => format!("{path} has no definition {wanted}. It has {}.", named(&all)),
+                true => format!("{path} contains no definitions, so no {wanted}."),
+                false => format!("{path} has no definition {wanted}. It defines {}.", named(&all)),
             }))
         }
         several => Err(EditError::Refused(format!(
-            "{path} has {several} definitions that {wanted} names; name one as its form begins: {}.",
+            "{path} has {several} definitions that match {wanted}. Give the beginning of one form: {}.",
             named(&found)
         ))),
     }
 }
 
-/// Refuses a text that Lisp could not read: `pkg:name` where there is no PKG, or where it does not export
-/// NAME. Adds a caution instead while files have changed since they were loaded.
+/// Rejects text that Lisp could not read: `pkg:name` where PKG does not exist or does not export
+/// NAME. If files have changed after they were loaded, adds a caution instead.
 fn check_symbols(
     index: &Index,
     project: &Project,
@@ -202,20 +206,24 @@ fn check_symbols(
         let Some(prefix) = symbol.package else { continue };
         let problem = match index.find_package(&prefix, within) {
             None => {
-                format!("There is no package {prefix}, which the text names in {prefix}:{}.", symbol.name)
+                format!("The text refers to {prefix}:{}, but there is no package {prefix}.", symbol.name)
             }
             Some(_) if token.marker == Marker::Internal => continue,
             Some(home) => match index.find_symbol(&symbol.name, home) {
                 Some((_, Access::External)) => continue,
-                // Accepts an inherited symbol: the package may export it again, which only Lisp's reader
-                // knows.
+                // Accept an inherited symbol: the package may re-export it, which only Lisp's
+                // reader can decide.
                 Some((_, Access::Inherited)) => continue,
-                _ => format!("Package {prefix} exports no symbol {}, which the text names.", symbol.name),
+                _ => format!(
+                    "The text refers to {prefix}:{}, but package {prefix} does not export it.",
+                    symbol.name
+                ),
             },
         };
-        // Only warns if files were edited and not loaded: they may define the package otherwise.
+        // If files were edited and not reloaded, the package may be defined differently there, so
+        // only warn.
         match project.has_changed_files() || project.has_changed(path) {
-            true => cautions.push(Caution::NotInOldImage(problem)),
+            true => cautions.push(Caution::NotInStaleImage(problem)),
             false => return Err(EditError::Refused(format!("{problem} Nothing was written."))),
         }
     }

@@ -1,4 +1,9 @@
-//! Changes of the project's text: planned, tried in a copy, written, and loaded again.
+//! Edits the project's source files and brings the image up to date with them. `edit_definition`
+//! replaces one form, and `rename` renames a symbol everywhere. `check` tries edits in a
+//! scratch image without touching this one, and `reload` loads changed files into it.
+//! `check_structure` locates unbalanced parentheses. Files are written through the journal in
+//! `crate::workspace`, so that an interrupted edit is completed or undone. `unified` formats
+//! diffs.
 
 pub mod check;
 pub mod check_structure;

@@ -1,4 +1,4 @@
-//! reload: brings the image up to date with the files on disk.
+//! Implements reload, which brings the image up to date with the files on disk.
 
 mod run;
 pub(crate) mod tool;
@@ -13,31 +13,32 @@ use crate::handle::loaded::LoadAnswer;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ReloadRequest {
-    /// Files, relative to the project. Left out: all that have changed since they were loaded.
+    /// Files, relative to the project. Default: all files that changed after they were loaded.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Delete definitions from the image that are no longer in their file. They are listed in any case.
+    /// Delete definitions from the image that are no longer in their file. Without this, they are
+    /// only listed.
     #[serde(default)]
     pub remove: bool,
-    /// Go on behind files that do not compile.
+    /// Continue after files that fail to compile.
     #[serde(default)]
     pub keep_going: bool,
 }
 
 impl ReloadRequest {
-    /// Makes a request for all files that have changed.
+    /// Creates a request for all changed files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks at `paths` only, unless there are none.
+    /// Restricts the request to `paths`, unless they are empty.
     #[must_use]
     pub fn paths(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.paths.extend(paths);
         self
     }
 
-    /// Removes definitions that are gone from their files, if `remove`.
+    /// Sets whether definitions that are no longer in their files are removed.
     #[must_use]
     pub fn remove(mut self, remove: bool) -> Self {
         self.remove = remove;
@@ -45,34 +46,34 @@ impl ReloadRequest {
     }
 }
 
-/// A definition that the image has and its file does not have any more.
+/// A definition that is in the image but no longer in its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leftover {
-    /// `function`, `macro`, `generic-function`, `method`, `compiler-macro`, `variable`, `class`, `structure` or
-    /// `condition`.
+    /// The kind: `function`, `macro`, `generic-function`, `method`, `compiler-macro`, `variable`,
+    /// `class`, `structure` or `condition`.
     pub kind: LispKind,
-    /// Its name.
+    /// The definition's name.
     pub name: LispName,
-    /// The file that it stood in, relative to the project's root.
+    /// The file that contained it, relative to the project's root.
     pub path: String,
     /// Whether it was removed from the image.
     pub removed: bool,
 }
 
-/// What was loaded again, and what is left over.
+/// The outcome of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ReloadAnswer {
-    /// The files that had changed since they were loaded, relative to the project's root.
+    /// The files that had changed after they were loaded, relative to the project's root.
     pub changed: Vec<String>,
-    /// Definitions that the image has and their files do not.
+    /// Definitions that are in the image but no longer in their files.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub left: Vec<Leftover>,
-    /// True if nothing of the project was loaded, so that there was nothing to bring up to date.
+    /// True if nothing of the project was loaded, so that there was nothing to reload.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub nothing_loaded: bool,
-    /// The load, as load-system tells it.
+    /// The load, as in load-system's answer.
     #[serde(flatten)]
     pub load: LoadAnswer,
 }

@@ -117,7 +117,7 @@ impl Question for RenameRequest {
 
     /// Plans a rename: all edits, with conflicts and cautions. Writes nothing.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RenamePlan, Error> {
-        let context = &*context.knowing(&self.name, self.package.as_deref());
+        let context = &*context.with_sidecar_symbols(&self.name, self.package.as_deref());
         let project = context.project;
         let lookup = Lookup::resolved(&context.index, &self.name, self.package.as_deref())?;
         project.own_root()?;
@@ -174,7 +174,7 @@ fn knowing_new<'c, 'a>(
     let unknown = index.packages().filter(means).find(|package| index.find_symbol(new, *package).is_none());
     match unknown {
         // Adds the symbols of all packages that have this name.
-        Some(package) => context.knowing(&canonical(&index.package_name(package), new), None),
+        Some(package) => context.with_sidecar_symbols(&canonical(&index.package_name(package), new), None),
         None => Cow::Borrowed(context),
     }
 }
@@ -431,7 +431,7 @@ impl<'a> Planner<'a> {
                 1 => "What 1 line with the symbol means is not certain.".to_owned(),
                 unsure => format!("What {unsure} lines with the symbol mean is not certain."),
             }
-        } else if warned(|caution| matches!(caution, Caution::UsesFromParts { .. })) {
+        } else if warned(|caution| matches!(caution, Caution::UsesFromNameParts { .. })) {
             "Macros make some of its uses from parts of names.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::WithoutFile(_))) {
             "Code that was compiled at run time uses it.".to_owned()

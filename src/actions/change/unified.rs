@@ -1,15 +1,16 @@
-//! The difference of two texts as a unified diff, with as few lines as there can be.
+//! Computes the difference of two texts as a minimal unified diff.
 
 use std::fmt::Write as _;
 
 use steelbank_reader::lines::decode;
 
-/// How many lines are shown before and after those that change.
+/// Number of unchanged lines shown before and after a change.
 const CONTEXT: usize = 2;
-/// The most pairs of lines that are compared. What differs in more is shown as wholly changed.
+/// The maximum number of line pairs to compare. Beyond it, the whole differing section is shown as
+/// changed.
 const MOST_PAIRS: usize = 4_000_000;
 
-/// A line of a diff, with its number (from 0) in the text that has it.
+/// A line of a diff, with its index (from 0) in the old text, the new text, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiffLine {
     Same(usize, usize),
@@ -17,9 +18,9 @@ pub(crate) enum DiffLine {
     Added(usize),
 }
 
-/// Renders the difference of `old` and `new`, the contents of the file shown as `path`, as a unified diff.
-/// Line ends are part of the lines, so that the diff can be applied; text that is not UTF-8 is shown as
-/// Latin-1.
+/// Formats the difference of `old` and `new`, the contents of the file shown as `path`, as a
+/// unified diff. Lines keep their line ends, so that the diff can be applied. Text that is not
+/// UTF-8 is decoded as Latin-1.
 pub(crate) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     let (old, new) = (lines(old), lines(new));
     let diff = difference(&old, &new);
@@ -34,7 +35,8 @@ pub(crate) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     text
 }
 
-/// One hunk that makes the lines `new` of `old`; `before` of the old and of the new text's lines come first.
+/// Formats one hunk that replaces the lines `old` by `new`. `before` is the number of preceding
+/// lines in the old and the new text.
 pub(crate) fn hunk(before: (usize, usize), old: &[u8], new: &[u8]) -> String {
     let (old, new) = (lines(old), lines(new));
     let mut text = String::new();
@@ -54,9 +56,9 @@ fn counted(diff: &[DiffLine], side: fn(&DiffLine) -> bool) -> usize {
     diff.iter().filter(|line| side(line)).count()
 }
 
-/// Adds the hunk of the lines `diff`, which are of `old` and `new`, to `text`. `before` as of [`hunk`].
+/// Appends the hunk of `diff`, whose indices refer to `old` and `new`. `before` is as in [`hunk`].
 fn write_hunk(text: &mut String, before: (usize, usize), old: &[&[u8]], new: &[&[u8]], diff: &[DiffLine]) {
-    // Without lines, it is told after which line.
+    // An empty range names the line before it.
     let range = |before, count| format!("{},{count}", if count == 0 { before } else { before + 1 });
     let (old_range, new_range) =
         (range(before.0, counted(diff, in_old)), range(before.1, counted(diff, in_new)));
@@ -76,13 +78,12 @@ fn write_hunk(text: &mut String, before: (usize, usize), old: &[&[u8]], new: &[&
     }
 }
 
-/// Splits `text` into lines, each with its end.
+/// Splits `text` into lines, including their line ends.
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
-/// Finds the shortest difference of `old` and `new`: what both have, what is taken out, and then what is put
-/// in.
+/// Computes a shortest difference of `old` and `new`; removed lines come before added ones.
 pub(crate) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let ends = old[start..].iter().rev().zip(new[start..].iter().rev());
@@ -92,7 +93,7 @@ pub(crate) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let (rows, columns) = (middle_old.len(), middle_new.len());
     let (mut row, mut column) = (0, 0);
     if rows.saturating_mul(columns) <= MOST_PAIRS {
-        // The longest common subsequence of what is left on each side.
+        // Lengths of the longest common subsequences of the remaining lines on each side.
         let mut common = vec![0_u32; (rows + 1) * (columns + 1)];
         let at = |row: usize, column: usize| row * (columns + 1) + column;
         for row in (0..rows).rev() {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_after_the_last_line_is_all_that_changes() {
+    fn appending_changes_only_the_new_lines() {
         assert_eq!(diff("(a)\n(b)\n", "(a)\n(b)\n\n(c)\n"), "@@ -1,2 +1,4 @@\n (a)\n (b)\n+\n+(c)\n");
         assert_eq!(
             diff("(b)", "(b)\n\n(c)"),
@@ -144,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_part_of_the_lines() {
+    fn line_ends_are_preserved() {
         assert_eq!(diff("(a)\r\n(b)\r\n", "(a)\r\n(c)\r\n"), "@@ -1,2 +1,2 @@\n (a)\r\n-(b)\r\n+(c)\r\n");
         let latin = unified("a", b"; caf\xe9\n(a)\n", b"; caf\xe9\n(b)\n");
         assert!(latin.ends_with("@@ -1,2 +1,2 @@\n ; café\n-(a)\n+(b)\n"), "{latin}");
     }
 
     #[test]
-    fn changes_apart_have_hunks_of_their_own() {
+    fn distant_changes_get_separate_hunks() {
         let old: String = (0..12).map(|line| format!("({line})\n")).collect();
         let new = old.replace("(1)\n", "(x)\n").replace("(9)\n", "");
         assert_eq!(

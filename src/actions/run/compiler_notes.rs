@@ -1,4 +1,5 @@
-//! compiler-notes: the compiler's notes on one definition, by line. The image keeps its definition.
+//! Implements compiler-notes, which lists the compiler's notes on one definition by line. Lisp
+//! compiles the definition's form again from its source, but the image keeps the old definition.
 
 pub(crate) mod tool;
 
@@ -26,24 +27,24 @@ pub struct CompilerNotesRequest {
 
 about_symbol!(CompilerNotesRequest {});
 
-/// The answer.
+/// The answer to compiler-notes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CompilerNotes {
-    /// The symbol, or the list that was asked for.
+    /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which an unqualified name was looked up, if the request gave none.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The definitions that were compiled.
     pub definitions: Vec<NotedDefinition>,
-    /// What the compiler says, in the order of the text.
+    /// The compiler's notes, in source order.
     pub notes: Vec<CompilerNote>,
 }
 
 /// A definition, and whether it could be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotedDefinition {
-    /// Its name.
+    /// The definition's name.
     pub name: LispName,
     /// `function`, `macro`, `method` or `compiler-macro`.
     pub kind: LispKind,
@@ -56,7 +57,7 @@ pub struct NotedDefinition {
     pub skipped: Option<String>,
 }
 
-/// What the compiler says of a form.
+/// One note or warning of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CompilerNote {
     /// `file:line:column` of the form.
@@ -65,24 +66,24 @@ pub struct CompilerNote {
     pub place: Location,
     /// `note`, `style-warning`, `warning` or `error`.
     pub severity: Severity,
-    /// What it says.
+    /// The compiler's message.
     pub message: String,
 }
 
 #[derive(Deserialize)]
 struct NotesReport {
     #[serde(default)]
-    notes: Vec<ToldNote>,
+    notes: Vec<NoteReport>,
 }
 
 #[derive(Deserialize)]
-struct ToldNote {
+struct NoteReport {
     severity: Severity,
     message: String,
     number: Option<u32>,
 }
 
-/// The kinds of definition that are compiled to code of their own.
+/// The kinds of definition that are compiled to functions.
 const KINDS: [LispKind; 4] = [LispKind::Function, LispKind::Macro, LispKind::Method, LispKind::CompilerMacro];
 
 impl Question for CompilerNotesRequest {
@@ -138,7 +139,7 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
     Err(NotesError::Skipped(why.into()))
 }
 
-/// Has Lisp compile the top-level form of `source`, and reads the compiler's notes.
+/// Compiles the top-level form of `source` in Lisp, and reads the compiler's notes.
 fn compile(
     context: &QueryContext<'_>,
     source: &ImageSource,
@@ -149,23 +150,23 @@ fn compile(
     let shown = context.project.shown(path);
     noted.place = Location::new(&*shown);
     let (Some(&form), true) = (source.form_path.first(), path.is_absolute()) else {
-        return skipped(format!("The source of {} is not a file that was loaded.", noted.name));
+        return skipped(format!("{} was not loaded from a file.", noted.name));
     };
     let date = source.write_date.or_else(|| context.project.loaded_date(path));
     let Some(file) = date.and_then(|date| context.project.positions(path, date).ok()) else {
-        return skipped(format!("{shown} cannot be read."));
+        return skipped(format!("cannot read {shown}."));
     };
     if !file.is_fresh() || context.project.has_changed(path) {
-        return skipped(format!("{shown} has changed since it was loaded; reload it first."));
+        return skipped(format!("{shown} changed after it was loaded; reload it first."));
     }
     let Ok(bytes) = steelbank_tree::read_source(path) else {
-        return skipped(format!("{shown} cannot be read."));
+        return skipped(format!("cannot read {shown}."));
     };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let begins = file.form_range(form, 0).and_then(|range| Some(file.position(range.start)?.line));
     let lines = steelbank_reader::lines::LineIndex::new(&bytes);
     let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).line) == begins);
-    let Some(top) = top else { return skipped("Its form was not found in the text.") };
+    let Some(top) = top else { return skipped("Its form was not found in the file.") };
     noted.place = context.places().of_form(path, date, Some(form), source.form_number);
     let before = text.toplevel().iter().take_while(|other| other.span.start < top.span.start);
     let declaims: Vec<String> = before
@@ -180,8 +181,8 @@ fn compile(
         String::from_utf8_lossy(&bytes[top.span.indices()]).into_owned(),
         declaims.join("\n"),
     ];
-    let (told, _): (NotesReport, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;
-    let notes = told.notes.into_iter().map(|note| {
+    let (report, _): (NotesReport, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;
+    let notes = report.notes.into_iter().map(|note| {
         let range = file.form_range(form, note.number.unwrap_or(0));
         let place =
             range.map_or_else(|| Location::new(&*shown), |range| Location::placed(&*shown, &file, range));

@@ -1,4 +1,4 @@
-//! What the compiler, the reader or a load says, as every tool that loads lists it.
+//! Formats the diagnostics of the compiler, the reader or a load for every tool that loads code.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,14 +6,14 @@ use serde::Serialize;
 use crate::answer::Location;
 use crate::handle::loaded::{Diagnostic, Severity};
 
-/// The most compiled files that an answer names.
+/// The number of compiled files that an answer lists at most.
 pub(crate) const LISTED_FILES: usize = 30;
 
 /// A diagnostic of the compiler, the reader or the load.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ShownDiagnostic {
     severity: Severity,
-    /// `file:line:column`, as far as it is known.
+    /// `file:line:column`, as far as it could be determined.
     #[serde(skip_serializing_if = "String::is_empty")]
     at: String,
     #[serde(flatten)]
@@ -28,18 +28,19 @@ pub(crate) struct ShownDiagnostic {
 }
 
 impl ShownDiagnostic {
-    /// `said`, with its file as `shown` shows it; with `detail`, its whole path, line and column apart.
-    pub(crate) fn new(said: Diagnostic, shown: impl Fn(&str) -> String, detail: bool) -> Self {
-        let (place, at) = if detail { (said.place, None) } else { (None, said.place) };
+    /// Converts `diagnostic`, with its path shortened by `shown`. With `detail`, the absolute path,
+    /// line and column are separate fields.
+    pub(crate) fn new(diagnostic: Diagnostic, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+        let (place, at) = if detail { (diagnostic.place, None) } else { (None, diagnostic.place) };
         let at = at.map(|at| Location { file: shown(&at.file), ..at }.to_string());
         Self {
-            severity: said.severity,
+            severity: diagnostic.severity,
             at: at.unwrap_or_default(),
             place,
-            end_line: said.end_line.filter(|_| detail),
-            end_column: said.end_column.filter(|_| detail),
-            message: said.message,
-            form: said.form,
+            end_line: diagnostic.end_line.filter(|_| detail),
+            end_column: diagnostic.end_column.filter(|_| detail),
+            message: diagnostic.message,
+            form: diagnostic.form,
         }
     }
 }

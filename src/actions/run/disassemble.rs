@@ -1,4 +1,4 @@
-//! disassemble: the machine code of a function, as SBCL writes it.
+//! Implements disassemble, which lists the machine code of a function as SBCL prints it.
 
 pub(crate) mod tool;
 
@@ -21,39 +21,40 @@ pub struct DisassembleRequest {
 
 about_symbol!(DisassembleRequest {});
 
-/// The answer.
+/// The answer to disassemble.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Disassembly {
-    /// The symbol, or the list that was asked for.
+    /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which an unqualified name was looked up, if the request gave none.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// The functions whose code follows: one, or the methods of a generic function; none if it names no function.
+    /// The functions in `lines`: one, or the methods of a generic function. Empty if the symbol
+    /// names no function.
     pub functions: Vec<FunctionCode>,
-    /// The code of all of them.
+    /// The code of all functions, line by line.
     pub lines: Vec<String>,
 }
 
-/// A function's machine code in figures.
+/// Size of a function's machine code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FunctionCode {
-    /// Its name.
+    /// The function's name.
     pub name: LispName,
-    /// How many instructions it has.
+    /// Number of instructions.
     pub instructions: usize,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 #[derive(Deserialize)]
 struct DisassemblyReport {
     #[serde(default)]
-    functions: Vec<ToldFunction>,
+    functions: Vec<FunctionReport>,
 }
 
 #[derive(Deserialize)]
-struct ToldFunction {
+struct FunctionReport {
     name: String,
     #[serde(default)]
     lines: Vec<String>,
@@ -66,11 +67,11 @@ impl Question for DisassembleRequest {
         let resolved = Resolved::new(context, &self.symbol)?;
         let operator = resolved.head().unwrap_or_default().to_owned();
         let arguments = vec![resolved.sought.name.clone(), resolved.sought.package.clone(), operator];
-        let (told, _): (DisassemblyReport, _) =
+        let (report, _): (DisassemblyReport, _) =
             context.ask_on(Lane::Query, "disassemble", arguments, control)?;
         let looked_up_in = resolved.looked_up_in;
         let mut answer = Disassembly { symbol: resolved.name, looked_up_in, ..Disassembly::default() };
-        for function in told.functions {
+        for function in report.functions {
             answer.functions.push(FunctionCode {
                 name: LispName::new(&context.index, function.name),
                 instructions: function.lines.iter().filter(|line| is_instruction(line)).count(),
@@ -82,7 +83,8 @@ impl Question for DisassembleRequest {
     }
 }
 
-/// Whether a line has an address and an instruction's bytes: `; 3F:  L0: 488BE5  MOV RSP, RBP`.
+/// Tests whether a line has an address and an instruction's bytes: `; 3F:  L0: 488BE5  MOV RSP,
+/// RBP`.
 fn is_instruction(line: &str) -> bool {
     let Some((address, rest)) = line.strip_prefix("; ").and_then(|rest| rest.split_once(':')) else {
         return false;
@@ -94,7 +96,7 @@ fn is_instruction(line: &str) -> bool {
         && words.next().is_some_and(|word| !word.starts_with('.'))
 }
 
-/// Reads the size in bytes from a line such as `; Size: 22 bytes. Origin: #xB800C6D920`.
+/// Parses the size in bytes from a line such as `; Size: 22 bytes. Origin: #xB800C6D920`.
 fn size(line: &str) -> Option<u64> {
     line.strip_prefix("; Size: ")?.split(' ').next()?.parse().ok()
 }
@@ -104,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_and_sizes_are_read_off_the_text() {
+    fn instruction_counts_and_sizes_are_parsed() {
         assert!(is_instruction("; 30:       8F4508           POP QWORD PTR [RBP+8]"));
         assert!(is_instruction("; 5D: L0:   48892C24         MOV [RSP], RBP"));
         assert!(!is_instruction("; 20:       .ENTRY F(X)"));

@@ -1,5 +1,6 @@
-//! evaluate: runs the forms of a text, one after the other. The answer has values, output, warnings, failure, frames
-//! and places; [`ValuesRequest`] and [`JsonRequest`] want the values alone.
+//! Implements evaluate, which runs the forms of a text in order. An [`EvaluateRequest`] answers
+//! with values, output, warnings, failure, stack frames and positions. [`ValuesRequest`] and
+//! [`JsonRequest`] return only the values, and turn a failure of the code into an error.
 
 pub(crate) mod tool;
 
@@ -11,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::trial;
-use super::trial::{Code, PrintedValue, ToldFailure, ToldFrame, TrialFailure};
+use super::trial::{Code, FailureReport, FrameReport, PrintedValue, TrialFailure};
 use crate::Steelbank;
 use crate::answer::LispName;
 use crate::answer::location::{Location, as_text};
@@ -24,26 +25,26 @@ use crate::handle::context::{DefinitionPlaces, QueryContext};
 use crate::handle::loaded::Severity;
 use crate::handle::question::Action;
 
-/// A request to run the forms of a text.
+/// A request to evaluate the forms of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvaluateRequest {
     /// The forms, as text.
     pub source: String,
-    /// The package to read and print them in.
+    /// The package in which forms are read and values are printed.
     pub package: String,
 }
 
-/// The values of code that came to its end.
+/// The values of code that finished.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EvaluateAnswer {
     /// The values of the last form, printed within limits.
     #[serde(default)]
     pub values: Vec<String>,
-    /// What the forms wrote to the standard streams.
+    /// Output of the forms to the standard streams.
     #[serde(default)]
     pub output: String,
-    /// Characters of output after the limit.
+    /// Number of characters of output beyond the limit.
     #[serde(default)]
     pub output_dropped: u64,
 }
@@ -55,62 +56,62 @@ pub enum EvaluationStatus {
     /// All forms were evaluated.
     #[default]
     Finished,
-    /// A form failed, or could not be read.
+    /// A form failed or could not be read.
     Failed,
-    /// Its time was over, or it was called off.
+    /// The deadline passed, or the call was cancelled.
     Stopped,
-    /// There is no such package; nothing was evaluated.
+    /// The package does not exist; nothing was evaluated.
     NoPackage,
 }
 
-/// The answer with all that happened.
+/// The full answer to evaluate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evaluation {
     /// How it ended.
     pub status: EvaluationStatus,
-    /// The package that the forms were to be read in, as it was given.
+    /// The requested package, as it was given.
     #[serde(skip)]
     pub package: String,
     /// The values of the last form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<PrintedValue>,
-    /// How many values there are, if not all are told.
+    /// Number of values, if `values` does not list all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_count: Option<usize>,
-    /// What was written to the standard streams.
+    /// Output to the standard streams.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
-    /// Characters of output after the limit.
+    /// Number of characters of output beyond the limit.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub output_dropped: u64,
-    /// What the compiler and the code warned of.
+    /// Warnings of the compiler and of the code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warned>,
-    /// How many warnings there were, if not all are told.
+    /// Number of warnings, if `warnings` does not list all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning_count: Option<usize>,
-    /// Where reading the code failed: `code:line:column`.
+    /// Position at which reading the code failed: `code:line:column`.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub unread_at: Option<Location>,
-    /// Why it did not come to its end.
+    /// Why evaluation did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<TrialFailure>,
-    /// How long the code ran, in milliseconds.
+    /// Run time of the code, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
 }
 
-/// A warning.
+/// A warning of the compiler or of the code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warned {
     /// `error`, `warning` or `style-warning`.
     pub severity: Severity,
-    /// `code:line:column`, or where in a file.
+    /// Position: `code:line:column` in the given code, or `file:line:column`.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// What it says.
+    /// The warning's message.
     pub message: String,
 }
 
@@ -121,12 +122,12 @@ pub(crate) struct EvaluationReport {
     values: Vec<String>,
     #[serde(default)]
     value_count: usize,
-    failure: Option<ToldFailure>,
+    failure: Option<FailureReport>,
     unread_at: Option<u64>,
     #[serde(default)]
     starts: Vec<u64>,
     #[serde(default)]
-    warnings: Vec<ToldWarning>,
+    warnings: Vec<WarningReport>,
     #[serde(default)]
     warning_count: usize,
     #[serde(skip)]
@@ -138,19 +139,20 @@ pub(crate) struct EvaluationReport {
 }
 
 #[derive(Deserialize)]
-struct ToldWarning {
+struct WarningReport {
     severity: Severity,
     message: String,
     form: Option<u32>,
     number: Option<u32>,
-    frame: Option<ToldFrame>,
+    frame: Option<FrameReport>,
 }
 
-/// How many characters all values may have together, and how many each may have in any case.
+/// Limits in characters for printed values: for all values together, and the minimum granted to
+/// each.
 const VALUES: (usize, usize) = (12_000, 200);
 
 impl EvaluateRequest {
-    /// Makes a request to run the forms of `source` in CL-USER.
+    /// Creates a request to evaluate the forms of `source` in CL-USER.
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), package: DEFAULT_PACKAGE.to_owned() }
     }
@@ -162,7 +164,7 @@ impl EvaluateRequest {
         self
     }
 
-    /// Resolves the package to the name that Lisp has for it.
+    /// Resolves the package's name or nickname to its name in Lisp.
     pub(crate) fn package_in(&self, context: &QueryContext<'_>) -> String {
         match find_package(&context.index, &self.package) {
             Some(package) => context.index.package_name(package).into_owned(),
@@ -170,12 +172,12 @@ impl EvaluateRequest {
         }
     }
 
-    /// Converts Lisp's report into an answer with places.
-    pub(crate) fn placed(&self, told: EvaluationReport, context: &QueryContext<'_>) -> Evaluation {
-        let code = Code::new(&self.source, &told.starts);
+    /// Converts Lisp's report into an answer with source positions.
+    pub(crate) fn placed(&self, report: EvaluationReport, context: &QueryContext<'_>) -> Evaluation {
+        let code = Code::new(&self.source, &report.starts);
         let mut places: DefinitionPlaces<'_> = context.places();
-        let warnings = told.warnings.into_iter().map(|warning| {
-            let frame = warning.frame.unwrap_or_else(|| ToldFrame::in_code(warning.form, warning.number));
+        let warnings = report.warnings.into_iter().map(|warning| {
+            let frame = warning.frame.unwrap_or_else(|| FrameReport::in_code(warning.form, warning.number));
             Warned {
                 severity: warning.severity,
                 place: frame.place(&mut places, Some(&code)),
@@ -184,37 +186,38 @@ impl EvaluateRequest {
         });
         let warnings: Vec<Warned> = warnings.collect();
         Evaluation {
-            status: told.status,
+            status: report.status,
             package: self.package.clone(),
-            value_count: (told.value_count > told.printed.len()).then_some(told.value_count),
-            values: told.printed,
-            output: told.output.0,
-            output_dropped: told.output.1,
-            warning_count: (told.warning_count > warnings.len()).then_some(told.warning_count),
+            value_count: (report.value_count > report.printed.len()).then_some(report.value_count),
+            values: report.printed,
+            output: report.output.0,
+            output_dropped: report.output.1,
+            warning_count: (report.warning_count > warnings.len()).then_some(report.warning_count),
             warnings,
-            unread_at: told.unread_at.map(|index| code.at(&self.source, index)),
-            failure: told.failure.map(|failure| {
+            unread_at: report.unread_at.map(|index| code.at(&self.source, index)),
+            failure: report.failure.map(|failure| {
                 let mut failure = failure.placed(&context.index, &mut places, Some(&code));
                 let condition = failure.condition.as_ref().map(LispName::canonical);
-                if told.unread_at.is_some() && condition == Some("COMMON-LISP::END-OF-FILE") {
+                if report.unread_at.is_some() && condition == Some("COMMON-LISP::END-OF-FILE") {
                     failure.report =
                         "The code ends inside a form: a closing parenthesis, quote or bar is missing."
                             .to_owned();
                 }
                 failure
             }),
-            duration_ms: u64::try_from(told.duration.as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
-    /// Wants the values alone: code that fails is an error.
+    /// Requests only the values; code that fails is an error.
     pub fn values(self) -> ValuesRequest {
         ValuesRequest(self)
     }
 
-    /// Wants the first value of the last form as a `T`, by way of JSON: NIL is null and T is true, characters and
-    /// symbols are strings, lists and vectors are arrays, hash tables are objects, and so is what
-    /// `(steelbank:object "key" value ...)` makes. Code that fails, and a value that is no `T`, are errors.
+    /// Requests the first value of the last form as a `T`, converted through JSON. NIL becomes null
+    /// and T true. Characters and symbols become strings, lists and vectors arrays. Hash tables and
+    /// the values of `(steelbank:object "key" value ...)` become objects. It is an error if the
+    /// code fails or the value does not deserialize as `T`.
     ///
     /// ```
     /// use steelbank::{Control, EvaluateRequest};
@@ -230,15 +233,15 @@ impl EvaluateRequest {
     }
 }
 
-/// [`EvaluateRequest::values`].
+/// A request for only the values; see [`EvaluateRequest::values`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuesRequest(EvaluateRequest);
 
 impl ValuesRequest {
-    /// Evaluates on `lane` of an engine alone: no index is brought up to date.
+    /// Evaluates directly on `lane` of an engine, without refreshing the index.
     ///
     /// # Errors
-    /// The code failed, did not end in time, or Lisp is gone.
+    /// Fails if the code fails, the deadline passes, or Lisp is dead.
     pub fn on(&self, lisp: Lisp, lane: Lane, control: &Control) -> Result<EvaluateAnswer, Error> {
         let EvaluateRequest { source, package } = self.0.clone();
         let ticket = lisp.submit(lane, control.allowed(), None, move |on_lisp| {
@@ -258,7 +261,7 @@ impl Action for ValuesRequest {
     }
 }
 
-/// [`EvaluateRequest::json`].
+/// A request for a deserialized value; see [`EvaluateRequest::json`].
 #[derive(Debug, Clone)]
 pub struct JsonRequest<T> {
     request: EvaluateRequest,
@@ -282,7 +285,8 @@ impl<T: DeserializeOwned> Action for JsonRequest<T> {
 impl Action for EvaluateRequest {
     type Answer = Evaluation;
 
-    /// Evaluates the forms, and brings the index up to date. A failure or timeout of the code is an answer.
+    /// Evaluates the forms and refreshes the index. A failure or timeout of the code is part of the
+    /// answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Evaluation, Error> {
         bank.refreshing(|| {
             let context = bank.context();
@@ -297,18 +301,18 @@ impl Action for EvaluateRequest {
 }
 
 impl EvaluationReport {
-    /// The handle of the first value.
+    /// Returns the handle of the first value.
     pub(crate) fn first(&self) -> Option<&str> {
         self.values.first().map(String::as_str)
     }
 
-    /// Whether all forms were evaluated.
+    /// Tests whether all forms were evaluated.
     pub(crate) fn finished(&self) -> bool {
         self.status == EvaluationStatus::Finished
     }
 }
 
-/// Evaluates `code` in `package` by `deadline`, and has the values printed.
+/// Evaluates `code` in `package` until `deadline`, then prints the values.
 pub(crate) fn evaluate(
     on_lisp: &OnLisp<'_>,
     package: &str,
@@ -320,22 +324,22 @@ pub(crate) fn evaluate(
     let left = deadline.saturating_duration_since(begun);
     let asked = trial::ask::<EvaluationReport>(on_lisp, left, "evaluate", &[package, code]);
     let duration = begun.elapsed();
-    let mut told = match asked {
-        Ok((told, answer)) => EvaluationReport { output: (answer.output, answer.output_dropped), ..told },
+    let mut report = match asked {
+        Ok((report, answer)) => EvaluationReport { output: (answer.output, answer.output_dropped), ..report },
         Err(error) => {
             let (status, output) = match &error {
                 CallError::Fault(fault) => (EvaluationStatus::Failed, fault.output.clone()),
                 CallError::Interrupted => (EvaluationStatus::Stopped, String::new()),
             };
-            let failure = Some(ToldFailure::of_call(error));
+            let failure = Some(FailureReport::of_call(error));
             EvaluationReport { status, failure, output: (output, 0), ..EvaluationReport::default() }
         }
     };
-    told.duration = duration;
-    let each = (VALUES.0 / told.values.len().max(1)).max(VALUES.1);
-    told.printed = trial::print(on_lisp, package, each, &told.values);
-    if let Some(failure) = &mut told.failure {
+    report.duration = duration;
+    let each = (VALUES.0 / report.values.len().max(1)).max(VALUES.1);
+    report.printed = trial::print(on_lisp, package, each, &report.values);
+    if let Some(failure) = &mut report.failure {
         failure.complete(on_lisp, package);
     }
-    told
+    report
 }

@@ -1,4 +1,5 @@
-//! inspect: the parts of an object, given by an expression or by the handle from an earlier answer.
+//! Implements inspect, which lists the parts of an object. The object is the value of an
+//! expression, or is named by a handle from an earlier answer.
 
 pub(crate) mod tool;
 
@@ -25,7 +26,7 @@ use steelbank_xref::Index;
 pub enum Inspected {
     /// The first value of the last of these forms.
     Expression(String),
-    /// The object to which an earlier answer gave this handle.
+    /// The object with this handle from an earlier answer.
     Handle(String),
 }
 
@@ -34,19 +35,19 @@ pub enum Inspected {
 pub struct InspectRequest {
     /// The object to inspect.
     pub subject: Inspected,
-    /// The package to read and print in.
+    /// The package in which forms are read and values are printed.
     pub package: String,
-    /// The path to a part of it: steps separated by slashes, as [`ObjectPart::path`]; empty for the object
-    /// itself.
+    /// The path to a part of the object, as in [`ObjectPart::path`]: steps separated by slashes.
+    /// Empty for the object itself.
     pub path: String,
-    /// How many parts to skip.
+    /// Number of parts to skip.
     pub offset: usize,
-    /// How many parts to list at most.
+    /// Maximum number of parts to list.
     pub limit: usize,
 }
 
 impl InspectRequest {
-    /// Makes a request for the parts of `subject`; an expression is read in CL-USER.
+    /// Creates a request for all parts of `subject`; an expression is read in CL-USER.
     pub fn new(subject: Inspected) -> Self {
         Self {
             subject,
@@ -58,23 +59,23 @@ impl InspectRequest {
     }
 }
 
-/// As many parts as Lisp can count.
+/// A limit that no object reaches.
 const ALL_PARTS: usize = u32::MAX as usize;
 
-/// Whether there is something to tell of.
+/// The outcome of an inspection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InspectStatus {
-    /// There is.
+    /// The object was found.
     #[default]
     Found,
-    /// The handle's object was forgotten: too many others were asked about since, or the heap was full.
+    /// The object is no longer available: it was evicted by newer handles, or the heap was full.
     Gone,
-    /// There never was such a handle.
+    /// No such handle was ever issued.
     Unknown,
-    /// The path leads nowhere.
+    /// The path does not lead to a part.
     NoPart,
-    /// The expression failed; `evaluation` tells how.
+    /// The expression failed; see `evaluation`.
     Failed,
 }
 
@@ -85,13 +86,13 @@ words! {
         List = "list",
         /// A list that ends in an atom.
         DottedList = "dotted-list",
-        /// A list that comes back to itself.
+        /// A list with a cycle.
         CircularList = "circular-list",
         /// A string.
         String = "string",
         /// A vector.
         Vector = "vector",
-        /// An array of another rank.
+        /// An array that is not a vector.
         Array = "array",
         /// A hash table.
         HashTable = "hash-table",
@@ -127,59 +128,60 @@ words! {
         Condition = "condition",
         /// A structure.
         Structure = "structure",
-        /// An instance of a class that `defclass` made.
+        /// An instance of a class that `defclass` defined.
         StandardObject = "standard-object",
     } or
     /// An object of another kind, by the name of its type.
     Opaque
 }
 
-/// The answer.
+/// The answer to inspect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inspection {
-    /// Whether it was found.
+    /// Whether the object was found.
     pub status: InspectStatus,
-    /// The handle that was asked about; empty if it was an expression.
+    /// The handle in the request; empty for an expression.
     #[serde(skip)]
     pub asked: String,
-    /// What to ask about it again with.
+    /// The handle for further requests about this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// The path from there.
+    /// The path from that handle to this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Its class; of an array its type.
+    /// Its class; for an array, its type.
     #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind_of: String,
-    /// What the parts are of: `list`, `hash-table`, `structure`, …
+    /// The kind of object, which determines its parts: `list`, `hash-table`, `structure`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub kind: Option<ObjectKind>,
-    /// As it is printed; or what is wrong with the path.
+    /// The printed form; for a bad path, the error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Whether it was too long to be printed whole.
+    /// Whether the printed form was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// Whether printing it failed or did not end.
+    /// Whether printing it failed or did not finish.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unprintable: bool,
-    /// What there is to tell besides its parts.
+    /// Properties other than parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
-    /// How many parts it has.
+    /// Number of parts.
     #[serde(default)]
     pub count: usize,
     /// The parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<ObjectPart>,
-    /// How the expression failed.
+    /// The failure of the expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Evaluation>,
 }
 
 impl Inspection {
-    /// Writes the names of classes, slots and functions as a person does. All else is what the image prints.
+    /// Writes the names of classes, slots and functions in source spelling. Everything else stays
+    /// as Lisp printed it.
     fn write_names(&mut self, index: &Index) {
         use ObjectKind::{Array, Character, Condition, StandardObject, Stream, String, Structure, Vector};
         if !matches!(self.kind, Some(Array | String | Vector)) {
@@ -197,34 +199,34 @@ impl Inspection {
     }
 }
 
-/// A fact about an object.
+/// A property of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
-    /// What it is about.
+    /// The property's name.
     pub name: String,
-    /// What holds.
+    /// The property's value.
     pub value: String,
 }
 
 /// A part of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectPart {
-    /// The path to it.
+    /// The path to the part.
     pub path: String,
-    /// The slot, the indices, or the key; left out where the path says it.
+    /// The slot, indices or key; omitted if the path already gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The path to the key, if that has parts.
+    /// The path to the key, if the key has parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_path: Option<String>,
-    /// As it is printed.
+    /// The printed value.
     pub value: String,
-    /// Whether it has parts of its own.
+    /// Whether the value has parts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parts: bool,
 }
 
-/// How long printing an object and its parts may take.
+/// Time limit for printing an object and its parts.
 const PRINTING: Duration = Duration::from_secs(3);
 
 impl InspectRequest {
@@ -240,10 +242,10 @@ impl InspectRequest {
                 handle.clone()
             }
             Inspected::Expression(code) => {
-                let told = evaluate(on_lisp, package, code, deadline);
-                match told.first().filter(|_| told.finished()) {
+                let report = evaluate(on_lisp, package, code, deadline);
+                match report.first().filter(|_| report.finished()) {
                     Some(handle) => handle.to_owned(),
-                    None => return Ok(InspectionOutcome::Failed(Box::new(told))),
+                    None => return Ok(InspectionOutcome::Failed(Box::new(report))),
                 }
             }
         };
@@ -252,7 +254,7 @@ impl InspectRequest {
             let arguments = [handle.as_str(), &self.path, package, &offset, &limit, plainly];
             trial::ask::<Inspection>(on_lisp, PRINTING, "inspect", &arguments)
         };
-        // Ask again without the user's PRINT-OBJECT methods if one of them does not return.
+        // If a user's PRINT-OBJECT method does not return, print again without such methods.
         let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
         Ok(InspectionOutcome::Inspected(Box::new(inspection)))
     }
@@ -261,7 +263,7 @@ impl InspectRequest {
 impl Action for InspectRequest {
     type Answer = Inspection;
 
-    /// Inspects. A failed expression or a handle that is gone is an answer.
+    /// Inspects the object. A failed expression or an evicted handle is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Inspection, Error> {
         match self.subject {
             Inspected::Expression(_) => bank.refreshing(|| self.answer(&bank.context(), control)),
@@ -290,9 +292,9 @@ impl InspectRequest {
                 }
                 Ok(*inspection)
             }
-            InspectionOutcome::Failed(told) => Ok(Inspection {
+            InspectionOutcome::Failed(report) => Ok(Inspection {
                 status: InspectStatus::Failed,
-                evaluation: Some(evaluation.placed(*told, context)),
+                evaluation: Some(evaluation.placed(*report, context)),
                 ..Inspection::default()
             }),
         }

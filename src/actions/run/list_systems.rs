@@ -1,5 +1,5 @@
-//! list-systems: the systems that the project's `.asd` files define, and which of them are loaded. Runs
-//! nothing, and does not need Lisp.
+//! Implements list-systems, which lists the systems that the project's `.asd` files define and
+//! whether they are loaded. It parses the files, runs no code and does not wait for Lisp.
 
 mod text;
 pub(crate) mod tool;
@@ -19,20 +19,20 @@ use crate::handle::question::Question;
 use crate::workspace::Project;
 use crate::workspace::systems::definition_files;
 
-/// A request for the project's systems, whether they are loaded, and which files have changed since. Reads the
-/// files: it runs no code, and does not wait for Lisp.
+/// A request for the project's systems, their load state, and the files that changed after they
+/// were loaded. Parses the files; runs no code and does not wait for Lisp.
 #[derive(Debug, Clone, Default)]
 pub struct ListSystemsRequest {
     files: bool,
 }
 
 impl ListSystemsRequest {
-    /// Makes a request for all systems.
+    /// Creates a request for all systems.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lists the files of each system, too, if `files`.
+    /// Sets whether the files of each system are listed.
     #[must_use]
     pub fn files(mut self, files: bool) -> Self {
         self.files = files;
@@ -44,27 +44,28 @@ impl ListSystemsRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SystemEntry {
-    /// Its name.
+    /// The system's name.
     pub name: String,
     /// The file that defines it, relative to the root.
     pub asd: String,
-    /// Other files that define a system of this name, relative to the root: ASDF takes one.
+    /// Other files that define a system of the same name, relative to the root; ASDF uses one of
+    /// them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub also_defined_in: Vec<String>,
     /// Whether it is loaded.
     pub loaded: bool,
-    /// How many Lisp files it has, as far as is known.
+    /// Number of its Lisp files; a lower bound if `incomplete`.
     pub files: usize,
-    /// True when its definition does not tell all of its files before it is loaded.
+    /// True if its definition does not list all files before it is loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub incomplete: bool,
-    /// The Lisp files, relative to the root, if they were asked for.
+    /// With `files`, its Lisp files, relative to the root.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub components: Vec<String>,
-    /// The systems that it depends on, as far as the text of its definition tells.
+    /// The systems it depends on, as its definition lists them.
     #[serde(skip)]
     pub depends_on: Vec<String>,
-    /// Files that are not what was loaded any more, relative to the root.
+    /// Files that changed after they were loaded, relative to the root.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub changed: Vec<String>,
 }
@@ -73,31 +74,31 @@ pub struct SystemEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SystemsAnswer {
-    /// The project's root.
+    /// The project's root folder.
     pub root: String,
-    /// Its systems, by name.
+    /// The systems, sorted by name.
     pub systems: Vec<SystemEntry>,
-    /// How many there are.
+    /// Number of systems.
     pub count: usize,
-    /// Folders of vendored systems, which are dependencies and not listed.
+    /// Folders of vendored systems, which are treated as dependencies and not listed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub vendored: Vec<String>,
-    /// What was not looked into or not read: at most 20.
+    /// Folders that were not searched and files that were not read; at most 20.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub left_out: Vec<LeftOutPath>,
 }
 
-/// A folder that is no part of the project though it lies in it, or a file that was not read.
+/// A folder inside the root that does not belong to the project, or a file that was not read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LeftOutPath {
-    /// Its path, relative to the root.
+    /// The path, relative to the root.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// How many paths that were left out an answer names.
+/// The number of left-out paths that an answer lists.
 const SHOWN_PATHS: usize = 20;
 
 /// Facts about a system, gathered from its definition and from the image.
@@ -110,10 +111,10 @@ struct SystemFacts {
     complete: bool,
 }
 
-/// Lists the systems of `project`; with `components`, the files of each too.
+/// Lists the systems of `project`. With `components`, also lists the files of each.
 ///
 /// # Errors
-/// There is no project, or the question was called off.
+/// Fails if there is no project or the request was cancelled.
 fn list_systems(project: &Project, components: bool, control: &Control) -> Result<SystemsAnswer, Error> {
     let root = project.own_root()?;
     let cancellation = control.cancellation();
@@ -122,7 +123,8 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
     let own = project.own();
     for file in found.files.into_iter().filter(|file| own.contains(&file.path)) {
         let folder = file.path.parent().unwrap_or(root);
-        // A primary system is found by its file's name, whatever the text tells.
+        // ASDF finds a primary system by the name of its file, so list it even if the text could
+        // not be parsed.
         if let Some(name) = file.path.file_stem().map(|name| name.to_string_lossy().into_owned())
             && !file.systems.iter().any(|system| system.name == name)
         {
@@ -168,7 +170,8 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
         });
         entry.asd = system.asd;
         entry.loaded = system.loaded;
-        // Prefer ASDF's files for a loaded system; for others, what the text of the definition says now.
+        // For a loaded system, ASDF's file list is authoritative. Otherwise the current text of the
+        // definition is, unless it is incomplete.
         if system.loaded || !entry.complete {
             entry.files = files;
             entry.complete = true;
@@ -216,7 +219,7 @@ fn list_systems(project: &Project, components: bool, control: &Control) -> Resul
     })
 }
 
-/// Removes `.` and `..` from `path` by its text alone, without following symbolic links.
+/// Resolves `.` and `..` in `path` by text alone, without following symbolic links.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

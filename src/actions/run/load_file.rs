@@ -1,4 +1,4 @@
-//! The tool load-file: compiles and loads one file.
+//! Implements the tool load-file, which compiles and loads one file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,11 +13,11 @@ use crate::tools::{About, Call, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The file's path, relative to the project.
+    /// Path of the file, relative to the project.
     path: String,
     #[serde(flatten)]
     timeout: Timeout,
-    /// Name every file, with its whole path.
+    /// List every file, with its absolute path.
     #[serde(default)]
     detail: bool,
 }
@@ -26,9 +26,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "load-file",
         title: "Load one file",
-        description: "Compiles and loads one Lisp source file into the image, and reports what the compiler says, \
-            with line and column. Use it after editing a single file whose system is loaded. This runs the file's \
-            code.",
+        description: "Compiles and loads one Lisp source file into the image, and reports the compiler's errors and warnings with line and column. Use it after editing a single file of a loaded system. Runs the file's code.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)

@@ -1,4 +1,5 @@
-//! The tool load-system: loads an ASDF system, and reports the compiler's diagnostics.
+//! Implements the tool load-system, which loads an ASDF system and reports the compiler's
+//! diagnostics. `loaded` builds the answer of load-file too.
 
 use crate::Error;
 use std::path::Path;
@@ -22,18 +23,19 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, Too
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The system's name, as in (asdf:load-system "name"). Left out: all systems of the project, tests included.
+    /// The system's name, as in (asdf:load-system "name"). Default: all systems of the project,
+    /// including tests.
     #[serde(default)]
     system: Option<String>,
-    /// Compile the system's own files anew, changed or not.
+    /// Recompile the system's own files even if they have not changed.
     #[serde(default)]
     force: bool,
-    /// Go on behind files that do not compile.
+    /// Continue after files that fail to compile.
     #[serde(default)]
     keep_going: bool,
     #[serde(flatten)]
     timeout: Timeout,
-    /// Name every file, with its whole path, and every system.
+    /// List every file, with its absolute path, and every system.
     #[serde(default)]
     detail: bool,
 }
@@ -42,10 +44,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "load-system",
         title: "Load a system",
-        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image, and reports what \
-            the compiler says, with file, line and column: errors, warnings, read errors. Load the project's system \
-            before asking about its code, and again after editing files: only what changed is compiled. This runs \
-            the system's code. When it fails, what was loaded before stays, and the answer says what to correct.",
+        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image. Reports errors, warnings and read errors with file, line and column. Load the project's system before asking about its code, and again after editing files: only changed files are compiled. Runs the system's code. If it fails, what was loaded before stays loaded, and the answer says what to correct.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)
@@ -62,7 +61,7 @@ fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     loaded(session, order, bank.run(&request, &control), given.detail)
 }
 
-/// Makes the answer for a load. The session remembers the outcome, which `status` reports.
+/// Builds the answer for a load, and records the outcome in the session for `status`.
 pub(crate) fn loaded(
     session: &Session,
     what: LoadedItem,
@@ -81,8 +80,8 @@ pub(crate) fn loaded(
     let loaded = note_outcome(session, what, &outcome, &text);
     let mut answer = ListedLoad::new(outcome?, shown, detail);
     if let Some(missing) = missing {
-        // Drop the failure, which the sentence below repeats; a program that asked for details finds it where
-        // failures are.
+        // The error sentence repeats the failure, so drop it. With `detail` it stays, because
+        // programs look for failures in this field.
         answer.failure = answer.failure.filter(|_| detail);
         return missing.with_partial(answer);
     }
@@ -90,8 +89,8 @@ pub(crate) fn loaded(
     ToolAnswer::new(text, &LookupReply::yes(answer), ended)
 }
 
-/// Notes how a load of `what` has ended, of which `text` is said: `status` reports it, and what is loaded is loaded again after
-/// a restart. Whether all of it is loaded.
+/// Records how a load of `what` ended. `status` reports the first line of `text`, and a restart
+/// reloads `what` if the load succeeded. Returns whether everything was loaded.
 pub(crate) fn note_outcome(
     session: &Session,
     what: LoadedItem,
@@ -110,7 +109,7 @@ pub(crate) fn note_outcome(
     loaded
 }
 
-/// Makes the answer for a load whose system or file does not exist; none for other failures.
+/// Builds the answer for a system or file that does not exist. Returns `None` for other failures.
 fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<NotFoundReply> {
     let failure = answer.failure.as_ref()?;
     match what {
@@ -125,12 +124,13 @@ fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<N
     }
 }
 
-/// Replaces each path in `answer` by the one that `shown` gives.
+/// Replaces each path in `answer` by `shown(path)`.
 pub(crate) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> LoadAnswer {
     let all = |paths: Vec<String>| paths.iter().map(|path| shown(path)).collect();
     let place = |place: Location| Location { file: shown(&place.file), ..place };
-    let diagnostic = |said: Diagnostic| Diagnostic { place: said.place.map(place), ..said };
-    let failure = |failure: Option<LoadFailure>| failure.map(|failure| shorter(failure, &shown, false));
+    let diagnostic = |diagnostic: Diagnostic| Diagnostic { place: diagnostic.place.map(place), ..diagnostic };
+    let failure =
+        |failure: Option<LoadFailure>| failure.map(|failure| shorten_failure(failure, &shown, false));
     LoadAnswer {
         path: answer.path.as_deref().map(&shown),
         compiled: all(answer.compiled),
@@ -146,7 +146,7 @@ pub(crate) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> Lo
     }
 }
 
-/// The outcome of a load, as it is listed.
+/// The outcome of a load, with long lists shortened.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ListedLoad {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,15 +155,15 @@ pub(crate) struct ListedLoad {
     path: Option<String>,
     status: LoadStatus,
     duration_ms: u64,
-    /// The files that were compiled: the first ones, if there are many.
+    /// The files that were compiled; without `detail` only the first ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compiled: Vec<String>,
-    /// How many files were compiled.
+    /// Number of files that were compiled.
     compiled_count: usize,
-    /// The files that were loaded from the cache.
+    /// With `detail`, the files that were loaded from the cache.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cached: Vec<String>,
-    /// How many files were loaded from the cache.
+    /// Number of files that were loaded from the cache.
     cached_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     diagnostics: Vec<ShownDiagnostic>,
@@ -171,16 +171,16 @@ pub(crate) struct ListedLoad {
     diagnostics_total: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<LoadFailure>,
-    /// Of several systems, how many are loaded.
+    /// For a load of several systems: how many are loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     systems_loaded: Option<usize>,
-    /// How many there are.
+    /// For a load of several systems: how many there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     systems_total: Option<usize>,
-    /// Why the others are not, the cause that stops most first.
+    /// Why the other systems are not loaded; the cause that blocks most systems comes first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     causes: Vec<LoadCause>,
-    /// With `detail`, each system.
+    /// With `detail`, the outcome of each system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     systems: Vec<SystemOutcome>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -189,21 +189,21 @@ pub(crate) struct ListedLoad {
 }
 
 impl ListedLoad {
-    /// Makes the listed form. With `detail` it has every file and the whole paths: a program can read it as a
-    /// [`LoadAnswer`].
+    /// Builds the shortened form. With `detail` it keeps every file and absolute paths, so that a
+    /// program can deserialize it as a [`LoadAnswer`].
     pub(crate) fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let mut answer = if detail { answer } else { relative(answer, shown) };
         let systems_total = Some(answer.systems.len()).filter(|total| *total > 0);
         let systems_loaded = systems_total.map(|_| answer.systems_loaded());
         let mut causes = answer.causes();
-        causes.truncate(text::CAUSES);
+        causes.truncate(text::MAX_CAUSES);
         let (compiled_count, cached_count) = (answer.compiled.len(), answer.cached.len());
         if !detail {
             answer.compiled.truncate(LISTED_FILES);
             answer.cached.clear();
             answer.systems.clear();
         }
-        let listed = |said| ShownDiagnostic::new(said, str::to_owned, detail);
+        let listed = |diagnostic| ShownDiagnostic::new(diagnostic, str::to_owned, detail);
         Self {
             system: answer.system,
             path: answer.path,
@@ -225,9 +225,13 @@ impl ListedLoad {
     }
 }
 
-/// Shortens the failure's path, also in its sentences, to the one that `shown` gives, unless `detail` asks
-/// for the whole one.
-pub(crate) fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, detail: bool) -> LoadFailure {
+/// Replaces the failure's path, also inside its sentences, by `shown(path)`. Leaves it alone if
+/// `detail` is set.
+pub(crate) fn shorten_failure(
+    mut failure: LoadFailure,
+    shown: impl Fn(&str) -> String,
+    detail: bool,
+) -> LoadFailure {
     if let Some(path) = failure.path.clone().filter(|_| !detail) {
         let short = shown(&path);
         failure.message = failure.message.replace(&path, &short);

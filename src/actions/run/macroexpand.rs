@@ -1,4 +1,4 @@
-//! macroexpand: the expansion of a form. Expanding runs the macros.
+//! Implements macroexpand, which expands a form. Expansion runs the macros' code.
 
 pub(crate) mod tool;
 
@@ -22,10 +22,10 @@ words! {
     Depth {
         /// One step of the form itself.
         Once = "once",
-        /// Until the form itself is no macro form any more.
+        /// Until the form itself is no longer a macro form.
         #[default]
         Full = "full",
-        /// The forms inside it too.
+        /// The form and all forms inside it.
         All = "all",
     }
 }
@@ -35,19 +35,20 @@ words! {
 pub struct MacroexpandRequest {
     /// The form, as text.
     pub form: String,
-    /// The package that it is read in.
+    /// The package in which the form is read.
     pub package: String,
     /// How far to expand.
     pub depth: Depth,
     /// Whether `#.` in the form is evaluated.
     pub read_eval: bool,
-    /// Whether local definitions (MACROLET, COMPILER-LET) are evaluated. If not, forms with them are left as
-    /// they stand, wherever they come from.
+    /// Whether local definitions (MACROLET, COMPILER-LET) are evaluated. If not, forms that contain
+    /// them are not expanded, even if they come from an expansion.
     pub local_definitions: bool,
 }
 
 impl MacroexpandRequest {
-    /// Makes a request to expand `form`, read in CL-USER, once; neither `#.` nor local definitions are evaluated.
+    /// Creates a request to fully expand `form`, read in CL-USER. Neither `#.` nor local
+    /// definitions are evaluated.
     pub fn new(form: impl Into<String>) -> Self {
         Self {
             form: form.into(),
@@ -59,56 +60,56 @@ impl MacroexpandRequest {
     }
 }
 
-/// The answer.
+/// The answer to macroexpand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct MacroexpandAnswer {
     /// Whether the package was found.
     pub status: LookupStatus,
-    /// The package that the form was read in.
+    /// The package in which the form was read.
     #[serde(default)]
     pub package: String,
-    /// The form that was expanded, as it was given or found.
+    /// The form that was expanded, as given or as read from the file.
     #[serde(default)]
     pub form: String,
-    /// Where it stands, if it was found in a file: `file:line:column`.
+    /// Position of a form that was read from a file: `file:line:column`.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
     /// Whether anything was expanded.
     #[serde(default)]
     pub expanded: bool,
-    /// The expansion, printed as code of that package.
+    /// The expansion, printed for that package.
     #[serde(default)]
     pub expansion: String,
-    /// Whether the expansion was too long to be printed whole.
+    /// Whether the printed expansion was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// Whether the form's operator has a compiler macro, which may transform the call further.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compiler_macro: bool,
-    /// How many steps it took.
+    /// Number of expansion steps.
     #[serde(default)]
     pub step_count: u64,
-    /// The steps in order; not all of very many.
+    /// The steps in order; truncated if there are very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ExpansionStep>,
-    /// The beginnings of forms that were left as they stand: their local definitions (MACROLET, COMPILER-LET)
-    /// would have been evaluated.
+    /// The beginnings of forms that were not expanded, because their local definitions (MACROLET,
+    /// COMPILER-LET) would have been evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
 }
 
-/// One macro's expansion.
+/// The expansion of one macro call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ExpansionStep {
     /// The macro.
     #[serde(rename = "macro")]
     pub macro_name: LispName,
-    /// The beginning of the form that it expanded.
+    /// The beginning of the macro call.
     pub form: String,
-    /// The beginning of what it made of it.
+    /// The beginning of its expansion.
     pub into: String,
 }
 
@@ -141,20 +142,22 @@ impl Question for MacroexpandRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormAt {
-    /// Its text.
+    /// The form's text.
     pub text: String,
-    /// The package that it is in, if the file says.
+    /// The package current at the form, if the file sets one.
     pub package: Option<String>,
-    /// Its place in the file.
+    /// The form's position in the file.
     pub place: Location,
 }
 
-/// Finds the outermost list that begins on `line` of the file at `path`; if `column` is given, the list that
-/// begins there or whose operator stands there, else the first after it on the line. If there is none, finds
-/// the innermost list around the line's beginning.
+/// Finds a form by its position in the file at `path`.
+///
+/// Without `column`, returns the outermost list that begins on `line`. With `column`, returns the
+/// list that begins there or whose operator is there, or else the first list after it on the line.
+/// If no list begins on the line, returns the innermost list around the start of the line.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Fails if the file cannot be read.
 pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<Option<FormAt>> {
     let bytes = steelbank_tree::read_source(path)?;
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
@@ -166,7 +169,7 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
     let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
     let starts = |form: &&Form| position(form.span.start);
     let on_line = || lists().filter(|form| starts(form).line == line);
-    // Takes the place of an operator, which is what other tools report, for that of its form.
+    // Other tools report the position of an operator, so accept it for its form.
     let headed = |form: &&Form| {
         let (Some(head), Some(column)) = (text.head(form), column) else { return false };
         let (first, last) = (position(head.span.start), position(head.span.end));
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_tells_of_an_operator_means_the_form_that_it_begins() {
+    fn operator_position_selects_its_form() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.lisp");
         std::fs::write(&path, "(list (when a (unless b c)) (when d e))\n").unwrap();

@@ -1,4 +1,11 @@
-//! What runs code: loads, forms, tests, macros; and what Lisp says of itself.
+//! Implements the requests and tools that load or run code in the image: load systems and files,
+//! evaluate forms, run tests, expand macros, disassemble, inspect objects, and report or restart
+//! the Lisp process. Each request is a plain struct that implements
+//! `Question` or `Action`; it sends a call to the Lisp half, reads the
+//! JSON report, and adds source positions and symbol spellings. The `tool` submodule of each
+//! request wraps it as an MCP tool: arguments, description, paging and text. `trial` holds the
+//! types that all of them share for failures, backtraces and printed values. `diagnostic` holds
+//! the one for compiler diagnostics.
 
 pub mod compiler_notes;
 pub(crate) mod diagnostic;
@@ -18,7 +25,7 @@ pub mod trial;
 mod tests {
     use crate::*;
 
-    /// A program that calls no tool has the text of each answer all the same.
+    /// Library users can print every answer with `Display`, without calling a tool.
     #[test]
     fn answers_are_texts() {
         fn shown<T: std::fmt::Display>() {}

@@ -1,41 +1,39 @@
-//! The tool restart-lisp: starts Lisp again with a clean image.
+//! Implements the tool restart-lisp, which restarts Lisp with a clean image.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::counted;
 use crate::handle::recovery::Cause;
-use crate::tools::clients::Seat;
+use crate::tools::clients::ClientSlot;
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// Also if others work in the same image, whose calls end, too.
+    /// Restart even if other clients or editors use the same image; their running calls are ended.
     #[serde(default)]
     force: bool,
 }
 
-/// That it begins.
+/// The acknowledgement of a restart.
 #[derive(Debug, Serialize, JsonSchema)]
 struct RestartAnswer {
-    /// Always true: what cannot be begun is an error.
+    /// Always true; a restart that cannot begin is an error.
     restarting: bool,
 }
 
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "restart-lisp",
-        title: "Start Lisp again",
-        description: "Starts Lisp again with a clean image, and loads again what was loaded: for definitions that should \
-            be gone, a load that left things half done, a heap that is full, or a Lisp that died too often to come back by \
-            itself. Calls that are running are ended. What was evaluated by hand is lost.",
+        title: "Restart Lisp",
+        description: "Restarts Lisp with a clean image and reloads the systems and files that were loaded. Use it to drop stale definitions, after a load that failed halfway, when the heap is full, or when Lisp crashed too often to restart by itself. Ends running calls; definitions that were only evaluated are lost.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, RestartAnswer>(about, restart).brief()
 }
 
 fn restart(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
-    let others = session.seat().map(Seat::others).unwrap_or_default();
+    let others = session.client_slot().map(ClientSlot::others).unwrap_or_default();
     let mut others: Vec<String> = others.iter().map(ToString::to_string).collect();
     let editors = session.swank().map(|server| (server.connections(), server));
     if let Some((count @ 1.., server)) = editors {
@@ -48,17 +46,15 @@ fn restart(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, 
     }
     if !given.force && !others.is_empty() {
         return Err(Failure::engine(format!(
-            "Others work in this Lisp, too: {}. A restart ends their calls, and loses what they evaluated by hand; `force` \
-             starts it again all the same.",
+            "Other clients use this Lisp: {}. A restart ends their calls and loses what they evaluated. Pass `force` to restart anyway.",
             others.join(", ")
         )));
     }
-    if !session.recovery().ask(Cause::Asked) {
+    if !session.recovery().ask(Cause::Requested) {
         return Err(Failure::engine(
-            "There is no Lisp here that stays: each command starts its own. `steelbank serve` can start its Lisp again.",
+            "This command runs its own short-lived Lisp, so there is nothing to restart. `steelbank serve` has a Lisp that can be restarted.",
         ));
     }
-    let text =
-        "Lisp is being started again. Questions wait until it is there; what was loaded is loaded again.";
+    let text = "Lisp is restarting. Calls wait until it is ready; what was loaded is reloaded.";
     ToolAnswer::new(text.to_owned(), &RestartAnswer { restarting: true }, CallOutcome::Answered)
 }

@@ -1,5 +1,5 @@
-//! run-tests: the tests of a system, each in a call of its own, so that one that fails or hangs stops no
-//! other.
+//! Implements run-tests, which runs the tests of a system. Each test runs in a separate call to
+//! Lisp, so that a test that fails or hangs does not affect the others.
 
 mod places;
 mod text;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use self::places::{TestForm, TestPlaces, place_assertions};
 use super::trial;
-use super::trial::{ToldFailure, TrialFailure, TrialFailureKind};
+use super::trial::{FailureReport, TrialFailure, TrialFailureKind};
 use crate::answer::location::{Location, as_text};
 use crate::answer::name::canonical;
 use crate::answer::words::words;
@@ -27,30 +27,31 @@ use crate::handle::context::QueryContext;
 /// A request to run tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunTestsRequest {
-    /// The system to test; none for all systems that are loaded.
+    /// The system to test; `None` for all loaded systems.
     pub system: Option<String>,
     /// The names of the tests to run, with or without package, in any case; empty for all.
     pub tests: Vec<String>,
-    /// Only tests in whose forms one of these lines stands, if given: `file:line`, as answers show them.
+    /// If given, runs only tests whose definition contains one of these lines. Files are named as
+    /// in answers.
     pub lines: Option<Vec<(String, u32)>>,
-    /// How long one test may take.
+    /// Time limit for each test.
     pub each: Duration,
 }
 
 impl RunTestsRequest {
-    /// Makes a request to run all tests of the systems that are loaded, each for a minute at most.
+    /// Creates a request to run all tests of the loaded systems, each for at most a minute.
     pub fn new() -> Self {
         Self { system: None, tests: Vec::new(), lines: None, each: Duration::from_secs(60) }
     }
 
-    /// Runs the tests of `system`, which is loaded first.
+    /// Runs the tests of `system`, loading it first.
     #[must_use]
     pub fn system(mut self, system: impl Into<String>) -> Self {
         self.system = Some(system.into());
         self
     }
 
-    /// Runs only the test `name`, and others that are named so.
+    /// Restricts the run to tests with this name; can be called repeatedly.
     #[must_use]
     pub fn test(mut self, name: impl Into<String>) -> Self {
         self.tests.push(name.into());
@@ -64,72 +65,73 @@ impl Default for RunTestsRequest {
     }
 }
 
-/// The answer.
+/// The answer to run-tests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestRun {
-    /// The systems that were looked at.
+    /// The systems that were searched for tests.
     pub systems: Vec<String>,
-    /// How many tests ended how: `passed`, `failed`, `error`, `skipped`, `timed-out`, `died`, `not-run`.
+    /// Number of tests by status: `passed`, `failed`, `error`, `skipped`, `timed-out`, `died`,
+    /// `not-run`, `done`.
     #[schemars(with = "BTreeMap<String, usize>")]
     pub counts: BTreeMap<TestStatus, usize>,
-    /// The assertions of all, as the frameworks' own reports count them.
+    /// Number of assertions by outcome, as the frameworks count them.
     #[serde(default, skip_serializing_if = "Checks::is_none")]
     pub checks: Checks,
-    /// The tests; those that did not pass come first.
+    /// The tests; tests that did not pass come first.
     pub tests: Vec<TestResult>,
-    /// Why the systems are not loaded, so that no test ran.
+    /// Why no test ran, if a system failed to load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_loaded: Option<String>,
-    /// Why no test ran, if all is loaded.
+    /// Why no test ran, if all systems are loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The system, if it does not load for there is none of that name.
+    /// The requested system, if no system of that name exists.
     #[serde(skip)]
     pub unknown_system: Option<String>,
-    /// The first test that was asked for by name and is none, and those that may be meant.
+    /// The first requested test that does not exist, with similar names.
     #[serde(skip)]
     pub unknown_test: Option<(String, Vec<String>)>,
-    /// How long all took, in milliseconds.
+    /// Total run time, in milliseconds.
     pub duration_ms: u64,
 }
 
 words! {
-    /// How a test ended. In alphabetical order.
+    /// How a test ended. The order is alphabetical.
     #[derive(Default, PartialOrd, Ord)]
     TestStatus {
-        /// Lisp died while it ran.
+        /// Lisp died while the test ran.
         Died = "died",
-        /// A test-op returned, and made no assertions that are known.
+        /// A test-op returned without any recognized assertions.
         Done = "done",
-        /// It signalled a condition that nobody handled.
+        /// The test signalled a condition that was not handled.
         Error = "error",
         /// An assertion failed.
         Failed = "failed",
-        /// It was not run.
+        /// The test was not run.
         #[default]
         NotRun = "not-run",
         /// All assertions passed.
         Passed = "passed",
-        /// It says itself that it is not to be run.
+        /// The test skipped itself.
         Skipped = "skipped",
-        /// Its time was over.
+        /// The time limit was reached.
         TimedOut = "timed-out",
     }
 }
 
-/// How many assertions ended how.
+/// Number of assertions by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Checks {
-    /// What they assert holds.
+    /// Assertions that passed.
     pub passed: u64,
-    /// It does not.
+    /// Assertions that failed.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub failed: u64,
-    /// A condition was signalled.
+    /// Assertions that signalled a condition.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub error: u64,
-    /// They were left out.
+    /// Assertions that were skipped.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub skipped: u64,
 }
@@ -148,7 +150,7 @@ impl Checks {
 }
 
 impl TestStatus {
-    /// Whether nothing is wrong as far as is known.
+    /// Tests whether the test ended without a known problem.
     pub fn is_good(self) -> bool {
         matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Done)
     }
@@ -159,45 +161,45 @@ impl TestStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AssertionStatus {
-    /// What it asserts does not hold.
+    /// The assertion failed.
     #[default]
     Failed,
-    /// A condition was signalled.
+    /// The assertion signalled a condition.
     Error,
-    /// It was left out.
+    /// The assertion was skipped.
     Skipped,
 }
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestResult {
-    /// Its name; or `test-op` of a system whose tests have none.
+    /// The test's name; `test-op of SYSTEM` for a test-op.
     pub name: LispName,
     /// The framework; `asdf` for a test-op.
     pub framework: String,
-    /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`; `done` of a test-op that returned and made
-    /// no assertions that are known: its output says how it went.
+    /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`. `done` for a
+    /// test-op that returned without any recognized assertions; check its output.
     pub status: TestStatus,
-    /// How long it took, in milliseconds.
+    /// Run time, in milliseconds.
     #[serde(default)]
     pub ms: u64,
     /// `file:line:column` of its definition.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// How many assertions passed.
+    /// Number of assertions that passed.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub passed: u64,
-    /// How many assertions ended how.
+    /// Number of assertions by outcome.
     #[serde(skip)]
     pub checks: Checks,
-    /// The assertions that did not pass; 50 at most.
+    /// The assertions that did not pass; at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assertions: Vec<AssertionResult>,
-    /// What ended it before its end.
+    /// The error or interruption that ended the test early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<TrialFailure>,
-    /// What it wrote, unless it passed.
+    /// The test's output, unless it passed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -208,26 +210,26 @@ pub struct AssertionResult {
     /// `failed`, `error` or `skipped`.
     #[schemars(with = "String")]
     pub status: AssertionStatus,
-    /// `file:line:column` of the form, if it stands once in the test.
+    /// `file:line:column` of the form, if the test contains it exactly once.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// The names of the parts of the test that it stands in, from the outermost.
+    /// Names of the enclosing sections of the test, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub within: Vec<String>,
     /// The form that was asserted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
-    /// The value that was expected, if the framework tells it, or a constant was compared with something else.
+    /// The expected value: as the framework reports it, or the constant in a comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// The value that came instead.
+    /// The actual value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual: Option<String>,
-    /// What was compared, if nobody says which was expected.
+    /// The compared values, if it is unclear which one was expected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<ComparedValue>,
-    /// What the framework says.
+    /// The framework's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -237,18 +239,18 @@ pub struct AssertionResult {
 pub struct ComparedValue {
     /// The part.
     pub form: String,
-    /// Its value.
+    /// The part's value.
     pub value: String,
 }
 
 /// A test as Lisp lists it.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct KnownTest {
+pub(crate) struct FrameworkTest {
     framework: String,
     test: String,
     name: String,
     package: Option<String>,
-    /// The file that its function was compiled from.
+    /// The file that the test's function was compiled from.
     file: Option<PathBuf>,
     #[serde(skip)]
     shown: LispName,
@@ -256,7 +258,7 @@ pub(crate) struct KnownTest {
     place: Option<TestForm>,
 }
 
-/// Whether ASDF knows a system.
+/// Whether ASDF finds a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum SystemStatus {
@@ -265,7 +267,7 @@ enum SystemStatus {
     Unknown,
 }
 
-/// The systems that take part in testing one system.
+/// The systems that contain the tests of one system.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TestSystems {
     status: SystemStatus,
@@ -281,7 +283,7 @@ pub(crate) struct TestSystem {
 }
 
 #[derive(Deserialize)]
-struct ToldTest {
+struct TestReport {
     status: TestStatus,
     #[serde(default)]
     microseconds: u64,
@@ -290,24 +292,24 @@ struct ToldTest {
     message: Option<String>,
     #[serde(default)]
     assertions: Vec<AssertionResult>,
-    failure: Option<ToldFailure>,
+    failure: Option<FailureReport>,
     #[serde(skip)]
     output: String,
 }
 
-/// The most characters of a test's output that are told.
+/// The most characters of a test's output in an answer.
 const OUTPUT: usize = 2_000;
 
 impl TestResult {
-    /// Whether it is a system's test-op.
+    /// Tests whether this is the result of a test-op.
     pub(crate) fn is_operation(&self) -> bool {
         self.framework == "asdf"
     }
 }
 
 impl TestRun {
-    /// Finishes the run, which took `duration`: counts the results, and puts first what did not pass; if
-    /// `request` has none, notes why.
+    /// Completes the run: counts results, sorts tests that did not pass first, and notes why if no
+    /// test ran.
     pub(crate) fn finished(mut self, request: &RunTestsRequest, duration: Duration) -> Self {
         if self.tests.is_empty() && self.not_loaded.is_none() && self.unknown_test.is_none() {
             self.note = Some(text::no_tests(&self.systems, request.lines.is_some()));
@@ -323,19 +325,19 @@ impl TestRun {
 }
 
 impl TestSystems {
-    /// Finds the systems that testing `name` needs; none if ASDF does not know it.
+    /// Finds the systems that contain the tests of `name`. Returns `None` if ASDF does not find it.
     pub(crate) fn find(
         context: &QueryContext<'_>,
         name: &str,
         control: &Control,
     ) -> Result<Option<Self>, Error> {
-        let (told, _): (Self, _) =
+        let (report, _): (Self, _) =
             context.ask_on(Lane::Work, "test-systems", vec![name.to_owned()], control)?;
-        Ok((told.status == SystemStatus::Found).then_some(told))
+        Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems whose test-op is to be performed: the first, or else those of its tests. Those that do nothing
-    /// are left out.
+    /// Lists the systems whose test-op must be performed: the first system, or else those with its
+    /// tests. Omits test-ops that do nothing.
     pub(crate) fn operations(
         &self,
         context: &QueryContext<'_>,
@@ -345,40 +347,43 @@ impl TestSystems {
         Ok(context.ask_on(Lane::Work, "test-operations", names, control)?.0)
     }
 
-    /// Lists the tests of recognised frameworks that belong to the systems: those named in packages of their
-    /// files.
+    /// Lists the tests of recognized frameworks that belong to these systems.
     pub(crate) fn tests(
         &self,
         context: &QueryContext<'_>,
         control: &Control,
-    ) -> Result<Vec<KnownTest>, Error> {
-        let (all, _): (Vec<KnownTest>, _) = context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
+    ) -> Result<Vec<FrameworkTest>, Error> {
+        let (all, _): (Vec<FrameworkTest>, _) =
+            context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
         let places = TestPlaces::of(context, &self.systems);
         let mut tests = all;
         for test in &mut tests {
             test.place = places.of_test(test);
-            // A test that is named by a string has no name in Lisp.
+            // A test named by a string has no symbol.
             let symbol = test.package.as_ref().map(|package| canonical(package, &test.name));
             test.shown = match symbol {
                 Some(symbol) if symbol == test.test => LispName::new(&context.index, symbol),
                 _ => LispName::of_text(&*test.test),
             };
         }
-        tests.retain(|test| places.is_own(test));
+        tests.retain(|test| places.belongs(test));
         Ok(tests)
     }
 }
 
-/// Finds the first test in `request` that is none of `known`, and those that may be meant.
-pub(crate) fn unknown_test(request: &RunTestsRequest, known: &[KnownTest]) -> Option<(String, Vec<String>)> {
+/// Returns the first requested test that is not among `known`, with similar names.
+pub(crate) fn unknown_test(
+    request: &RunTestsRequest,
+    known: &[FrameworkTest],
+) -> Option<(String, Vec<String>)> {
     let unknown = request.tests.iter().find(|wanted| !known.iter().any(|test| test.answers(wanted)))?;
     let bare = unknown.rsplit(':').next().unwrap_or(unknown);
     let near = nearest::among(bare, known.iter().map(|test| test.name.as_str()));
     Some((unknown.clone(), near))
 }
 
-impl KnownTest {
-    /// Whether the test is among those that the request names.
+impl FrameworkTest {
+    /// Tests whether the request selects this test.
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
         let touched = request.lines.as_ref().is_none_or(|lines| {
@@ -389,7 +394,7 @@ impl KnownTest {
         named && touched
     }
 
-    /// Whether `wanted`, with or without a package, names the test.
+    /// Tests whether `wanted`, with or without a package, names this test.
     fn answers(&self, wanted: &str) -> bool {
         let bare = wanted.rsplit(':').next().unwrap_or(wanted).trim_matches('|');
         let whole = !wanted.contains(':')
@@ -400,7 +405,7 @@ impl KnownTest {
         self.shown == wanted || (whole && self.name.eq_ignore_ascii_case(bare))
     }
 
-    /// Makes the result of a test that was not run.
+    /// Returns a result with the status `not-run`.
     pub(crate) fn not_run(&self) -> TestResult {
         TestResult {
             name: self.shown.clone(),
@@ -411,10 +416,11 @@ impl KnownTest {
         }
     }
 
-    /// Runs the test, for at most `allowed`.
+    /// Runs the test for at most `allowed`. A test that times out or kills Lisp has a result like
+    /// any other.
     ///
     /// # Errors
-    /// The call was cancelled. A test that does not end, or that ends Lisp, is a result.
+    /// Fails if the call was cancelled.
     pub(crate) fn run(
         &self,
         context: &QueryContext<'_>,
@@ -426,7 +432,8 @@ impl KnownTest {
     }
 }
 
-/// Performs `system`'s test-op, for at most `allowed`: for tests that are in no recognised framework.
+/// Performs `system`'s test-op for at most `allowed`, for tests that are in no recognized
+/// framework.
 pub(crate) fn run_test_op(
     context: &QueryContext<'_>,
     system: &str,
@@ -455,15 +462,15 @@ fn run(
         on_lisp.grant(trial::STOP_TIME + trial::PRINTING_TIME);
         let (question, arguments) = arguments.split_first().ok_or(CallError::Interrupted)?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let (mut told, answer) = trial::ask::<ToldTest>(on_lisp, allowed, question, &arguments)?;
-        told.output = answer.output;
-        if let Some(failure) = &mut told.failure {
+        let (mut report, answer) = trial::ask::<TestReport>(on_lisp, allowed, question, &arguments)?;
+        report.output = answer.output;
+        if let Some(failure) = &mut report.failure {
             failure.complete(on_lisp, "COMMON-LISP-USER");
         }
-        Ok(told)
+        Ok(report)
     });
-    let told = match control.wait(ticket) {
-        Ok(told) => told,
+    let report = match control.wait(ticket) {
+        Ok(report) => report,
         Err(LispError::Cancelled) => return Err(LispError::Cancelled.into()),
         Err(error) => {
             let report = error.to_string();
@@ -480,24 +487,24 @@ fn run(
             return Ok(result);
         }
     };
-    result.ms = told.microseconds / 1000;
-    result.checks = told.checks;
-    result.passed = told.checks.passed;
-    result.assertions = told.assertions;
+    result.ms = report.microseconds / 1000;
+    result.checks = report.checks;
+    result.passed = report.checks.passed;
+    result.assertions = report.assertions;
     if let Some(form) = form {
         place_assertions(context, form, &mut result.assertions);
     }
     let mut places = context.places();
-    result.failure = told.failure.map(|failure| failure.placed(&context.index, &mut places, None));
-    if let (None, Some(report)) = (&result.failure, told.message) {
+    result.failure = report.failure.map(|failure| failure.placed(&context.index, &mut places, None));
+    if let (None, Some(report)) = (&result.failure, report.message) {
         let kind = TrialFailureKind::Fault(FaultKind::Error);
         result.failure = Some(TrialFailure { kind, report, ..TrialFailure::default() });
     }
-    result.output = match told.status {
+    result.output = match report.status {
         TestStatus::Passed if !is_op => String::new(),
-        _ => told.output.chars().take(OUTPUT).collect(),
+        _ => report.output.chars().take(OUTPUT).collect(),
     };
-    let silent = is_op && told.status == TestStatus::Passed && told.checks.is_none();
-    result.status = if silent { TestStatus::Done } else { told.status };
+    let silent = is_op && report.status == TestStatus::Passed && report.checks.is_none();
+    result.status = if silent { TestStatus::Done } else { report.status };
     Ok(result)
 }

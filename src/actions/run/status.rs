@@ -1,4 +1,5 @@
-//! The tool `status`: the state of the server. It answers in every state, also when Lisp has died.
+//! Implements the tool `status`, which reports the state of the server. It answers in every state,
+//! even when Lisp is dead, because it never waits for a Lisp thread.
 
 use std::fmt::Write as _;
 
@@ -16,86 +17,89 @@ use crate::tools::session::Load;
 use crate::tools::{About, Call, CallOutcome, ConnectedClient, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_text::TextIndex;
 
-/// How the server is.
+/// The state of the server.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct StatusAnswer {
     /// The version of steelbank.
     version: &'static str,
     /// The version of SBCL.
     sbcl: &'static str,
-    /// What Lisp is doing: starting, ready, busy or dead.
+    /// State of the Lisp process: starting, ready, busy or dead.
     lisp: LispState,
-    /// Why Lisp has died.
+    /// Why Lisp died, if it is dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Jobs that wait for Lisp.
+    /// Number of jobs waiting for Lisp.
     queued: usize,
-    /// Jobs that Lisp has done.
+    /// Number of jobs that Lisp has completed.
     completed: u64,
-    /// Lisp threads that were given up, because what ran on them could not be stopped.
+    /// Number of Lisp threads that were abandoned because their code could not be interrupted.
     abandoned_threads: u64,
     /// How long SBCL took to start, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_microseconds: Option<u64>,
-    /// Cross references in the index, from which the who-calls family is answered.
+    /// Number of cross references in the index that who-calls and its relatives use.
     records: usize,
-    /// The project's folder.
+    /// The project's root folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     project: Option<String>,
-    /// Why the project's tree is not watched, so that each question looks at every file of it and is slower, and what to do.
+    /// Why the project's files are not watched for changes, and what to do about it. Without a
+    /// watcher every call checks all files and is slower.
     #[serde(skip_serializing_if = "Option::is_none")]
     unwatched: Option<String>,
-    /// Why no snapshot can be made of the systems of --system as they are, so that each start loads some of them.
+    /// Why no snapshot can be written of the systems given by --system. Without one, each start
+    /// loads some of them again.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_snapshot: Option<String>,
-    /// The process that keeps the image, and the clients that share it: of `serve --share`.
+    /// The process that owns the shared image, and its clients; only under `serve --share`.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<SharedImage>,
-    /// The way of a person's editor into the image: of `serve --swank`.
+    /// The Swank or Slynk server for editors; only under `serve --swank`.
     #[serde(skip_serializing_if = "Option::is_none")]
     swank: Option<OpenSwank>,
-    /// Why there is no such way, although one was asked for.
+    /// Why the Swank or Slynk server that was requested is not running.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_swank: Option<String>,
-    /// Whether a system or file is being loaded now.
+    /// Whether a system or file is being loaded.
     loading: bool,
-    /// How loading systems and files ended, those of --system included; each one's last time.
+    /// The last load of each system and file, including those of --system, and how it ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     loads: Vec<Load>,
-    /// When and why Lisp was started again, oldest first.
+    /// When and why Lisp was restarted, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     restarts: Vec<LispRestart>,
-    /// Edits of files that were cut because their program ended, and what became of them.
+    /// Multi-file edits that were interrupted because their process ended, and whether they were
+    /// completed or undone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unfinished_edits: Vec<UnfinishedEdit>,
-    /// Advice on what to do about a dead Lisp.
+    /// Advice on how to recover from a dead Lisp.
     #[serde(skip)]
     advice: Advice,
-    /// What is to be known of restarts.
+    /// Notes on restarts, as full sentences.
     #[serde(skip)]
     recovery: Vec<String>,
-    /// Trouble that was not a call's own, oldest first.
+    /// Errors in background work, oldest first.
     reports: Vec<String>,
 }
 
 /// An image that several clients share.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct SharedImage {
-    /// The number of the process that keeps it.
+    /// Process id of the owner.
     process: u32,
-    /// The number of the client that asks.
+    /// Number of the calling client.
     you: u64,
-    /// All clients.
+    /// All connected clients.
     clients: Vec<ConnectedClient>,
 }
 
-/// A Swank or Slynk that serves editors.
+/// A Swank or Slynk server in the image.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct OpenSwank {
-    /// Which, and where.
+    /// The server's name and port.
     #[serde(flatten)]
     server: SwankServer,
-    /// How many editors are connected.
+    /// Number of connected editors.
     connections: usize,
 }
 
@@ -121,11 +125,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "status",
         title: "State of the server",
-        description: "Tells whether Lisp is ready, busy or dead, how many calls wait, and what went wrong in the \
-            background. Use it when another tool timed out or says that Lisp has died.",
+        description: "Reports whether Lisp is ready, busy or dead, how many calls wait, and errors of background work. Use it when another tool timed out or reported that Lisp has died.",
         effect: Effect::Reads,
     };
-    Tool::new::<Continued<NoArguments>, StatusAnswer>(about, answer).at_once()
+    Tool::new::<Continued<NoArguments>, StatusAnswer>(about, answer).immediate()
 }
 
 fn answer(session: &Session, given: Continued<NoArguments>, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -158,7 +161,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
         project: bank.project().root().map(|root| root.display().to_string()),
         unwatched: unwatched.map(crate::handle::unwatched),
         no_snapshot: bank.refused_snapshot().map(str::to_owned),
-        host: session.seat().map(|seat| SharedImage {
+        host: session.client_slot().map(|seat| SharedImage {
             process: std::process::id(),
             you: seat.number(),
             clients: seat.all(),
@@ -180,11 +183,11 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
         (LispState::Starting, _) => "Lisp is starting.".to_owned(),
         (LispState::Ready, _) => "Lisp is ready.".to_owned(),
         (LispState::Busy, _) if answer.loading => {
-            format!("Lisp is loading a system; {} jobs wait.", answer.queued)
+            format!("Lisp is loading a system; waiting jobs: {}.", answer.queued)
         }
-        (LispState::Busy, _) => format!("Lisp is busy; {} jobs wait.", answer.queued),
+        (LispState::Busy, _) => format!("Lisp is busy; waiting jobs: {}.", answer.queued),
         (LispState::Dead, reason) => format!(
-            "Lisp has died: {}. The who-calls family still answers from the index; for the rest {}",
+            "Lisp has died: {}. who-calls and its relatives still answer from the index; for other tools {}",
             reason.as_deref().unwrap_or("for no known reason").trim_end_matches('.'),
             answer.advice.worded(wording)
         ),
@@ -201,7 +204,7 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
     if answer.abandoned_threads > 0 {
         let _ = write!(
             text,
-            "\n{} threads were given up, because what ran on them could not be stopped.",
+            "\\n{} Lisp threads were abandoned because their code could not be interrupted.",
             answer.abandoned_threads
         );
     }
@@ -211,12 +214,12 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
     if let Some(host) = &answer.host {
         let _ = write!(
             text,
-            "\nProcess {} keeps this image for {}:",
+            "\\nProcess {} owns this image, shared by {}:",
             host.process,
             counted(host.clients.len() as u64, "client", "clients")
         );
         for client in &host.clients {
-            let you = if client.number == host.you { "; this is you" } else { "" };
+            let you = if client.number == host.you { " (this client)" } else { "" };
             let allowed = client.allowed.iter().map(|option| format!(", {option}")).collect::<String>();
             let _ = write!(text, "\n- {client}{allowed}{you}");
         }
@@ -229,7 +232,7 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
         );
     }
     let snapshot = answer.no_snapshot.iter();
-    let snapshot = snapshot.map(|why| format!("There is no snapshot of all that is loaded first: {why}"));
+    let snapshot = snapshot.map(|why| format!("No snapshot of the systems loaded at start: {why}"));
     let notes = answer.no_swank.iter().chain(&answer.unwatched).cloned().chain(snapshot);
     let notes = notes.chain(answer.recovery.iter().cloned());
     let notes = notes.chain(answer.unfinished_edits.iter().map(ToString::to_string));

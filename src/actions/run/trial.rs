@@ -1,7 +1,9 @@
-//! Code that is run to see what it does: how it ended, where it was then, and its values, printed within limits.
+//! Types and helpers for running user code and reporting how it ended: failures, backtraces, local
+//! variables and printed values.
 //!
-//! Lisp keeps objects by handles. Printing runs the user's methods, so it is done in calls of its own, which
-//! are stopped if they do not end: a value that cannot be printed costs the answer nothing else.
+//! Lisp refers to objects by handles. Printing runs the user's methods, so it is done in separate
+//! calls that are interrupted if they do not return. A value that cannot be printed then does not
+//! affect the rest of the answer.
 
 mod run;
 pub(crate) mod tool;
@@ -22,40 +24,41 @@ use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, LispText};
 use steelbank_xref::Index;
 
-/// Extra time after the deadline for code to unwind by its own clean-up.
+/// Extra time after the deadline for the code's own cleanup forms.
 pub(crate) const STOP_TIME: Duration = Duration::from_millis(300);
-/// Extra time for printing.
+/// Extra time after the deadline for printing.
 pub(crate) const PRINTING_TIME: Duration = Duration::from_secs(8);
-/// Time limits for printing: for all values of an answer together and, if that fails, for each alone.
+/// Time limits for printing: for all values of an answer together and, if that fails, for each
+/// value.
 const PRINTING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
-/// The time after which no print methods of the user's are tried any more.
-const ENOUGH: Duration = Duration::from_secs(6);
+/// After this time, values are printed without the user's print methods.
+const USER_METHODS: Duration = Duration::from_secs(6);
 
 /// The most characters of a local variable's value.
 const LOCAL: usize = 120;
 
-/// A value as it is told.
+/// A printed value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrintedValue {
-    /// As it is printed.
+    /// The printed text.
     pub text: String,
-    /// Whether it was too long to be printed whole.
+    /// Whether the text was truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// Whether its printing failed or did not end.
+    /// Whether printing it failed or did not finish.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unprintable: bool,
-    /// What `inspect` takes, unless the text says all.
+    /// A handle for `inspect`, unless the text shows the complete value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
 }
 
-/// The class of a failure.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TrialFailureKind {
-    /// Lisp died of it.
+    /// Lisp died.
     Died,
     /// The call ended in a fault.
     #[serde(untagged)]
@@ -68,10 +71,11 @@ impl Default for TrialFailureKind {
     }
 }
 
-/// Why code did not come to its end.
+/// Why code did not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialFailure {
-    /// The class of it: `error`, `interrupted`, `exit-refused`, `stack-exhausted`, `heap-exhausted`, …
+    /// The kind of failure: `error`, `interrupted`, `exit-refused`, `stack-exhausted`,
+    /// `heap-exhausted`, …
     #[schemars(with = "String")]
     pub kind: TrialFailureKind,
     /// The condition's type.
@@ -79,44 +83,44 @@ pub struct TrialFailure {
     pub condition: Option<LispName>,
     /// The condition's report.
     pub report: String,
-    /// What `inspect` takes, for the condition.
+    /// A handle of the condition, for `inspect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// The restarts that the code had established, innermost first.
+    /// The restarts that the code established, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
-    /// The frames of the user's code, innermost first.
+    /// The stack frames of the user's code, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backtrace: Vec<StackFrame>,
-    /// How many more frames there were.
+    /// Number of frames that are not listed.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub frames_left_out: u64,
 }
 
-/// A way to go on that the code offered.
+/// A restart that the code established.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Restart {
-    /// Its name; empty if it has none.
+    /// The restart's name; empty if it has none.
     #[serde(default)]
     pub name: String,
-    /// What it would do.
+    /// A description of the restart.
     #[serde(default)]
     pub report: String,
 }
 
-/// A call that had not returned.
+/// A stack frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StackFrame {
     /// The function.
     pub function: LispName,
-    /// `file:line:column`, or `code:line:column` in the code that was given.
+    /// Position: `file:line:column`, or `code:line:column` in the given code.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// How many calls of this place stood one upon the other, if more than one.
+    /// Number of consecutive calls at this position, if more than one.
     #[serde(default, skip_serializing_if = "crate::answer::is_zero")]
     pub times: u64,
-    /// Its variables that had values.
+    /// The local variables that have values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locals: Vec<LocalVariable>,
 }
@@ -124,23 +128,23 @@ pub struct StackFrame {
 /// A local variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LocalVariable {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its value.
+    /// The variable's printed value.
     pub value: String,
-    /// What `inspect` takes.
+    /// A handle for `inspect`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
 }
 
 /// A failure as Lisp reports it.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct ToldFailure {
+pub(crate) struct FailureReport {
     kind: TrialFailureKind,
     condition: Option<String>,
     handle: Option<String>,
     #[serde(default)]
-    frames: Vec<ToldFrame>,
+    frames: Vec<FrameReport>,
     #[serde(default)]
     frames_left_out: u64,
     #[serde(default)]
@@ -149,9 +153,9 @@ pub(crate) struct ToldFailure {
     report: String,
 }
 
-/// A frame as Lisp reports it.
+/// A stack frame as Lisp reports it.
 #[derive(Debug, Default, Clone, Deserialize)]
-pub(crate) struct ToldFrame {
+pub(crate) struct FrameReport {
     name: String,
     file: Option<String>,
     write_date: Option<u64>,
@@ -162,18 +166,19 @@ pub(crate) struct ToldFrame {
     #[serde(default)]
     times: u64,
     #[serde(default)]
-    locals: Vec<ToldLocal>,
+    locals: Vec<LocalReport>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct ToldLocal {
+struct LocalReport {
     name: String,
     handle: String,
     #[serde(skip)]
     value: Option<PrintedValue>,
 }
 
-/// Asks the Lisp half a question, from a job that already runs on a Lisp thread.
+/// Calls a function of the Lisp half from a job that already runs on a Lisp thread, and parses the
+/// answer.
 pub(crate) fn ask<T: DeserializeOwned>(
     on_lisp: &OnLisp<'_>,
     within: Duration,
@@ -181,7 +186,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
     arguments: &[&str],
 ) -> Result<(T, CallAnswer), CallError> {
     let answer = on_lisp.call_within(within, name, arguments)?;
-    let told = read_json(&answer.bytes).map_err(|error| {
+    let report = read_json(&answer.bytes).map_err(|error| {
         CallError::Fault(crate::engine::Fault {
             kind: crate::engine::FaultKind::Misuse,
             message: error.to_string(),
@@ -189,11 +194,11 @@ pub(crate) fn ask<T: DeserializeOwned>(
             output: String::new(),
         })
     })?;
-    Ok((told, answer))
+    Ok((report, answer))
 }
 
-/// Prints the objects of `handles` in `package`, at most `limit` characters of each. A value that cannot be
-/// printed says so.
+/// Prints the objects of `handles` in `package`, at most `limit` characters each. A value that
+/// cannot be printed gets a placeholder.
 pub(crate) fn print(
     on_lisp: &OnLisp<'_>,
     package: &str,
@@ -210,17 +215,17 @@ pub(crate) fn print(
             [package, &limit, plainly].into_iter().chain(handles.iter().map(String::as_str)).collect();
         ask::<Vec<PrintedValue>>(on_lisp, within, "print-values", &all)
             .ok()
-            .filter(|(told, _)| told.len() == handles.len())
+            .filter(|(report, _)| report.len() == handles.len())
     };
-    if let Some((told, _)) = print(PRINTING[0], "", handles) {
-        return told;
+    if let Some((report, _)) = print(PRINTING[0], "", handles) {
+        return report;
     }
-    let mut told = Vec::new();
+    let mut report = Vec::new();
     for handle in handles {
         let one = std::slice::from_ref(handle);
-        let found = (begun.elapsed() < ENOUGH).then(|| print(PRINTING[1], "", one)).flatten();
+        let found = (begun.elapsed() < USER_METHODS).then(|| print(PRINTING[1], "", one)).flatten();
         let found = found.or_else(|| print(PRINTING[1], "plainly", one));
-        told.extend(found.map_or_else(
+        report.extend(found.map_or_else(
             || {
                 vec![PrintedValue {
                     text: "#<not printed>".to_owned(),
@@ -229,19 +234,20 @@ pub(crate) fn print(
                     cut: false,
                 }]
             },
-            |(told, _)| told,
+            |(report, _)| report,
         ));
     }
-    told
+    report
 }
 
 #[derive(Deserialize)]
-struct Reported {
+struct ConditionReport {
     report: String,
 }
 
-impl ToldFailure {
-    /// Makes a failure of the error of a call, after which Lisp could report nothing.
+impl FailureReport {
+    /// Converts the error of a call into a failure. Used when the call itself failed, so Lisp
+    /// reported nothing.
     pub(crate) fn of_call(error: CallError) -> Self {
         match error {
             CallError::Fault(fault) => Self {
@@ -252,23 +258,23 @@ impl ToldFailure {
             },
             CallError::Interrupted => Self {
                 kind: TrialFailureKind::Fault(FaultKind::Interrupted),
-                report: "It was stopped, and could not tell where it was.".to_owned(),
+                report: "The code was interrupted; no backtrace is available.".to_owned(),
                 ..Self::default()
             },
         }
     }
 
-    /// Has Lisp print the report and the local variables.
+    /// Has Lisp print the condition's report and the local variables.
     pub(crate) fn complete(&mut self, on_lisp: &OnLisp<'_>, package: &str) {
         if let Some(handle) = &self.handle {
-            self.report = match ask::<Reported>(on_lisp, PRINTING[0], "report-condition", &[handle]) {
-                Ok((told, _)) => told.report,
-                Err(_) => "The condition's report did not come to its end.".to_owned(),
+            self.report = match ask::<ConditionReport>(on_lisp, PRINTING[0], "report-condition", &[handle]) {
+                Ok((report, _)) => report.report,
+                Err(_) => "Printing the condition's report failed or timed out.".to_owned(),
             };
         } else if self.kind == TrialFailureKind::Fault(FaultKind::Interrupted) && self.report.is_empty() {
-            self.report = "Its time was over; it was stopped.".to_owned();
+            self.report = "The deadline passed; the code was interrupted.".to_owned();
         }
-        let mut locals: Vec<&mut ToldLocal> =
+        let mut locals: Vec<&mut LocalReport> =
             self.frames.iter_mut().flat_map(|frame| &mut frame.locals).collect();
         let handles: Vec<String> = locals.iter().map(|local| local.handle.clone()).collect();
         for (local, value) in locals.iter_mut().zip(print(on_lisp, package, LOCAL, &handles)) {
@@ -276,7 +282,7 @@ impl ToldFailure {
         }
     }
 
-    /// Finds the places of the failure. `code` is the code that was given, if any was.
+    /// Resolves the positions of the failure. `code` is the text that was evaluated, if any.
     pub(crate) fn placed(
         self,
         index: &Index,
@@ -295,18 +301,18 @@ impl ToldFailure {
     }
 }
 
-impl ToldFrame {
-    /// Makes a frame at a form of the code that was given.
+impl FrameReport {
+    /// Creates a frame at a form of the evaluated code.
     pub(crate) fn in_code(form: Option<u32>, number: Option<u32>) -> Self {
         Self { code: true, form, number, ..Self::default() }
     }
 
-    /// The name of the function.
+    /// Returns the function's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Finds the place, as far as it is known.
+    /// Resolves the frame's position, if possible.
     pub(crate) fn place(
         &self,
         places: &mut DefinitionPlaces<'_>,
@@ -336,17 +342,17 @@ impl ToldFrame {
     }
 }
 
-/// The text of code that was given, in which forms have places.
+/// The text that was evaluated, used to resolve the positions of its forms.
 pub(crate) struct Code<'a> {
     bytes: &'a [u8],
     text: LispText,
     lines: LineIndex,
-    /// Where each top-level form, or the white space before it, begins: in bytes.
+    /// Byte offset of each top-level form or of the white space before it.
     starts: Vec<u32>,
 }
 
 impl<'a> Code<'a> {
-    /// Reads `source`, whose top-level forms begin at `starts`, in characters.
+    /// Parses `source`. Its top-level forms begin at `starts`, in characters.
     pub(crate) fn new(source: &'a str, starts: &[u64]) -> Self {
         let bytes = source.as_bytes();
         let mut indices = source.char_indices().map(|(index, _)| index).chain([bytes.len()]).enumerate();
@@ -365,7 +371,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Finds the place of the sub-form `number` of the top-level form `form`.
+    /// Returns the position of sub-form `number` of the top-level form `form`.
     fn place(&self, form: u32, number: u32) -> Option<Location> {
         let start = *self.starts.get(form as usize)?;
         let top = self.text.toplevel().iter().find(|top| top.span.start >= start)?;
@@ -373,7 +379,7 @@ impl<'a> Code<'a> {
         Some(self.located(span))
     }
 
-    /// Finds the place of the character `index`.
+    /// Returns the position of the character at `index`.
     pub(crate) fn at(&self, source: &str, index: u64) -> Location {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let byte = source.char_indices().nth(index).map_or(self.bytes.len(), |(byte, _)| byte);
@@ -390,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_of_code_have_lines_and_columns() {
+    fn evaluated_forms_have_lines_and_columns() {
         let source = "(list \"ä\")\n\n(defun f (x)\n  (car x))";
         let code = Code::new(source, &[0, 10, 34]);
         let shown = |place: Option<Location>| place.map(|place| place.to_string());

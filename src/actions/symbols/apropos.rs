@@ -1,4 +1,5 @@
-//! apropos: the symbols whose names match, and what each of them is.
+//! Implements apropos, which lists the symbols whose names match a pattern, with a short
+//! description of each.
 
 pub(crate) mod tool;
 
@@ -17,7 +18,7 @@ use crate::handle::{Error, QueryContext, Question};
 pub use no_match::{NoMatch, Widening, Wider};
 use steelbank_xref::{Access, Symbol};
 
-/// The way in which a pattern is matched against names.
+/// How a pattern is matched against names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Matching {
@@ -26,20 +27,22 @@ pub enum Matching {
     Substring,
     /// All words of the pattern are parts of the name, in any order.
     Words,
-    /// The pattern is a regular expression, which matches part of the name.
+    /// The pattern is a regular expression that matches part of the name.
     Regex,
 }
 
 /// A search for symbols by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct AproposRequest {
-    /// A part of the name, in any case; a prefix as in `pkg:part` limits it to that package.
+    /// A part of the name, in any case. A prefix, as in `pkg:part`, restricts the search to that
+    /// package.
     pub pattern: String,
     /// How the name matches: `substring`, `words` (all of them, in any order) or `regex`.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["substring", "words", "regex"]))]
     pub matching: Matching,
-    /// Only these kinds: function, generic-function, macro, variable, constant, class, structure, condition, type, …
+    /// Only these kinds: function, generic-function, macro, variable, constant, class, structure,
+    /// condition, type, …
     #[serde(default)]
     pub kinds: Vec<String>,
     /// Only symbols of these packages.
@@ -48,16 +51,16 @@ pub struct AproposRequest {
     /// Only symbols that their package exports.
     #[serde(default)]
     pub external: bool,
-    /// How many matches to skip.
+    /// Number of matches to skip.
     #[serde(skip)]
     pub offset: usize,
-    /// How many matches to list at most.
+    /// Maximum number of matches to list.
     #[serde(skip)]
     pub limit: usize,
 }
 
 impl AproposRequest {
-    /// Makes a search for all symbols that have `pattern` as a part of their names.
+    /// Creates a search for all symbols with `pattern` as a part of their names.
     pub fn new(pattern: impl Into<String>) -> Self {
         Self {
             pattern: pattern.into(),
@@ -71,63 +74,64 @@ impl AproposRequest {
     }
 }
 
-/// As many matches as Lisp can count.
+/// A limit that no search reaches.
 const ALL_MATCHES: usize = u32::MAX as usize;
 
-/// Names the pattern's package prefix in the list of filters.
+/// Stands for the pattern's package prefix in the list of filters.
 const PREFIX: &str = "the prefix";
 
-/// The kinds of things that a symbol can name.
+/// The kinds of definition that a symbol can have.
 pub const KINDS: [&str; 14] = [
     "function", "generic-function", "macro", "special-operator", "setf", "variable", "constant",
     "symbol-macro", "class", "structure", "condition", "type", "method-combination", "alien-type",
 ];
 
-/// The reason why there is no answer.
+/// Why a search failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AproposError {
     /// The pattern is empty.
-    #[error("The pattern is empty. Give a part of the name to look for.")]
+    #[error("The pattern is empty. Give a part of the name.")]
     Empty,
-    /// The regular expression cannot be read.
-    #[error("{pattern:?} is no regular expression: {why}")]
+    /// The regular expression is invalid.
+    #[error("{pattern:?} is not a valid regular expression: {why}")]
     Regex {
         /// The pattern as given.
         pattern: String,
-        /// Why it cannot be compiled.
+        /// The compiler's error message.
         why: String,
     },
     /// An unknown kind.
-    #[error("There is no kind {kind:?}. The kinds are {}.", KINDS.join(", "))]
+    #[error("Unknown kind {kind:?}. The kinds are {}.", KINDS.join(", "))]
     Kind {
         /// The kind as given.
         kind: String,
     },
 }
 
-/// The answer: exact names first, then names that begin so, then the others; the user's before SBCL's own.
+/// The answer to apropos. Exact matches come first, then prefix matches, then the others. Symbols
+/// of SBCL come after all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct AproposAnswer {
-    /// How many symbols match and name something.
+    /// Number of symbols that match and have a definition.
     #[serde(skip_serializing)]
     pub total: usize,
-    /// Those that were asked for.
+    /// The symbols on this page.
     #[serde(default)]
     pub symbols: Vec<Summary>,
-    /// What may have been meant, if nothing matches.
+    /// Suggestions, if nothing matches.
     #[serde(skip)]
     pub nothing: Option<NoMatch>,
 }
 
-/// A symbol in a few words.
+/// A short description of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Summary {
     /// The symbol.
     pub name: LispName,
-    /// What it names.
+    /// The kinds of its definitions.
     pub kinds: Vec<LispKind>,
     /// The operator's lambda list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,11 +142,11 @@ pub struct Summary {
     /// Whether its home package exports it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub external: bool,
-    /// Where it is defined: `file:line:column`.
+    /// Its definition: `file:line:column`.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// Where it is defined.
+    /// Its definitions.
     #[serde(default, skip_serializing)]
     pub sources: Vec<SourcePlace>,
 }
@@ -236,7 +240,7 @@ impl AproposRequest {
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 
-    /// Finds the symbols that match and name something, without their places.
+    /// Finds the symbols that match and have a definition, without their positions.
     fn search(&self, context: &QueryContext<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         let index = &context.index;
         let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];
@@ -250,7 +254,7 @@ impl AproposRequest {
         Ok(answer)
     }
 
-    /// Finds the symbols whose names match, whatever they name, in the answer's order.
+    /// Finds all symbols whose names match, in the answer's order.
     fn symbols(&self, context: &QueryContext<'_>) -> Result<Vec<Symbol>, Error> {
         let index = &context.index;
         let (prefix, pattern) = self.parts();
@@ -281,8 +285,8 @@ impl AproposRequest {
             (owner == PackageOwner::Sbcl, *rank, owner, text.len(), text.clone())
         };
         found.sort_by_cached_key(key);
-        // Removes duplicates: a symbol used after a load stands in the tables from before the load and in those from
-        // after it.
+        // A symbol used after a load is in the index from before the load and in the one from after
+        // it.
         found.dedup_by(|a, b| a.2 == b.2);
         Ok(found.into_iter().map(|(.., symbol)| symbol).collect())
     }
@@ -299,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_match_without_regard_to_case_and_the_nearest_is_first() {
+    fn matching_ignores_case_and_ranks_exact_first() {
         let rank = |pattern: &str, matching, name: &str| Matcher::new(pattern, matching).unwrap().rank(name);
         assert_eq!(rank("map", Matching::Substring, "MAP"), Some(0));
         assert_eq!(rank("map", Matching::Substring, "MAPCAR"), Some(1));

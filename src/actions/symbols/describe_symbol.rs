@@ -1,4 +1,7 @@
-//! describe-symbol: everything that the image knows about one symbol.
+//! Implements describe-symbol, which reports everything that the image knows about one symbol. Lisp
+//! reports one facet for each namespace (function, variable, class, …); this module prints the
+//! value in a separate call, adds source positions, and on request lists a variable's uses. The
+//! first lines of the text are fixed by a contract; see `text`.
 
 pub(crate) mod text;
 pub(crate) mod tool;
@@ -27,33 +30,34 @@ pub use kinds::{ClassKind, Classification, Inlining, OperatorKind, VariableKind}
 use steelbank_xref::{Access, Index, Package, Symbol};
 pub use uses::{VariableUse, VariableUses};
 
-/// How long a value may take to print: print-object methods are the user's code.
+/// Time limit for printing a value, because print-object methods are user code.
 const PRINTING: Duration = Duration::from_secs(2);
-/// Stands for a value that cannot be printed; the contract fixes this text.
+/// Replaces a value that cannot be printed. The contract fixes this text.
 const UNPRINTABLE: &str = "<error printing value>";
 
-/// A request for everything that the image knows about a symbol.
+/// A request to describe a symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct DescribeSymbolRequest {
     /// The symbol.
     #[serde(flatten)]
     pub symbol: NamedSymbol,
-    /// Of a variable, also its default, who reads, binds and sets it, and other text that has its name.
+    /// For a variable, also list its default, its readers, bindings and assignments, and other text
+    /// with its name.
     #[serde(default)]
     pub uses: bool,
 }
 
 about_symbol!(DescribeSymbolRequest { uses: false });
 
-/// The answer.
+/// The answer to describe-symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct DescribeSymbolAnswer {
     /// Whether the symbol was found.
     pub status: LookupStatus,
-    /// What was looked up.
+    /// The name and package that were looked up.
     pub asked: Asked,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which an unqualified name was looked up, if the request gave none.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// `SETF`, `CAS` or `COMPILER-MACRO` if the name was a list such as `(setf car)`.
@@ -62,55 +66,57 @@ pub struct DescribeSymbolAnswer {
     /// The symbol, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
-    /// Its uses as a variable, if they were asked for.
+    /// With `uses`, its uses as a variable.
     #[serde(default, skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub variable_uses: Option<VariableUses>,
-    /// If not, where text that is not loaded defines it and has it, in sentences; empty if none does.
+    /// For a missing symbol: sentences on files that are not loaded and contain the name; empty if
+    /// there are none.
     #[serde(skip)]
     pub unseen: String,
 }
 
-/// A symbol, with one field for each thing that it names.
+/// A symbol, with one field for each namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Description {
     /// The symbol.
     pub symbol: LispName,
-    /// Its name, exactly.
+    /// Its exact name.
     pub name: String,
     /// Its home package; null if it has none.
     pub package: Option<String>,
-    /// `internal`, `external` or `inherited`: how it is accessible where it was looked up.
+    /// How it is accessible in the package of the lookup: `internal`, `external` or `inherited`.
     #[schemars(with = "String")]
     pub accessibility: Access,
-    /// `MACRO`, `GENERIC-FUNCTION`, `FUNCTION`, `CLASS`, `VARIABLE` or `SYMBOL`: the first that fits.
+    /// The first that applies of `MACRO`, `GENERIC-FUNCTION`, `FUNCTION`, `CLASS`, `VARIABLE` or
+    /// `SYMBOL`.
     #[serde(rename = "type")]
     pub classification: Classification,
-    /// As an operator.
+    /// The operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<FunctionFacet>,
-    /// `(setf NAME)` as a function.
+    /// The function `(setf NAME)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setf_function: Option<FunctionFacet>,
-    /// Whether `defsetf` or `define-setf-expander` made it a place.
+    /// Whether `defsetf` or `define-setf-expander` defines it as a place.
     #[serde(default)]
     pub setf_expander: bool,
-    /// Where that is defined.
+    /// The sources of that definition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setf_expander_sources: Vec<SourcePlace>,
     /// Its compiler macro.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler_macro: Option<PlainFacet>,
-    /// As a variable.
+    /// The variable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable: Option<VariableFacet>,
-    /// As a class.
+    /// The class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ClassFacet>,
-    /// As a type that `deftype` made.
+    /// The type defined by `deftype`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deftype: Option<PlainFacet>,
-    /// As a method combination.
+    /// The method combination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method_combination: Option<PlainFacet>,
     /// The package that has this name or nickname.
@@ -129,7 +135,7 @@ pub struct FunctionFacet {
     pub name: LispName,
     /// `function`, `generic-function`, `macro` or `special-operator`.
     pub kind: OperatorKind,
-    /// The lambda list, without package prefixes; none if unknown.
+    /// The lambda list, without package prefixes; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arglist: Option<String>,
     /// The documentation string.
@@ -141,10 +147,10 @@ pub struct FunctionFacet {
     /// A generic function's method combination, with its options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combination: Option<String>,
-    /// How many methods a generic function has.
+    /// Number of methods of a generic function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method_count: Option<u64>,
-    /// A generic function's methods by name; not all of very many.
+    /// A generic function's methods by name; truncated if there are very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<MethodFacet>,
     /// Whether it is traced.
@@ -188,10 +194,10 @@ pub struct VariableFacet {
     pub kind: VariableKind,
     /// Whether it has a value.
     pub bound: bool,
-    /// The value as it prints with the contract's limits.
+    /// The value, printed within the contract's limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Whether `value` was cut.
+    /// Whether `value` was truncated.
     #[serde(default)]
     pub value_cut: bool,
     /// Why the value could not be printed.
@@ -225,18 +231,18 @@ pub struct ClassFacet {
     /// The class precedence list; empty if the class is not finalized.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub precedence: Vec<LispName>,
-    /// How many direct subclasses there are.
+    /// Number of direct subclasses.
     pub subclass_count: u64,
-    /// The direct subclasses by name; not all of very many.
+    /// The direct subclasses by name; truncated if there are very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subclasses: Vec<LispName>,
-    /// The slots: the class's own, then those that it inherits.
+    /// The slots: direct slots first, then inherited ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotFacet>,
-    /// The class's own default initialization arguments, each with its form.
+    /// The direct default initialization arguments, each with its form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub default_initargs: Vec<String>,
-    /// What defstruct made.
+    /// The functions defined by defstruct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structure: Option<StructureFacet>,
     /// Where it is defined.
@@ -253,10 +259,10 @@ pub struct SlotFacet {
     /// The initialization arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initargs: Vec<String>,
-    /// The functions that read it.
+    /// The reader functions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readers: Vec<LispName>,
-    /// The functions that write it.
+    /// The writer functions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writers: Vec<LispName>,
     /// The declared type, if it is not T.
@@ -271,16 +277,16 @@ pub struct SlotFacet {
     /// The documentation string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
-    /// The class that it is inherited from; absent for the class's own.
+    /// The class that it is inherited from; absent for direct slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<LispName>,
 }
 
-/// The functions that defstruct made.
+/// The functions defined by defstruct.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct StructureFacet {
-    /// The constructors, as they are called.
+    /// The constructors' names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constructors: Vec<LispName>,
     /// The predicate.
@@ -346,7 +352,7 @@ impl Question for DescribeSymbolRequest {
     const REPEATABLE: bool = true;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
-        let context = &*context.knowing_symbol(&self.symbol);
+        let context = &*context.with_sidecar_symbol(&self.symbol);
         let index = &context.index;
         let lookup = self.symbol.lookup(index)?;
         if let Ok((symbol, accessibility)) = lookup.found
@@ -364,7 +370,7 @@ impl Question for DescribeSymbolRequest {
         }
         let operator = lookup.function_name.head().map(str::to_owned);
         let (name, package) = match &lookup.found {
-            // Pass the package that was named, so that accessibility is told from there.
+            // Pass the package of the request, because accessibility depends on it.
             Ok(_) => {
                 let package = lookup.package.map(|package| index.package_name(package).into_owned());
                 (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
@@ -372,7 +378,7 @@ impl Question for DescribeSymbolRequest {
             Err(status @ (LookupStatus::NoPackage | LookupStatus::Uninterned)) => {
                 return Ok(missing(context, lookup.asked, lookup.package, *status));
             }
-            // A symbol made since the last export is not in the index, so the image decides.
+            // A symbol created after the last export is not in the index, so ask the image.
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
         };
         let (asked, looked_up_in) = (lookup.asked, lookup.looked_up_in);
@@ -411,7 +417,7 @@ impl Question for DescribeSymbolRequest {
 }
 
 impl Description {
-    /// Describes a symbol that names nothing.
+    /// Describes a symbol that has no definitions.
     fn bare(index: &Index, symbol: Symbol, accessibility: Access) -> Self {
         Self {
             symbol: LispName::new(index, index.symbol_text(symbol)),
@@ -459,7 +465,8 @@ impl Value {
 
 fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>, Option<Value>), CallError> {
     let facets = on_lisp.call("describe-symbol", &[name, package])?.bytes;
-    // Searches the JSON for the flag of a bound variable; parsing it is left to the caller's thread.
+    // Search the raw JSON for the flag of a bound variable, and leave parsing to the caller's
+    // thread.
     let bound = facets.windows(BOUND.len()).any(|window| window == BOUND);
     let value = bound.then(|| match on_lisp.call_within(PRINTING, "print-value", &[name, package]) {
         Ok(answer) => Value::Printed(answer.bytes),
@@ -473,7 +480,7 @@ fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>,
 
 const BOUND: &[u8] = br#""bound":true"#;
 
-/// Fills in the places of all sources.
+/// Computes the positions of all sources.
 fn locate(description: &mut Description, files: &SbclSources, project: &Project) {
     let mut places = DefinitionPlaces::new(project, files);
     let functions = [&mut description.function, &mut description.setf_function].into_iter().flatten();
@@ -491,7 +498,7 @@ fn locate(description: &mut Description, files: &SbclSources, project: &Project)
 }
 
 impl Description {
-    /// Lists the names that Lisp told.
+    /// Lists all symbol names in Lisp's report.
     fn names(&mut self) -> Vec<&mut LispName> {
         let mut names = vec![&mut self.symbol];
         names.extend(&mut self.properties);
@@ -518,7 +525,8 @@ impl Description {
         names
     }
 
-    /// Returns the documentation of the facet that the classification names, or else of any other.
+    /// Returns the documentation of the facet that the classification names, or else of another
+    /// facet.
     pub fn documentation(&self) -> Option<&str> {
         let function = self.function.as_ref().and_then(|facet| facet.documentation.as_deref());
         let class = self.class.as_ref().and_then(|facet| facet.documentation.as_deref());
@@ -532,7 +540,7 @@ impl Description {
         }
     }
 
-    /// Lists the facets as definitions: what each is, its lambda list, and where it stands.
+    /// Lists the facets as definitions: kind, lambda list and sources.
     pub fn definitions(&self) -> Vec<(String, Option<&str>, &[SourcePlace])> {
         let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
         let plain = self.function.iter().map(|facet| (facet, false));

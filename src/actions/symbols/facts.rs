@@ -1,4 +1,5 @@
-//! symbol-facts: what many symbols name, in few words each; and whose their packages are.
+//! Fetches short descriptions of many symbols, and the systems that own packages, for the SCIP
+//! export.
 
 use serde::Deserialize;
 
@@ -9,41 +10,41 @@ use crate::handle::{Error, Question};
 /// A symbol's home package and name.
 pub type HomeAndName = (String, String);
 
-/// A request for what symbols name.
+/// A request for short descriptions of symbols.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FactsRequest {
     /// The symbols.
     pub symbols: Vec<HomeAndName>,
 }
 
-/// What a symbol names, with a field for each namespace.
+/// A short description of a symbol, with a field for each namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SymbolFacts {
     /// Whether its home package exports it.
     pub exported: bool,
-    /// As an operator.
+    /// The operator.
     pub function: Option<NamedFacts>,
-    /// `(setf NAME)` as a function.
+    /// The function `(setf NAME)`.
     pub setf: Option<NamedFacts>,
-    /// As a variable.
+    /// The variable.
     pub variable: Option<NamedFacts>,
-    /// As a class, structure or condition.
+    /// The class, structure or condition.
     pub class: Option<ClassFacts>,
-    /// As a type that is no class.
+    /// The type defined by `deftype`.
     #[serde(rename = "type")]
     pub deftype: Option<NamedFacts>,
 }
 
-/// What a symbol is in a namespace.
+/// A short description in one namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct NamedFacts {
-    /// As describe-symbol tells it: `generic-function`, `constant`, …
+    /// The kind, as in describe-symbol: `generic-function`, `constant`, …
     pub kind: String,
-    /// The lambda list, without package prefixes; none if unknown.
+    /// The lambda list, without package prefixes; `None` if unknown.
     pub arglist: Option<String>,
     /// The documentation string.
     pub documentation: Option<String>,
@@ -73,9 +74,9 @@ pub struct ClassFacts {
 pub struct SlotFacts {
     /// The slot's name.
     pub name: HomeAndName,
-    /// The functions that read it.
+    /// The reader functions.
     pub readers: Vec<HomeAndName>,
-    /// Those that `(setf READER)`, or functions of that name, write it by.
+    /// The writers: each is a function, or a name `F` in `(setf F)`.
     pub writers: Vec<HomeAndName>,
     /// The type, unless it is T.
     #[serde(rename = "type")]
@@ -84,11 +85,11 @@ pub struct SlotFacts {
     pub documentation: Option<String>,
 }
 
-/// The symbols that one call asks for.
+/// The number of symbols in one call to Lisp.
 const BATCH: usize = 2000;
 
 impl Question for FactsRequest {
-    /// One entry for each symbol; none for what does not exist.
+    /// One entry for each symbol; `None` if it does not exist.
     type Answer = Vec<Option<SymbolFacts>>;
 
     const REPEATABLE: bool = true;
@@ -103,34 +104,34 @@ impl Question for FactsRequest {
     }
 }
 
-/// A request for the systems that are loaded, and for whose packages are.
+/// A request for the loaded systems and the owners of packages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OwnersRequest {
     /// The packages.
     pub packages: Vec<String>,
 }
 
-/// The loaded systems, and the packages.
+/// The loaded systems and the requested packages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct OwnersAnswer {
     /// SBCL's version.
     pub lisp: String,
-    /// The loaded systems, by name.
+    /// The loaded systems, sorted by name.
     pub systems: Vec<LoadedSystem>,
-    /// Those of the packages that exist.
+    /// The requested packages that exist.
     pub packages: Vec<OwnedPackage>,
 }
 
-/// A system that is loaded.
+/// A loaded system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct LoadedSystem {
     /// Its name.
     pub name: String,
-    /// Its version, as its definition tells it.
+    /// The version in its definition.
     pub version: Option<String>,
     /// Its description.
     pub description: Option<String>,
@@ -143,7 +144,7 @@ pub struct LoadedSystem {
 pub struct OwnedPackage {
     /// Its name.
     pub name: String,
-    /// The system whose file defines it; none if that is not known.
+    /// The system with the file that defines the package; `None` if unknown.
     pub system: Option<String>,
     /// Its documentation string.
     pub documentation: Option<String>,

@@ -1,8 +1,8 @@
-//! find-definition: every place where a symbol is defined, as whatever kind of thing.
+//! Implements find-definition, which lists every definition of a symbol, of any kind.
 //!
-//! The image knows what is defined and in which top-level form; the text, as SBCL's reader saw it, tells
-//! where the name stands in that form. Names that a macro makes (structure accessors, `define-foo`) may stand
-//! nowhere in it: then the place of the form is all that is known.
+//! The image knows what is defined and in which top-level form. The text, as SBCL's reader saw it,
+//! gives the position of the name in that form. A name that a macro generates (structure accessors,
+//! `define-foo`) may not occur in the text; the answer then has the position of the form.
 
 mod text;
 pub(crate) mod tool;
@@ -30,7 +30,7 @@ use crate::workspace::FileVersion;
 use steelbank_reader::Range;
 use steelbank_xref::Index;
 
-/// The image's answer to operation `find-definitions`.
+/// The image's answer to the call `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ImageDefinitions {
     /// The definitions; absent if there are none.
@@ -42,7 +42,7 @@ impl ImageDefinitions {
     /// Asks the image for the definitions of a symbol.
     ///
     /// # Errors
-    /// Lisp cannot answer, or the question was called off.
+    /// Fails if Lisp cannot answer or the request was cancelled.
     pub(crate) fn ask(
         context: &QueryContext<'_>,
         sought: &SearchTarget,
@@ -61,21 +61,21 @@ impl ImageDefinitions {
     }
 }
 
-/// One definition as the image knows it.
+/// One definition as the image reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct ImageDefinition {
-    /// What it is: `function`, `macro`, `method`, `class`, …
+    /// The kind: `function`, `macro`, `method`, `class`, …
     pub kind: LispKind,
-    /// Its canonical name.
+    /// The canonical name.
     pub name: String,
-    /// Where it is, as far as that is known.
+    /// The definition's sources, as far as Lisp recorded them.
     #[serde(default)]
     pub sources: Vec<ImageSource>,
 }
 
 impl ImageDefinition {
-    /// Returns the name for an answer.
+    /// Returns the name in source spelling.
     pub(crate) fn name(&self, index: &Index) -> LispName {
         match self.kind {
             LispKind::Package => LispName::of_text(&*self.name),
@@ -84,13 +84,13 @@ impl ImageDefinition {
     }
 }
 
-/// A definition's source as the image knows it.
+/// A definition's source as the image reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct ImageSource {
     /// A native path or a logical name.
     pub file: String,
-    /// The top-level form's number and the path inside it.
+    /// The top-level form's number, followed by the path inside the form.
     #[serde(default)]
     pub form_path: Vec<u32>,
     /// The number of the sub-form.
@@ -108,60 +108,63 @@ pub struct ImageSource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FoundDefinition {
-    /// What it is: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`, `class`, `structure`,
-    /// `condition`, `type`, …; `name` where the text names it as a definition that the image does not tell apart.
+    /// The kind: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`,
+    /// `class`, `structure`, `condition`, `type`, …; `name` for a definition in the text whose kind
+    /// is unclear.
     pub kind: LispKind,
-    /// Its name.
+    /// The definition's name.
     pub name: LispName,
-    /// The name if the evidence is exact, else the form: `file:line:column`, as far as it is known.
+    /// Position of the name if the evidence is exact, otherwise of the form: `file:line:column`.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// The line's text.
+    /// The text of the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// How sure the place is, if it is not exact. `via`: the form makes the definition without naming it there.
+    /// How certain the position is, if it is not exact. `via`: the form generates the definition
+    /// without containing its name.
     #[serde(skip_serializing_if = "Evidence::is_exact")]
     #[schemars(with = "Option<Evidence>")]
     pub evidence: Evidence,
-    /// For a definition by a macro of the program's own, of which `kind` is the name: what the image says it is.
+    /// For a definition by one of the program's macros, `kind` is the macro's name and this is the
+    /// kind that the image reports.
     #[serde(skip)]
     pub defines: Option<LispKind>,
-    /// For evidence `via`: the operator whose form makes the definition.
+    /// For evidence `via`: the operator whose form generates the definition.
     #[serde(skip)]
     pub made_by: Option<String>,
-    /// The file has changed since it was loaded.
+    /// Whether the file changed after it was loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
-    /// The image does not have it: the text of a file that is not loaded says so.
+    /// Whether the definition is in a file that is not loaded, so the image lacks it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_loaded: bool,
 }
 
-/// The answer, sorted by path and line.
+/// The answer to find-definition, sorted by path and line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct FindDefinitionAnswer {
-    /// The symbol, or the list that was asked for.
+    /// The symbol, or the `(setf …)` name, that was requested.
     pub symbol: LispName,
-    /// Its definitions, by place.
+    /// The definitions, by position.
     pub definitions: Vec<FoundDefinition>,
-    /// How many there are.
+    /// Number of definitions.
     pub count: usize,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which an unqualified name was looked up, if the request gave none.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
 
-/// A symbol whose definitions are looked for.
+/// A symbol that was looked up, with the function name that the request gave.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// The symbol, or the list that was asked for.
+    /// The symbol, or the `(setf …)` name, that was requested.
     pub(crate) name: LispName,
-    /// The symbol's name and home package, to ask the image for.
+    /// The symbol's name and home package, for calls to the image.
     pub sought: SearchTarget,
     function_name: FunctionName,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which an unqualified name was looked up, if the request gave none.
     pub looked_up_in: Option<String>,
 }
 
@@ -174,9 +177,9 @@ impl Resolved {
     /// Looks up the symbol that a request names.
     ///
     /// # Errors
-    /// There is no such symbol or package, or the name cannot be read.
+    /// Fails if the symbol or package does not exist, or if the name cannot be parsed.
     pub(crate) fn new(context: &QueryContext<'_>, named: &NamedSymbol) -> Result<Self, Error> {
-        let context = context.knowing_symbol(named);
+        let context = context.with_sidecar_symbol(named);
         let index = &context.index;
         let lookup = named.lookup(index)?;
         let symbol = found(index, context.project, &lookup)?;
@@ -184,12 +187,13 @@ impl Resolved {
         Ok(Self { looked_up_in: lookup.looked_up_in, ..Self::of(&uses) })
     }
 
-    /// The head of the function name, if it is a list: `SETF`, `CAS` or `COMPILER-MACRO`.
+    /// Returns the head of a function name that is a list: `SETF`, `CAS` or `COMPILER-MACRO`.
     pub(crate) fn head(&self) -> Option<&'static str> {
         self.function_name.head()
     }
 
-    /// Whether a definition has the function name that was asked for, and not merely the same symbol.
+    /// Tests whether a definition is of the requested function name, rather than of another name
+    /// with the same symbol.
     pub(crate) fn accepts(&self, definition: &ImageDefinition) -> bool {
         let names = |list: &str| {
             let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
@@ -204,7 +208,7 @@ impl Resolved {
     }
 }
 
-/// A request for the places where a symbol is defined.
+/// A request for the definitions of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct FindDefinitionRequest {
     /// The symbol.
@@ -233,14 +237,15 @@ impl Question for FindDefinitionRequest {
     }
 }
 
-/// Answers from text that is not loaded about a symbol that the image does not have; none if no text defines it.
+/// Answers from files that are not loaded, for a symbol that the image lacks. Returns `None` if no
+/// file defines it.
 fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinitionAnswer> {
     let (index, project) = (&context.index, context.project);
     let target = SoughtSymbol::missing(index, asked, find_package(index, &asked.package));
     let found = text_definitions(index, project, &project.now(), &target);
     let symbol = found.first()?.symbol.clone();
     let definitions = found.into_iter().map(|TextDefined { symbol, place, kind, context }| FoundDefinition {
-        kind: LispKind::named(kind.name()),
+        kind: LispKind::from_name(kind.name()),
         name: symbol,
         place,
         context: Some(context),
@@ -254,7 +259,7 @@ fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinition
     Some(FindDefinitionAnswer { symbol, count: definitions.len(), definitions, looked_up_in: None })
 }
 
-/// Places a symbol's definitions, given those that the image knows.
+/// Adds source positions to the definitions that the image reported.
 pub(crate) fn find_definition(
     context: &QueryContext<'_>,
     resolved: &Resolved,
@@ -266,7 +271,7 @@ pub(crate) fn find_definition(
     for definition in image.definitions.iter().filter(|definition| resolved.accepts(definition)) {
         for source in &definition.sources {
             let (mut found, form) = placed(context, sought, definition, source);
-            // Of SBCL's own code, the start of the top-level form is all that is known.
+            // For SBCL's own code, only the start of the top-level form is known.
             if let Some(octets) = source.octet_offset.filter(|_| source.file.starts_with("SYS:"))
                 && let Some(at) = own.form_after(&source.file, octets)
             {
@@ -278,7 +283,8 @@ pub(crate) fn find_definition(
             definitions.push(found);
         }
     }
-    // Searches the text for plain names only: it does not tell `(setf name)` from other lists.
+    // Search the text for plain names only, because it does not distinguish `(setf name)` from
+    // other lists.
     let naming = match resolved.function_name {
         FunctionName::Plain => project.naming(&sought.name),
         _ => Vec::new(),
@@ -286,13 +292,13 @@ pub(crate) fn find_definition(
     for FileVersion { path, write_date } in naming {
         let Ok(file) = project.positions(&path, write_date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
-            // Skips a form whose definition the image knows: what a `def…` macro defines need not have the
-            // name that is its first argument.
+            // Skip a form whose definition the image reported: the first argument of a `def…` macro
+            // is not always the name that it defines.
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
                 continue;
             }
             definitions.push(FoundDefinition {
-                kind: found.definer.map_or(LispKind::Name, |definer| LispKind::named(&definer)),
+                kind: found.definer.map_or(LispKind::Name, |definer| LispKind::from_name(&definer)),
                 name: resolved.name.clone(),
                 place: Location::placed(project.shown(&path), &file, found.range),
                 context: Some(file.line_at(found.range)),
@@ -314,7 +320,7 @@ pub(crate) fn find_definition(
     }
 }
 
-/// Finds the method printed as `name`, `(METHOD NAME QUALIFIER (CLASS))`, in its generic function's
+/// Finds the method printed as `(METHOD NAME QUALIFIER (CLASS))` in its generic function's
 /// definition.
 fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     let methods = file.inner_methods(form);
@@ -329,7 +335,7 @@ fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     }
 }
 
-/// Whether the definition in the text can be of the kind that the image knows.
+/// Tests whether the definition in the text can be of the kind that the image reports.
 fn fits(kind: &LispKind, found: &Occurrence) -> bool {
     let Some(defined) = found.defined else { return true };
     match kind {
@@ -374,7 +380,8 @@ fn placed(
         not_loaded: false,
     };
     let form = source.form_path.first().copied();
-    // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.
+    // SBCL records no date for variables, classes and methods, so use the version that was loaded
+    // last.
     let date =
         source.write_date.or_else(|| project.loaded_date(&path)).or_else(|| universal_write_date(&path));
     let Some(file) = date.and_then(|date| project.positions(&path, date).ok()) else { return (found, form) };
@@ -388,28 +395,29 @@ fn placed(
         kind => defines(found.role) && fits(kind, found),
     };
     let after = |found: &&Occurrence| start.is_none_or(|start: Range| found.range.start >= start.start);
-    // Places a `:method` option of DEFGENERIC by its own form, which does not repeat the name.
+    // A `:method` option of DEFGENERIC does not repeat the name, so use the position of the option.
     let inner = if definition.kind == LispKind::Method {
         inner_method(&file, form_number, &definition.name)
     } else {
         None
     };
-    // Take the nearest name after the sub-form: a form may define several things of one name.
+    // A form may define several things of the same name, so take the first one after the start of
+    // the sub-form.
     let name = occurrences.iter().filter(proper).find(after);
     let name =
         name.or_else(|| occurrences.iter().find(|found| found.role == SyntaxRole::Named && after(found)));
-    // Accepts the name in a form of the project's own defining macro: the image has said that the form
-    // defines it.
+    // Also accept the name in a form of a project's defining macro, since the image reports that
+    // the form defines it.
     let name = name.or_else(|| occurrences.iter().find(|found| found.definer.is_some() && after(found)));
     let name = name.filter(|_| inner.is_none());
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {
-        found.defines = Some(std::mem::replace(&mut found.kind, LispKind::named(&definer)));
+        found.defines = Some(std::mem::replace(&mut found.kind, LispKind::from_name(&definer)));
     }
     let name = name.map(|name| name.range).or_else(|| file.defined_in_buffer(form_number, sought));
     let (range, evidence) = match (name, inner.or(start)) {
         (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),
         (Some(name), _) => (Some(name), Evidence::Approximate),
-        (None, start) if file.is_tapped() && file.is_fresh() => {
+        (None, start) if file.has_sidecar() && file.is_fresh() => {
             found.made_by = match inner {
                 Some(_) => Some("defgeneric".to_owned()),
                 None => file

@@ -1,18 +1,18 @@
-//! The names that can be written where a package is current: what completion offers.
+//! Lists the symbols that can be written in a package, for completion.
 
 use crate::engine::control::Control;
 use crate::handle::context::QueryContext;
 use crate::handle::question::Question;
 use steelbank_xref::{Access, Package};
 
-/// A request for names.
+/// A request for the symbols that can be written in a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessibleNamesRequest {
     /// The current package.
     pub package: String,
-    /// The package that is written before the name, as its name or a nickname; none if none is.
+    /// The name or nickname of the package written before the name; `None` for an unqualified name.
     pub prefix: Option<String>,
-    /// Whether it is written with two colons, so that internal symbols are meant, too.
+    /// Whether the prefix has two colons, so that internal symbols are included.
     pub internal: bool,
 }
 
@@ -20,9 +20,9 @@ pub struct AccessibleNamesRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accessible {
-    /// Its name as a person writes it, in lower case if it reads so, without the prefix.
+    /// Its name in source spelling, without the prefix: lower case, or in bars if necessary.
     pub written: String,
-    /// Its name.
+    /// Its name in Lisp.
     pub name: String,
     /// Its home package.
     pub package: String,

@@ -1,4 +1,5 @@
-//! package-info: what a package exports, uses and shadows, and which of its exports and imports nothing uses.
+//! Implements package-info, which describes a package: what it exports, uses and shadows, and which
+//! of its exports and imports are unused.
 
 pub(crate) mod tool;
 
@@ -20,13 +21,13 @@ pub struct PackageInfoRequest {
     pub package: String,
 }
 
-/// The answer.
+/// The answer to package-info.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PackageInfoAnswer {
-    /// Whether there is such a package.
+    /// Whether the package exists.
     pub status: LookupStatus,
-    /// The package's name as it was looked up.
+    /// The name that was looked up.
     #[serde(skip)]
     pub asked: String,
     /// The package.
@@ -50,7 +51,7 @@ pub struct PackageInfo {
     /// Its nicknames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nicknames: Vec<String>,
-    /// Names that only code in it uses for other packages.
+    /// Local nicknames, which only code in this package can use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub local_nicknames: Vec<String>,
     /// The packages whose exported symbols it inherits.
@@ -59,37 +60,37 @@ pub struct PackageInfo {
     /// The packages that inherit from it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
-    /// The symbols that it keeps against inherited ones.
+    /// The symbols that shadow inherited ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shadowing: Vec<LispName>,
-    /// Other packages whose lock it may break.
+    /// Other packages that it may modify in spite of their lock.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub implements: Vec<String>,
     /// Whether it is locked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
-    /// How many symbols that name something have it as their home.
+    /// Number of symbols with a definition and this home package.
     #[serde(default)]
     pub own_symbols: u64,
-    /// How many of its symbols that name something are internal.
+    /// Number of internal symbols with a definition.
     #[serde(default)]
     pub internal_symbols: u64,
-    /// How many symbols it exports.
+    /// Number of exported symbols.
     #[serde(default)]
     pub export_count: usize,
-    /// The exported symbols, with their uses outside of the package.
+    /// The exported symbols, with their uses outside the package.
     #[serde(default)]
     pub exports: Vec<Exported>,
-    /// The exported symbols that nothing outside uses, as far as is loaded.
+    /// The exported symbols that nothing loaded outside the package uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused_exports: Vec<LispName>,
-    /// The symbols that are imported one by one.
+    /// The symbols that are imported individually.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imports: Vec<Imported>,
-    /// Of them, those that nothing in the package uses.
+    /// The imported symbols that nothing in the package uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused_imports: Vec<LispName>,
-    /// Whether uses were counted: they are not for SBCL's own packages.
+    /// Whether uses were counted; false for SBCL's packages.
     #[serde(default)]
     pub counted: bool,
     /// Where it is defined.
@@ -98,7 +99,7 @@ pub struct PackageInfo {
 }
 
 impl PackageInfo {
-    /// Iterates over the names that Lisp told.
+    /// Iterates over all symbol names in Lisp's report.
     fn names(&mut self) -> impl Iterator<Item = &mut LispName> {
         let exports = self.exports.iter_mut().map(|exported| &mut exported.symbol.name);
         let imports = self.imports.iter_mut().map(|imported| &mut imported.symbol.name);
@@ -127,10 +128,10 @@ pub struct Exported {
     /// The symbol.
     #[serde(flatten)]
     pub symbol: PackageSymbol,
-    /// What it names; empty if nothing.
+    /// The kinds of its definitions; empty if it has none.
     #[serde(default)]
     pub kinds: Vec<LispKind>,
-    /// How many lines outside of the package use it.
+    /// Number of lines outside the package that use it.
     #[serde(default)]
     pub uses_elsewhere: usize,
 }
@@ -142,13 +143,13 @@ pub struct Imported {
     /// The symbol.
     #[serde(flatten)]
     pub symbol: PackageSymbol,
-    /// How many lines in the package use it.
+    /// Number of lines in the package that use it.
     #[serde(default)]
     pub uses_here: usize,
 }
 
 impl PackageInfoRequest {
-    /// Makes a request about `package`.
+    /// Creates a request about `package`.
     pub fn new(package: impl Into<String>) -> Self {
         Self { package: package.into() }
     }

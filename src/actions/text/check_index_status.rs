@@ -1,4 +1,4 @@
-//! The tool check_index_status: tells how old the index of the project's text is.
+//! Implements the tool check_index_status.
 
 use super::find_references::tool::controlled;
 use crate::actions::text::index_project::{IndexStatus, check_index_status};
@@ -10,9 +10,8 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, Too
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "check_index_status",
-        title: "Tell how old the text index is",
-        description: "Tells whether the index of the project's text is fresh, stale or missing, and how many files \
-            changed since it was made. It changes nothing.",
+        title: "Check the text index",
+        description: "Reports whether the text index of the project is fresh, stale or missing, and how many files changed after it was built. Changes nothing.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<NoArguments>, IndexStatus>(about, status)

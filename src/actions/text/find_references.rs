@@ -1,6 +1,7 @@
-//! find_references: the definition of a name and every place where its text occurs, in any source tree.
+//! Implements find_references, which lists the definitions of a name and every occurrence of it as
+//! text, in any source tree.
 //!
-//! This question reads text. It needs no image, works on trees that nobody has loaded, and runs nothing.
+//! It reads only text: it needs no image, works on trees that are not loaded, and runs nothing.
 
 pub(crate) mod tool;
 
@@ -14,41 +15,45 @@ use steelbank_text::{
     TextError, TextIndex, TextMatch, TextRole, TextSearch,
 };
 
-/// References on a page unless the request says otherwise.
+/// The default number of references on a page.
 pub const DEFAULT_LIMIT: u64 = 100;
-/// With more references than this a query is broad: it needs `force`.
+/// A query with more references than this is too broad, unless it has `force`.
 pub const BROAD: u64 = 5_000;
-/// A pattern of fewer characters is broad, too.
+/// A pattern with fewer characters than this is too broad, too.
 pub const SHORT: usize = 3;
 
-/// What is asked.
+/// A request for the references to a name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindReferencesRequest {
-    /// Symbol name or text to find references for: an identifier of a language is found as a whole identifier of that
-    /// language (CacheManager, *print-base*, set!, json!, $x, app::start), anything else as literal text.
+    /// Symbol name or text to find references for. An identifier of a language matches whole
+    /// identifiers of that language (CacheManager, *print-base*, set!, json!, $x, app::start);
+    /// anything else is literal text.
     pub pattern: String,
-    /// Only definitions of this kind: function, macro, method, class, struct, trait, variable, … References are not filtered.
-    // Kept as written: a kind may have other names.
+    /// Only definitions of this kind: function, macro, method, class, struct, trait, variable, …
+    /// Does not filter references.
+    // A string rather than an enum, because kinds have synonyms.
     #[serde(default)]
     pub kind: Option<String>,
-    /// Only files of this language: commonlisp, emacslisp, scheme, clojure, rust, typescript, python, go, …
+    /// Only files of this language: commonlisp, emacslisp, scheme, clojure, rust, typescript,
+    /// python, go, …
     #[serde(default)]
     pub lang: Option<String>,
     /// Only files that match one of these globs, e.g. ["src/**/*.rs"].
     #[serde(default)]
     pub glob: Vec<String>,
-    /// No files that match one of these globs, e.g. ["target/**", "tests/**"].
+    /// Excludes files that match one of these globs, e.g. ["target/**", "tests/**"].
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// The most references on a page.
+    /// Maximum number of references on a page.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1))]
     pub limit: u64,
-    /// How many references to skip.
+    /// Number of references to skip.
     #[serde(default)]
     pub offset: u64,
-    /// Answer a broad query all the same: a pattern of one or two characters, or one with more than 5000 references.
+    /// Answer even if the query is broad: a pattern of one or two characters, or more than 5000
+    /// references.
     #[serde(default)]
     pub force: bool,
 }
@@ -58,7 +63,7 @@ fn default_limit() -> u64 {
 }
 
 impl FindReferencesRequest {
-    /// Makes a request about `pattern` in all files, first page.
+    /// Creates a request for the first page of references to `pattern` in all files.
     pub fn new(pattern: impl Into<String>) -> FindReferencesRequest {
         FindReferencesRequest {
             pattern: pattern.into(),
@@ -73,21 +78,21 @@ impl FindReferencesRequest {
     }
 }
 
-/// The reason why there is no answer.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindReferencesError {
     /// The pattern is empty.
-    #[error("The pattern is empty. Give the name, or the text, to look for.")]
+    #[error("The pattern is empty. Give a name or text.")]
     EmptyPattern,
     /// An unknown kind.
-    #[error("There is no kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
+    #[error("Unknown kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
     Kind {
         /// The kind as given.
         kind: String,
     },
     /// An unknown language.
-    #[error("There is no language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
+    #[error("Unknown language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
     Language {
         /// The language as given.
         lang: String,
@@ -96,16 +101,16 @@ pub enum FindReferencesError {
     #[error(transparent)]
     Glob(#[from] BadGlob),
     /// A limit of 0.
-    #[error("The limit is 0, but must be 1 or more.")]
+    #[error("The limit is 0; it must be at least 1.")]
     Limit,
     /// A broad query without `force`.
     #[error("{}", broad(pattern, *total))]
     Broad {
         /// The pattern as given.
         pattern: String,
-        /// How many references there are.
+        /// Number of references.
         total: u64,
-        /// The paths with the most references, with their numbers.
+        /// The paths with the most references, and their number.
         densest: Vec<(String, u64)>,
     },
     /// The index cannot answer.
@@ -120,7 +125,7 @@ fn names(names: impl Iterator<Item = &'static str>) -> String {
 fn broad(pattern: &str, total: u64) -> String {
     let why = match pattern.trim().chars().count() < SHORT {
         true => format!("the pattern has fewer than {SHORT} characters"),
-        false => format!("more than {BROAD} are a broad query"),
+        false => format!("the limit without force is {BROAD}"),
     };
     format!("{pattern:?} has {}: {why}.", counted(total, "reference", "references"))
 }
@@ -129,81 +134,81 @@ fn broad(pattern: &str, total: u64) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TextDefinition {
-    /// The name.
+    /// The position of the name.
     #[serde(flatten)]
     pub place: Location,
-    /// What it defines: function, macro, class, …
+    /// The kind: function, macro, class, …
     pub kind: DefinitionKind,
     /// The name as it is written there.
     pub symbol: String,
-    /// Where the whole definition stands.
+    /// The extent of the definition.
     pub span: Span,
-    /// The line's text, without the blanks at its ends.
+    /// The text of the line, trimmed.
     pub preview: String,
     /// True for a forward declaration.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub declaration: bool,
 }
 
-// Flat, not two positions: its fields are the answer's JSON keys.
-/// From the first character to the last. Lines and columns count from 1, columns in characters.
+// Flat instead of two positions, because the fields are the answer's JSON keys.
+/// An extent in a file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Span {
     /// The line of the first character.
     pub start_line: u32,
-    /// Its column.
+    /// The column of the first character.
     pub start_column: u32,
     /// The line of the last character.
     pub end_line: u32,
-    /// The column after it.
+    /// The column after the last character.
     pub end_column: u32,
 }
 
-/// One place where the text occurs.
+/// One occurrence of the text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TextReference {
-    /// The place.
+    /// The position.
     #[serde(flatten)]
     pub place: Location,
-    /// What it is there, where that is known.
+    /// The syntactic role, if it could be determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<TextRole>,
-    /// The line's text, without the blanks at its ends.
+    /// The text of the line, trimmed.
     pub preview: String,
-    /// The symbol that it is in the image, where a resolver knew.
+    /// The symbol in the image, for loaded Lisp files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub symbol: Option<LispName>,
 }
 
-/// Which of all references a page has.
+/// The section of all references that a page has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Pagination {
-    /// How many references there are.
+    /// Number of references in all.
     pub total: u64,
-    /// How many are on this page.
+    /// Number of references on this page.
     pub count: u64,
-    /// How many come before.
+    /// Number of references before this page.
     pub offset: u64,
-    /// How many fit on a page.
+    /// Maximum number of references on a page.
     pub limit: u64,
-    /// Whether more come after.
+    /// Whether more references follow.
     pub has_more: bool,
 }
 
-/// The age of the index.
+/// Whether the index is up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IndexAge {
-    /// The answer is about the files as they are.
+    /// The answer reflects the current files.
     Fresh,
-    /// Files kept changing while they were read; ask again.
+    /// Files changed while they were read; repeat the request.
     Stale,
 }
 
-/// The answer.
+/// The answer to find_references.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct References {
@@ -211,26 +216,27 @@ pub struct References {
     pub definition: Option<TextDefinition>,
     /// The other definitions, best first; at most 49.
     pub definitions: Vec<TextDefinition>,
-    /// How many definitions there are in all.
+    /// Number of definitions in all.
     pub total_definitions: u64,
-    /// Where the text occurs, sorted by path, line and column; definitions included.
+    /// All occurrences of the text, including definitions, sorted by path, line and column.
     pub references: Vec<TextReference>,
-    /// How many references there are.
+    /// Number of references in all.
     pub total_references: u64,
-    /// Which of them this page has.
+    /// The section of the references that this page has.
     pub pagination: Pagination,
-    /// Whether the answer is about the files as they are.
+    /// Whether the answer reflects the current files.
     pub status: IndexAge,
 }
 
-/// Tells which symbol of the image stands at a place of a Lisp file: path relative to the project, line, column.
+/// Returns the image's symbol at a position of a Lisp file, given the path relative to the project,
+/// the line and the column.
 pub type SymbolResolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<LispName>;
 
 /// Finds the definitions of a name and the references to it.
 ///
 /// # Errors
 ///
-/// See [`FindReferencesError`]. Finding nothing is an answer.
+/// See [`FindReferencesError`]. An empty result is not an error.
 pub fn find_references(
     index: &TextIndex,
     request: &FindReferencesRequest,
@@ -297,7 +303,7 @@ fn references(
     }
 }
 
-/// A path as answers show it. A name that is not UTF-8 is shown as well as it can be.
+/// Returns a path as answers show it; invalid UTF-8 is replaced.
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -350,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_requests_are_told_apart() {
+    fn bad_arguments_have_distinct_errors() {
         let check = |change: &dyn Fn(&mut FindReferencesRequest), expect: &str| {
             let mut request = FindReferencesRequest::new("name");
             change(&mut request);
@@ -361,18 +367,18 @@ mod tests {
         check(&|request| request.pattern = "  ".to_owned(), "The pattern is empty.");
         check(
             &|request| request.kind = Some("gadget".to_owned()),
-            "There is no kind \"gadget\". The kinds are definition, function,",
+            "Unknown kind \"gadget\". The kinds are definition, function,",
         );
         check(
             &|request| request.lang = Some("cobol".to_owned()),
-            "There is no language \"cobol\". The languages are text, commonlisp,",
+            "Unknown language \"cobol\". The languages are text, commonlisp,",
         );
-        check(&|request| request.glob = vec!["[".to_owned()], "the glob `[` is not understood");
-        check(&|request| request.limit = 0, "The limit is 0, but must be 1 or more.");
+        check(&|request| request.glob = vec!["[".to_owned()], "invalid glob `[`");
+        check(&|request| request.limit = 0, "The limit is 0; it must be at least 1.");
     }
 
     #[test]
-    fn what_a_request_leaves_out_has_a_default() {
+    fn omitted_arguments_have_defaults() {
         let request: FindReferencesRequest = serde_json::from_str(r#"{"pattern": "name"}"#).unwrap();
         assert_eq!(request, FindReferencesRequest::new("name"));
     }

@@ -1,4 +1,5 @@
-//! index_project and check_index_status: building the text index, and telling how old it is.
+//! Implements index_project and check_index_status, which build the text index and report its
+//! state.
 
 pub(crate) mod tool;
 
@@ -9,42 +10,42 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use steelbank_text::{IndexControl, Language, Skipped, TextError, TextIndex, TreeStatus};
 
-/// What is asked of index_project.
+/// A request to build the text index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IndexProjectRequest {
-    /// Build the index from nothing, also where it is up to date.
+    /// Rebuild the index from scratch, even if it is up to date.
     #[serde(default)]
     pub force: bool,
-    /// Index only files of these languages, until the project is indexed again; all if there is none.
+    /// Index only files of these languages, until the next call of index_project; default: all.
     #[serde(default)]
     pub languages: Vec<String>,
 }
 
 impl IndexProjectRequest {
-    /// Makes a request to bring the index of all languages up to date.
+    /// Creates a request to update the index of all languages.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-/// A request to tell whether the index of the project's text covers the files as they are. Changes nothing.
+/// A request for the state of the text index. Changes nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IndexStatusRequest;
 
 impl IndexStatusRequest {
-    /// Makes the request.
+    /// Creates the request.
     pub fn new() -> Self {
         Self
     }
 }
 
-/// The reason why there is no answer.
+/// Why the index could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexProjectError {
     /// An unknown language.
-    #[error("There is no language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
+    #[error("Unknown language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
     Language {
         /// The language as given.
         lang: String,
@@ -54,29 +55,31 @@ pub enum IndexProjectError {
     Text(#[from] TextError),
 }
 
-/// What index_project did.
+/// The outcome of index_project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Indexed {
-    /// Files that the index now covers.
+    /// Number of files in the index.
     pub files_indexed: usize,
-    /// Files of the project that it leaves out. What `.gitignore` and friends name does not count.
+    /// Number of project files that are not in the index. Files that `.gitignore` excludes are not
+    /// counted.
     pub files_skipped: usize,
-    /// Files that were read this time: those that were new or changed.
+    /// Number of files that were read because they were new or changed.
     pub files_updated: usize,
-    /// How many were left out for each reason: binary, huge (more than 16 MiB), unreadable, language.
+    /// Number of skipped files by reason: binary, huge (more than 16 MiB), unreadable, language.
     pub skipped: BTreeMap<String, usize>,
-    /// Some that were left out and are no other language's: at most 20.
+    /// Skipped files, except those in other languages; at most 20.
     pub skipped_files: Vec<SkippedFile>,
-    /// Folders or files that could not be listed or read, or are no part of the project, and why: at most 20.
+    /// Folders and files that could not be listed or read or do not belong to the project, and why;
+    /// at most 20.
     pub failures: Vec<String>,
-    /// Bytes of text that the index covers.
+    /// Bytes of text in the index.
     pub text_bytes: u64,
-    /// Bytes of the index.
+    /// Size of the index in bytes.
     pub index_bytes: u64,
-    /// Where the index is.
+    /// The folder of the index.
     pub index_path: String,
-    /// How long it took.
+    /// Duration, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -84,29 +87,29 @@ pub struct Indexed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SkippedFile {
-    /// Relative to the project.
+    /// The path, relative to the project.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: Skipped,
 }
 
 words! {
-    /// The age of the index.
+    /// The state of the index.
     IndexState {
-        /// It covers the files as they are.
+        /// The index reflects the current files.
         Fresh = "fresh",
-        /// Files were changed, added or removed since.
+        /// Files were changed, added or removed after it was built.
         Stale = "stale",
-        /// There is none.
+        /// There is no index.
         Missing = "missing",
     }
 }
 
-/// What check_index_status tells.
+/// The answer to check_index_status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct IndexStatus {
-    /// The age of the index.
+    /// The state of the index.
     pub status: IndexState,
     /// Why it is not fresh.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,15 +117,15 @@ pub struct IndexStatus {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_required: Option<String>,
-    /// How many files were changed, added or removed.
+    /// Number of files that were changed, added or removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files_modified: Option<usize>,
 }
 
-/// How many left-out files an answer names.
+/// The maximum number of skipped files in an answer.
 const SHOWN_FILES: usize = 20;
 
-/// Builds the index, or brings it up to date.
+/// Builds or updates the index.
 ///
 /// # Errors
 ///
@@ -164,11 +167,11 @@ pub fn index_project(
     })
 }
 
-/// Tells how old the index is, without changing it.
+/// Reports the state of the index, without changing it.
 ///
 /// # Errors
 ///
-/// The caller cancels.
+/// Fails if the caller cancels.
 pub fn check_index_status(
     index: &TextIndex,
     control: &IndexControl<'_>,

@@ -1,4 +1,4 @@
-//! Questions about the project's text, loaded or not. Where the text is loaded, answers name the image's
+//! Runs the requests about the project's text. For files that are loaded, answers name the image's
 //! symbols.
 
 use std::collections::HashMap;
@@ -21,8 +21,8 @@ use crate::handle::{Error, Steelbank};
 impl Question for FindReferencesRequest {
     type Answer = References;
 
-    /// Finds the definitions and uses of a name in the project's text, in any language. In loaded Lisp files
-    /// the answer says which symbol each name is.
+    /// Finds the definitions and uses of a name in the project's text, in any language. For loaded
+    /// Lisp files, the answer includes each occurrence's symbol.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<References, Error> {
         context.bank.on_text(control, |index, control| {
             let resolver = context.bank.symbol_resolver(index, &self.pattern);
@@ -34,7 +34,7 @@ impl Question for FindReferencesRequest {
 impl Action for IndexProjectRequest {
     type Answer = Indexed;
 
-    /// Builds the index of the project's text, or brings it up to date.
+    /// Builds or updates the text index.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Indexed, Error> {
         bank.on_text(control, |index, control| index_project(index, self, control))
     }
@@ -49,16 +49,16 @@ impl Question for IndexStatusRequest {
 }
 
 impl Steelbank {
-    /// Returns the index of the project's text, opened at the first call. It is kept in the project's cache,
-    /// and each question brings it up to date.
+    /// Returns the text index, which is opened at the first call. It is stored in the project's
+    /// cache, and each query updates it.
     ///
     /// # Errors
-    /// There is no project, or its folder cannot be read.
+    /// Fails if there is no project, or its folder cannot be read.
     pub(crate) fn text_index(&self) -> Result<&TextIndex, Error> {
         Ok(self.project().text_index(self.project().own_root()?)?)
     }
 
-    /// Runs `work` on the text, until the question is cancelled or its time is over.
+    /// Runs `work` on the text index until the request is cancelled or its deadline passes.
     fn on_text<T, E>(
         &self,
         control: &Control,
@@ -79,8 +79,8 @@ impl Steelbank {
         })
     }
 
-    /// Makes a resolver for `pattern`: it tells which symbol stands at a place of a file that is loaded as it
-    /// is.
+    /// Returns a resolver that maps a position of `pattern` to a symbol, for files that have not
+    /// changed after they were loaded.
     pub(crate) fn symbol_resolver<'a>(
         &'a self,
         index: &'a TextIndex,

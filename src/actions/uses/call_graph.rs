@@ -227,7 +227,7 @@ impl Question for CallGraphRequest {
     type Answer = CallGraphAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
-        let context = &*context.knowing_symbol(&self.symbol);
+        let context = &*context.with_sidecar_symbol(&self.symbol);
         let index = &context.index;
         let lookup = self.symbol.lookup(index)?;
         let symbol = match lookup.found {

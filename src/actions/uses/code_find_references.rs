@@ -110,7 +110,7 @@ fn searched<R>(
     request: &CodeFindReferencesRequest,
     then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
 ) -> Result<R, Error> {
-    let context = context.knowing(&request.symbol, request.package.as_deref());
+    let context = context.with_sidecar_symbols(&request.symbol, request.package.as_deref());
     let QueryContext { index, project, .. } = &*context;
     let lookup = Lookup::resolved(index, &request.symbol, request.package.as_deref())?;
     let symbol = found(index, project, &lookup)?;
@@ -499,7 +499,7 @@ impl UseSearch<'_> {
             let origin = match (&placement.expander, recorded.form, recorded.number) {
                 (Some(expander), Some(form), Some(number)) => {
                     let sought = self.uses.sought();
-                    let parts = file.parts_in(form, number, &sought.name);
+                    let parts = file.name_parts_in(form, number, &sought.name);
                     let means = |package: &str| self.uses.means(package);
                     // Takes the name as made by the macro unless it stands in the same form: a local macro's
                     // template may be there.
@@ -739,7 +739,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         SyntaxRole::Slot => sure(UseType::Slot),
         // Quoted data may be code in which the symbol is a local variable.
         SyntaxRole::Quoted => {
-            Some((UseType::Quoted, occurrence.standing == SyntacticContext::Name || !facts.shadowed))
+            Some((UseType::Quoted, occurrence.syntactic == SyntacticContext::Name || !facts.shadowed))
         }
         SyntaxRole::Block if occurrence.local => None,
         SyntaxRole::Block => sure(UseType::Block),
@@ -747,7 +747,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         SyntaxRole::Template if bound_in_template => None,
         // Not sure: the expansion may bind the symbol as a local variable.
         SyntaxRole::Template => {
-            let clear = matches!(occurrence.standing, SyntacticContext::Operator | SyntacticContext::Name);
+            let clear = matches!(occurrence.syntactic, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
         // A parameter of the name says nothing of what a macro of the program's own is given to define.
@@ -760,7 +760,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         // A local variable of code that the compiler dropped, or a parameter of a generic function.
         SyntaxRole::Binding if !facts.variable => None,
         SyntaxRole::Binding => sure(UseType::Bind),
-        SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.standing {
+        SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.syntactic {
             SyntacticContext::Called if facts.macro_ => sure(UseType::Macro),
             SyntacticContext::Called => sure(UseType::Call),
             // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.

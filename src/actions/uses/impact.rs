@@ -223,7 +223,7 @@ impl ImpactRequest {
             return Err(ImpactError::Nothing.into());
         }
         for name in &self.names {
-            let context = context.knowing(name, self.package.as_deref());
+            let context = context.with_sidecar_symbols(name, self.package.as_deref());
             let index = &context.index;
             let lookup = Lookup::resolved(index, name, self.package.as_deref())?;
             let symbol = found(index, context.project, &lookup)?;
@@ -352,7 +352,7 @@ impl ImpactRequest {
         let now = context.project.now();
         let mut words = Vec::new();
         for name in &self.names {
-            let context = context.knowing(name, self.package.as_deref());
+            let context = context.with_sidecar_symbols(name, self.package.as_deref());
             let lookup = Lookup::resolved(&context.index, name, self.package.as_deref())?;
             let symbol = found(&context.index, context.project, &lookup)?;
             let uses = SymbolUses::new(&context.index, symbol, lookup.function_name);
@@ -625,7 +625,7 @@ fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall
 
 impl From<ImpactError> for Error {
     fn from(error: ImpactError) -> Self {
-        let advice = matches!(error, ImpactError::Nothing).then_some(Advice::SayWhatChanges);
+        let advice = matches!(error, ImpactError::Nothing).then_some(Advice::SpecifyChanges);
         Self::of_request(error, advice)
     }
 }

@@ -204,7 +204,7 @@ impl Question for OccurrencesRequest {
             false => project.positions_at(&now, &path, date.unwrap_or(0)),
         };
         let file = file.map_err(|source| self.unreadable(source, project))?;
-        let context = context.knowing_file(&file);
+        let context = context.with_file_symbols(&file);
         let index = &context.index;
         let records = date.map(|date| recorded(index, &path, date)).unwrap_or_default();
         let elsewhere = |uses: &SymbolUses<'_>| {

@@ -395,7 +395,7 @@ pub(crate) fn definitions_in(
     let date = context.project.loaded_date(path);
     let loaded = date.is_some() && !context.project.has_changed(path);
     let file = date.and_then(|date| context.project.positions(path, date).ok());
-    let context = file.as_ref().map_or(Cow::Borrowed(context), |file| context.knowing_file(file));
+    let context = file.as_ref().map_or(Cow::Borrowed(context), |file| context.with_file_symbols(file));
     let known = lisp_definitions(&bytes).into_iter();
     let known = known.map(|definition| resolved(&context.index, shown.clone(), definition, loaded));
     Ok((known.collect(), loaded))

@@ -119,8 +119,8 @@ impl Question for PathRequest {
     type Answer = PathAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<PathAnswer, Error> {
-        let context = &*context.knowing(&self.from, self.package.as_deref());
-        let context = &*context.knowing(&self.to, self.package.as_deref());
+        let context = &*context.with_sidecar_symbols(&self.from, self.package.as_deref());
+        let context = &*context.with_sidecar_symbols(&self.to, self.package.as_deref());
         let index = &context.index;
         let mut answer = PathAnswer::default();
         let mut ends = Vec::new();

@@ -163,7 +163,7 @@ impl Question for WhoRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoAnswer, Error> {
         control.check()?;
-        let context = &*context.knowing_symbol(&self.symbol);
+        let context = &*context.with_sidecar_symbol(&self.symbol);
         let mut answer = self.answer_from_index(&context.index)?;
         self.complete(context, &mut answer)?;
         Ok(answer)

@@ -63,7 +63,7 @@ impl Question for WhoMakesRequest {
     type Answer = WhoMakesAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoMakesAnswer, Error> {
-        let context = &*context.knowing_symbol(&self.symbol);
+        let context = &*context.with_sidecar_symbol(&self.symbol);
         let index = &context.index;
         let lookup = Lookup::resolved(index, &self.symbol.name, self.symbol.package.as_deref())?;
         let symbol = found(index, context.project, &lookup)?;

@@ -1,4 +1,5 @@
-//! `steelbank scip`, `steelbank site`: what others read of a project.
+//! `steelbank scip` and `steelbank site`: load the project and export it as a SCIP index or as a
+//! web site.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,7 +10,7 @@ use clap::{Args, ValueEnum};
 use parking_lot::Mutex;
 
 use super::progress::Bar;
-use super::project::{SYSTEM_SECONDS, none_here};
+use super::project::{SYSTEM_SECONDS, no_project};
 use super::{CommandError, Exit, Shell};
 use crate::answer::{Wording, counted};
 use crate::engine::{StartError, end_children_at_signals};
@@ -23,17 +24,17 @@ use crate::{Control, LoadRequest, Steelbank};
 
 #[derive(Debug, Args)]
 pub(super) struct ScipCommand {
-    /// The file to write; - for standard output [default: index.scip, or index.scip.json]
+    /// The file to write; - is standard output [default: index.scip or index.scip.json]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to write it: protobuf, as engines read it, or the same as JSON
+    /// The output format: protobuf, as code-search engines read it, or JSON
     #[arg(long, value_enum, default_value_t = ScipForm::Protobuf)]
     format: ScipForm,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct SiteCommand {
-    /// The folder to write: a new one, an empty one, or one that this has written before
+    /// The folder to write; it must be new, empty, or written by this command before
     #[arg(long, short, value_name = "DIR", default_value = "site")]
     output: PathBuf,
 }
@@ -54,7 +55,7 @@ impl From<ExportError> for CommandError {
     }
 }
 
-/// A project that is loaded to be exported.
+/// A project loaded for export.
 struct LoadedProject {
     bank: Steelbank,
     diagnostics: Vec<Diagnostic>,
@@ -62,12 +63,12 @@ struct LoadedProject {
 }
 
 impl LoadedProject {
-    /// Loads the systems of --system, those of the project if none is named. Never from a snapshot: what the compiler
-    /// said is kept beside the fasls.
+    /// Loads the systems of --system, or else all systems of the project. Does not start from a
+    /// snapshot, because compiler diagnostics are stored with the fasls.
     fn load(shell: &Shell, bar: &Bar) -> Result<Self, CommandError> {
         let options = &shell.options.project;
         if options.root()?.folder().is_none() {
-            let message = none_here().worded(Wording::CommandLine);
+            let message = no_project().worded(Wording::CommandLine);
             return Err(CommandError { exit: Exit::Usage, message });
         }
         let bank = shell.session_of(false, Vec::new())?.bank()?.clone();
@@ -83,8 +84,8 @@ impl LoadedProject {
                 LoadedItem::File(path) => LoadRequest::file(path),
             };
             let shown = bar.clone();
-            let control =
-                Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.tell(&news));
+            let control = Control::new(Duration::from_secs(SYSTEM_SECONDS))
+                .on_progress(move |news| shown.update(&news));
             let answer = loaded.bank.run(&request, &control)?;
             if answer.status != LoadStatus::Loaded {
                 shell.output.error(&answer.to_string());
@@ -100,22 +101,23 @@ impl LoadedProject {
     }
 }
 
-/// Held while what is unfinished is begun, and from the signal on that ends the process: what that has removed is not begun again.
-static BEGINNING: Mutex<()> = Mutex::new(());
+/// Locked while the unfinished output is created. The signal handler locks it for ever, so that the
+/// output is not created again after the handler has removed it.
+static CREATING_OUTPUT: Mutex<()> = Mutex::new(());
 
-/// Has a signal that ends the process remove `unfinished` first. To be called before that is begun.
+/// Makes signals that end the process remove `unfinished` first. Call this before creating it.
 fn remove_at_signals(unfinished: PathBuf) -> Result<(), CommandError> {
     let ended = end_children_at_signals(move || {
-        std::mem::forget(BEGINNING.lock());
+        std::mem::forget(CREATING_OUTPUT.lock());
         let _ = std::fs::remove_file(&unfinished).or_else(|_| std::fs::remove_dir_all(&unfinished));
     });
     Ok(ended.map_err(|error| Error::from(StartError::from(error)))?)
 }
 
-/// A control for an export, which has no deadline of its own.
+/// Returns the control for an export.
 fn control(bar: &Bar) -> Control {
     let shown = bar.clone();
-    Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.tell(&news))
+    Control::new(Duration::from_secs(SYSTEM_SECONDS)).on_progress(move |news| shown.update(&news))
 }
 
 impl ScipCommand {
@@ -131,20 +133,20 @@ impl ScipCommand {
             let mut out = BufWriter::new(std::io::stdout().lock());
             let summary = write_scip(&project.bank, format, &project.diagnostics, &mut out, &control(&bar))?;
             bar.end();
-            tell(shell, &summary, None);
+            print_summary(shell, &summary, None);
             return Ok(project.exit());
         }
         let cannot = ExportError::write(&path);
         if path.is_dir() {
             return Err(cannot(std::io::ErrorKind::IsADirectory.into()).into());
         }
-        // The index comes to its place whole.
+        // Write to a temporary file first, so that the index appears only when complete.
         let mut unfinished = path.clone().into_os_string();
         unfinished.push(".part");
         let unfinished = PathBuf::from(unfinished);
         remove_at_signals(unfinished.clone())?;
         let file = {
-            let _beginning = BEGINNING.lock();
+            let _creating = CREATING_OUTPUT.lock();
             File::create(&unfinished).map_err(ExportError::write(&path))?
         };
         let written = LoadedProject::load(shell, &bar).and_then(|project| {
@@ -163,7 +165,7 @@ impl ScipCommand {
             let _ = std::fs::remove_file(&unfinished);
         }
         let (project, summary) = written?;
-        tell(shell, &summary, Some(&path));
+        print_summary(shell, &summary, Some(&path));
         Ok(project.exit())
     }
 }
@@ -190,10 +192,10 @@ impl SiteCommand {
     }
 }
 
-/// Tells on standard error what was written, and what was not.
-fn tell(shell: &Shell, summary: &ScipSummary, path: Option<&Path>) {
+/// Prints on standard error what was written and what was omitted.
+fn print_summary(shell: &Shell, summary: &ScipSummary, path: Option<&Path>) {
     let written = format!(
-        "{}, {} ({} more of others), {}, {}{}.",
+        "{}, {} ({} external), {}, {}{}.",
         counted(summary.documents, "file", "files"),
         counted(summary.symbols, "symbol", "symbols"),
         summary.external_symbols,
@@ -202,11 +204,11 @@ fn tell(shell: &Shell, summary: &ScipSummary, path: Option<&Path>) {
         path.map(|path| format!(" in {}", path.display())).unwrap_or_default()
     );
     shell.output.error(&written);
-    if summary.not_sure + summary.made + summary.stale > 0 {
+    if summary.uncertain + summary.generated + summary.stale > 0 {
         shell.output.error(&format!(
-            "Left out: {} that are not sure, {} that macros make where the symbol does not stand; {} changed since the load.",
-            counted(summary.not_sure, "place", "places"),
-            counted(summary.made, "use", "uses"),
+            "Omitted: {} that are uncertain, {} generated by macros without a token in the text; {} changed since the load.",
+            counted(summary.uncertain, "place", "places"),
+            counted(summary.generated, "use", "uses"),
             counted(summary.stale, "file", "files")
         ));
     }

@@ -225,7 +225,7 @@ fn what_the_pages_tell_to_type_is_understood() {
     for path in pages::all(root) {
         let page = path.strip_prefix(root).unwrap().to_str().unwrap();
         // Its names of formats begin with the program's.
-        if page == "docs/formats.md" {
+        if page == "docs/internals/formats.md" {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
@@ -241,7 +241,7 @@ fn what_the_pages_tell_to_type_is_understood() {
             understood.starts.extend(quoted(span, '"'));
             let mut words = span.split_whitespace();
             let first = words.next().unwrap_or_default();
-            let is_ours = ["steelbank", "serve", "lsp"].contains(&first) && page != "docs/publishing.md";
+            let is_ours = ["steelbank", "serve", "lsp"].contains(&first) && page != "docs/internals/publishing.md";
             for option in words.filter_map(|word| word.strip_prefix("--")).filter(|_| is_ours) {
                 assert!(known.contains(option), "{page}: `{span}`: there is no --{option}");
             }

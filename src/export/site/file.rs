@@ -1,4 +1,5 @@
-//! The page of a file: its text, where every token leads to what it means; then what its symbols are.
+//! The page of a file: its text, in which each token links to its definition, followed by the
+//! descriptions of its symbols.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +13,7 @@ use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, Meaning, ModelToken, ReadFile};
 
-/// A part of a text that is marked: the markup around it.
+/// A range of the text with the markup around it.
 struct MarkedRange {
     range: Range,
     open: String,
@@ -24,7 +25,7 @@ impl Site<'_> {
         format!("f/{}.html", self.slugs[file as usize])
     }
 
-    /// Begins the page of a file that was read, with its text.
+    /// Starts the page of a file with its text.
     pub(super) fn write_text(&mut self, number: u32, read: &ReadFile) -> Result<(), ExportError> {
         let known = &self.model.files[number as usize];
         let mut page = Html::page(&self.name, &known.shown, Here::File(number));
@@ -40,8 +41,8 @@ impl Site<'_> {
         ));
         page.add(match (read.fresh, read.changed) {
             (true, _) => "",
-            (_, true) => " · <b>changed since it was loaded: nothing is linked</b>",
-            _ => " · <b>other code was made of it and compiled: nothing is linked</b>",
+            (_, true) => " · <b>changed since it was loaded, so nothing is linked</b>",
+            _ => " · <b>the compiled code was generated from it, so nothing is linked</b>",
         });
         page.add("<div class=code>").add(self.code(number, read)).add("</div></section>\n");
         let name = self.file_page(number);
@@ -49,10 +50,10 @@ impl Site<'_> {
         self.put(&name, page.text())
     }
 
-    /// Adds to the page of a file what its symbols are, and ends it with the list of its definitions.
+    /// Adds the descriptions of the file's symbols and the list of its definitions to its page.
     pub(super) fn write_symbols(&mut self, number: u32) -> Result<(), ExportError> {
         let mut page = Html::default();
-        for &symbol in self.told.get(&number).into_iter().flatten() {
+        for &symbol in self.described.get(&number).into_iter().flatten() {
             self.write_symbol(&mut page, symbol, Here::File(number));
         }
         page.add("</main><aside><details open><summary>Definitions</summary><ul>");
@@ -76,7 +77,8 @@ impl Site<'_> {
         self.put(&name, page.text())
     }
 
-    /// The text of a file, marked: a line is a paragraph; the first of a form that can be folded a summary.
+    /// Returns the text of a file as markup. Each line is a paragraph; the first line of a foldable
+    /// form is a summary.
     fn code(&self, number: u32, file: &ReadFile) -> String {
         let text = &file.text;
         let mut out = String::with_capacity(text.len() * 3);
@@ -117,7 +119,7 @@ impl Site<'_> {
         out
     }
 
-    /// The parts of a text that are marked, in order; no two overlap.
+    /// Returns the ranges with markup, in order. They do not overlap.
     fn spans(&self, number: u32, file: &ReadFile) -> Vec<MarkedRange> {
         let read = LispText::read(file.text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         let mut spans: Vec<MarkedRange> = read
@@ -139,7 +141,7 @@ impl Site<'_> {
         spans
     }
 
-    /// The markup of a token.
+    /// Returns the markup of a token.
     fn span(&self, file: u32, token: &ModelToken, locals: &mut HashMap<Range, usize>) -> Option<MarkedRange> {
         let range = token.range;
         let mark = |open: String, close| Some(MarkedRange { range, open, close });
@@ -166,7 +168,7 @@ impl Site<'_> {
         };
         match told.or_else(|| self.href(entity.symbol, here)) {
             Some(href) => link(href),
-            // The standard's names: the script links them to their list.
+            // The script links the standard's names to their list.
             None if symbol.package == "COMMON-LISP" => match token.kind.is_macro() {
                 true => mark("<em>".to_owned(), "</em>"),
                 false => mark("<b>".to_owned(), "</b>"),
@@ -179,7 +181,7 @@ impl Site<'_> {
     }
 }
 
-/// The class of what a name is, in the style sheet, as an attribute: functions have none.
+/// Returns the style sheet's class for a facet, as an attribute. Functions have none.
 pub(super) fn class_of(facet: Facet) -> &'static str {
     match facet {
         Facet::Function | Facet::Setf | Facet::Method(_) => "",
@@ -192,7 +194,8 @@ pub(super) fn class_of(facet: Facet) -> &'static str {
     }
 }
 
-/// The top-level forms that can be folded: they begin a line, end one, and have more than one.
+/// Returns the top-level forms that can be folded: those that start and end at line boundaries and
+/// have more than one line.
 fn foldable(file: &ReadFile) -> Vec<Range> {
     let bytes = file.text.as_bytes();
     let whole = |form: &&Range| {

@@ -1,14 +1,15 @@
-//! HTML: what comes from sources is escaped here, and named so that it can be a file.
+//! Builds HTML: escapes text from sources, and makes file names and anchors from names.
 
 use std::fmt::{Display, Write as _};
 
 pub(super) use crate::answer::escape::Markup as Text;
 use crate::source::tap::sidecar::fnv_1a;
 
-/// The longest name of a file or place, in bytes.
+/// The maximum length of a file name or an anchor, in bytes.
 const LONGEST_NAME: usize = 160;
 
-/// The name of a symbol's place in a page: no two names share one, and no line of a file has it, as lines are numbers.
+/// Returns the anchor of a symbol in a page. It is unique for each name and never equals the anchor
+/// of a line, which is a number.
 pub(super) fn name_slug(name: &str) -> String {
     let letters = name.chars().enumerate().map(|(at, letter)| match letter {
         'A'..='Z' => letter.to_ascii_lowercase().to_string(),
@@ -19,7 +20,7 @@ pub(super) fn name_slug(name: &str) -> String {
     shortened(letters.collect())
 }
 
-/// The name of a file's page.
+/// Returns the name of a file's page.
 pub(super) fn path_slug(path: &str) -> String {
     let letters = path.chars().map(|letter| match letter {
         'a'..='z' | '0'..='9' | '-' | '.' => letter.to_string(),
@@ -29,7 +30,7 @@ pub(super) fn path_slug(path: &str) -> String {
     shortened(letters.collect())
 }
 
-/// A character that a file's name does not have.
+/// Encodes a character that is not allowed in a file name.
 fn hex(letter: char) -> String {
     let mut bytes = [0; 4];
     letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("_{byte:02x}")).collect()
@@ -42,32 +43,32 @@ fn shortened(slug: String) -> String {
     }
 }
 
-/// Where a page is, from which its links lead.
+/// The location of a page, which its links are relative to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Here {
-    /// In the site's folder.
+    /// In the site's root folder.
     Root,
-    /// In a folder of it.
+    /// In a subfolder.
     Folder,
     /// The page of this file.
     File(u32),
 }
 
 impl Here {
-    /// What leads to the site's folder.
+    /// Returns the relative path to the site's root folder.
     pub(super) fn root(self) -> &'static str {
         if self == Self::Root { "" } else { "../" }
     }
 }
 
-/// A page, or a part of one, that is being written.
+/// A page or a part of one, while it is written.
 #[derive(Default)]
 pub(super) struct Html {
     text: String,
 }
 
 impl Html {
-    /// Begins the page `here`, called `title`, of the project `project`.
+    /// Starts the page at `here` with the title `title` for the project `project`.
     pub(super) fn page(project: &str, title: &str, here: Here) -> Self {
         let (project, title, root) = (Text(project), Text(title), here.root());
         let text = format!(
@@ -93,7 +94,7 @@ impl Html {
     }
 }
 
-/// `count` and the word, with an s if there is not one.
+/// Formats `count` and the word, with an s unless the count is one.
 pub(super) fn several(count: usize, word: &str) -> String {
     crate::answer::counted(count, word, &format!("{word}s"))
 }
@@ -103,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_text_becomes_markup() {
+    fn text_from_sources_is_escaped() {
         let hostile = "<script>alert('\"&')</script>\u{0}\r\n\u{b}";
         let expected = "&lt;script&gt;alert('\"&amp;')&lt;/script&gt;\u{fffd}\n\u{fffd}";
         assert_eq!(Text(hostile).to_string(), expected);
     }
 
     #[test]
-    fn names_become_places_and_files_that_differ() {
+    fn different_names_get_different_slugs() {
         assert_eq!(name_slug("TOTAL-PRICE"), "total-price");
         assert_eq!(name_slug("*x/../<y>*"), "_2a_78_2f_2e_2e_2f_3c_79_3e_2a");
         assert_eq!(name_slug("1+"), "_31_2b", "no line's number");

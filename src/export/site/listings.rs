@@ -1,4 +1,5 @@
-//! The pages that list: the project, its systems, packages, files, tests, what nothing uses; and what the script reads.
+//! The pages that list the project's systems, packages, files, tests and unused definitions, the
+//! overview, and the data for the script.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, SymbolNumber, principal};
 
-/// How many symbols' callers and callees are in one file of the script's.
+/// The number of symbols whose callers and callees are in one data file of the script.
 const CHUNK: usize = 512;
 
 impl Site<'_> {
@@ -28,7 +29,7 @@ impl Site<'_> {
             let package = self.model.symbols[symbol as usize].package.clone();
             of_package.entry(package).or_default().push(symbol);
         }
-        // What is used of others, with the number of places.
+        // The external symbols that the project uses, with the number of uses.
         let mut others: BTreeMap<String, BTreeMap<SymbolNumber, usize>> = BTreeMap::new();
         for (&symbol, &count) in &self.others {
             let package = self.model.symbols[symbol as usize].package.clone();
@@ -99,7 +100,8 @@ impl Site<'_> {
         self.put_page(&file, page)
     }
 
-    /// A symbol in the list of its package: name, kinds, first line of documentation, uses.
+    /// Writes a symbol in the list of its package: name, kinds, first line of documentation, and
+    /// number of uses.
     fn write_row(&self, page: &mut Html, symbol: SymbolNumber, others: Option<usize>) {
         let known = &self.model.symbols[symbol as usize];
         let facts = &known.facts;
@@ -118,7 +120,7 @@ impl Site<'_> {
             0 => "<i>unused</i>".to_owned(),
             count => count.to_string(),
         };
-        // What has no page of its own is looked for here.
+        // An external symbol has no description, so links lead to this row.
         match others {
             Some(_) => page.add(format_args!("<tr id={}>", name_slug(&known.name))),
             None => page.add("<tr>"),
@@ -143,7 +145,7 @@ impl Site<'_> {
         page.add("<main><h1>Packages</h1>");
         let is_own = |name: &String| self.own.contains(name) || of_package.contains_key(name);
         let (own, others): (Vec<&String>, Vec<&String>) = all.iter().partition(|name| is_own(name));
-        for (title, names) in [("Of the project", own), ("Of others, used here", others)] {
+        for (title, names) in [("In the project", own), ("External, used here", others)] {
             if names.is_empty() {
                 continue;
             }
@@ -216,7 +218,7 @@ impl Site<'_> {
         self.put_page("index.html", page)
     }
 
-    /// Files as boxes, each as wide as it has lines.
+    /// Writes the files as boxes, with widths proportional to their lines.
     fn write_map(&self, page: &mut Html, files: &[u32], here: Here) {
         page.add("<div class=map>");
         for &file in files {
@@ -241,7 +243,7 @@ impl Site<'_> {
         format!("<a class=p href={root}s/{}.html>{}</a>", path_slug(name), Text(name))
     }
 
-    /// The systems, and a page for each.
+    /// Writes the list of systems, and a page for each.
     fn write_systems(&mut self) -> Result<(), ExportError> {
         let mut all = Html::page(&self.name, "Systems", Here::Root);
         all.add("<main><h1>Systems</h1><table>");
@@ -256,7 +258,7 @@ impl Site<'_> {
                 Text(system.description.as_deref().unwrap_or_default()),
             ));
             let mut page = Html::page(&self.name, &system.name, Here::Folder);
-            let version = system.version.as_deref().unwrap_or("without a version");
+            let version = system.version.as_deref().unwrap_or("no version");
             page.add(format_args!(
                 "<main><h1>{}</h1><p class=about><mark>system</mark> ",
                 Text(&system.name)
@@ -306,7 +308,7 @@ impl Site<'_> {
         format!("<a class=p href={}>{}</a>", self.package_page(package, root), Text(&readable(package)))
     }
 
-    /// A definition that nothing uses, as a link to its line.
+    /// Returns a link to the line of an unused definition.
     fn unused_link(&self, found: &Outlined, file: u32, here: Here) -> String {
         let name = match &found.text {
             Some(text) => text.clone(),
@@ -335,12 +337,12 @@ impl Site<'_> {
     fn write_unused(&mut self) -> Result<(), ExportError> {
         let mut page = Html::page(&self.name, "Unused", Here::Root);
         page.add(
-            "<main><h1>What nothing uses</h1><p class=about>Definitions that no other definition of the project uses, \
-             tests apart. What might still reach them is told beside them; the first ones can go.",
+            "<main><h1>Unused definitions</h1><p class=about>Definitions that no other definition of the project uses, \
+             except tests. The first ones can be deleted. The others list how they might still be reached.",
         );
         let (sure, perhaps): (Vec<_>, Vec<_>) =
             self.unused.definitions.iter().partition(|found| found.reached_by.is_empty());
-        for (title, all) in [("Can be deleted", sure), ("Used by nothing seen, but", perhaps)] {
+        for (title, all) in [("Can be deleted", sure), ("Not used, but may be reached", perhaps)] {
             page.add(format_args!("<section><h2>{title} <small>{}</small></h2><table>", all.len()));
             for found in all {
                 let Some(&file) = self.numbers.get(&found.place.file) else { continue };
@@ -361,7 +363,7 @@ impl Site<'_> {
 
     fn write_test_list(&mut self) -> Result<(), ExportError> {
         let mut page = Html::page(&self.name, "Tests", Here::Root);
-        page.add("<main><h1>Tests</h1><p class=about>What files of tests define, and what of the project it calls.<table>");
+        page.add("<main><h1>Tests</h1><p class=about>Functions defined in test files, and the project's functions that they call.<table>");
         for &test in &self.graph.tests {
             if self.home(test).is_none() {
                 continue;
@@ -379,7 +381,7 @@ impl Site<'_> {
         self.put_page("tests.html", page)
     }
 
-    /// The names for the search, and callers and callees for the drawing.
+    /// Writes the names for the search, and callers and callees for the drawing.
     fn write_script_data(&mut self) -> Result<(), ExportError> {
         let escaped = |value: serde_json::Value| {
             value.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028")
@@ -401,7 +403,7 @@ impl Site<'_> {
                 json!(kind.trim_start_matches(" class=")),
                 json!(home.file),
             ];
-            // The script makes the rest itself.
+            // The script computes the anchor from the name unless it is given.
             if home.anchor != name_slug(&name.to_uppercase()) {
                 row.push(json!(home.anchor));
             }

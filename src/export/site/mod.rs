@@ -1,4 +1,7 @@
-//! The project as pages that one can look at: they need no server, no network and no script, which only adds to them.
+//! Writes the project as static HTML pages. They need no server and no network, and work without
+//! JavaScript, which only adds search and drawings. [`write_site`] reads the files through the
+//! model, writes a page for each file, and then adds the descriptions of its symbols and the pages
+//! that list systems, packages, tests and unused definitions.
 
 mod file;
 mod html;
@@ -24,28 +27,28 @@ use crate::source::positions::PlaceAccess;
 use html::{Here, Html, name_slug, path_slug};
 use uses::{CallerGraph, UseLine, unused};
 
-/// The file by which a folder is known as a site of ours.
+/// The file that marks a folder as written by this module.
 const MARKER: &str = "steelbank-site.txt";
-/// What goes into it.
+/// The text of that file.
 const MARKED: &str = "Written by steelbank site, which may replace everything in this folder.\n";
 
-/// What was written.
+/// The counts of written pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SiteSummary {
-    /// The pages.
+    /// The number of pages.
     pub pages: usize,
-    /// The files of the project.
+    /// The number of the project's files.
     pub files: usize,
-    /// The symbols with a page.
+    /// The number of described symbols.
     pub symbols: usize,
-    /// Everything, in bytes.
+    /// The total size of the site in bytes.
     pub bytes: u64,
-    /// The project's files, in bytes.
+    /// The size of the project's files in bytes.
     pub source_bytes: u64,
 }
 
-/// The text of a file that was read, of which pages show lines.
+/// The text of a file, for showing single lines.
 struct ShownFile {
     text: String,
     lines: LineIndex,
@@ -56,7 +59,7 @@ impl ShownFile {
         self.text.lines().count()
     }
 
-    /// The line with this number, as a list shows it.
+    /// Returns the line with this number, trimmed and shortened for a list.
     fn line(&self, number: u32) -> &str {
         // In characters.
         const LONGEST_LINE: usize = 100;
@@ -66,36 +69,37 @@ impl ShownFile {
     }
 }
 
-/// Where a symbol is told of.
+/// The place where a symbol is described.
 struct Home {
     file: u32,
-    /// The place in that file's page.
+    /// The anchor in that file's page.
     anchor: String,
-    /// Its number in the list of all symbols, which the script knows.
+    /// The symbol's number in the list of all symbols, as the script uses it.
     listed: usize,
 }
 
-/// All that pages are made of. What is kept of a file is its text; of a symbol, the lines that use it.
+/// The data for all pages. For each file it holds the text, for each symbol the lines that use it.
 struct Site<'a> {
     model: Model<'a>,
     name: String,
     files: Vec<ShownFile>,
-    /// The name of each file's page, and the file's in lists: short where no other file is called so.
+    /// The name of each file's page, and in `titles` the file's name in lists: short if no other
+    /// file has the same short name.
     slugs: Vec<String>,
     titles: Vec<String>,
-    /// The number of each file, by its path from the root.
+    /// The number of each file, by its path relative to the root.
     numbers: BTreeMap<String, u32>,
     /// The packages that the project defines.
     own: BTreeSet<String>,
-    /// The symbols that are told of, by package and name.
+    /// The described symbols, sorted by package and name.
     listed: Vec<SymbolNumber>,
     homes: Vec<Option<Home>>,
-    /// By file.
-    told: BTreeMap<u32, Vec<SymbolNumber>>,
+    /// The described symbols of each file.
+    described: BTreeMap<u32, Vec<SymbolNumber>>,
     subclasses: BTreeMap<HomeAndName, Vec<SymbolNumber>>,
-    /// By target, file and line.
+    /// Sorted by target, file and line.
     uses: Vec<UseLine>,
-    /// The places of the symbols of others.
+    /// The number of uses of each external symbol.
     others: BTreeMap<SymbolNumber, usize>,
     graph: CallerGraph,
     unused: OutlineAnswer,
@@ -103,29 +107,31 @@ struct Site<'a> {
     summary: SiteSummary,
 }
 
-/// Writes the pages of the project's loaded files into `folder`, which must not exist, be empty, or have been written by
-/// this before. They are made beside it, and come to their place when all are there.
+/// Writes the pages of the project's loaded files into `folder`, which must not exist, be empty, or
+/// have been written by this function. The pages are written into a folder beside it, which
+/// replaces it when all are complete.
 ///
 /// # Errors
-/// Nothing is loaded, the folder is somebody else's, a file cannot be read or written, or `control` called it off.
+/// No file is loaded, the folder has other files, a file cannot be read or written, or `control`
+/// cancelled the export.
 pub fn write_site(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
     check_folder(folder)?;
-    let made = unfinished(folder);
-    let written = fs::create_dir_all(&made)
+    let unfinished = unfinished(folder);
+    let written = fs::create_dir_all(&unfinished)
         .map_err(ExportError::write(folder))
-        .and_then(|()| clear(&made))
-        .and_then(|()| write_pages(bank, &made, control))
-        .and_then(|summary| replace(&made, folder).map(|()| summary));
+        .and_then(|()| clear(&unfinished))
+        .and_then(|()| write_pages(bank, &unfinished, control))
+        .and_then(|summary| replace(&unfinished, folder).map(|()| summary));
     if written.is_err() {
-        let _ = fs::remove_dir_all(&made);
+        let _ = fs::remove_dir_all(&unfinished);
     }
     written
 }
 
-/// Checks that `folder` may be written.
+/// Checks that the site can be written into `folder`.
 ///
 /// # Errors
-/// It is a file, or has what no site of ours has.
+/// It is a file, or has files that were not written by this module.
 pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Ok(is_empty) if is_empty || folder.join(MARKER).is_file() => Ok(()),
@@ -135,20 +141,20 @@ pub fn check_folder(folder: &Path) -> Result<(), ExportError> {
     }
 }
 
-/// The folder in which a site for `folder` is made.
+/// Returns the folder in which a site for `folder` is prepared.
 pub fn unfinished(folder: &Path) -> PathBuf {
     let mut name = folder.components().as_path().as_os_str().to_owned();
     name.push(".part");
     name.into()
 }
 
-/// Removes what a run that was ended has left.
+/// Empties the folder, which may have files of an interrupted run.
 fn clear(folder: &Path) -> Result<(), ExportError> {
     fs::remove_dir_all(folder).and_then(|()| fs::create_dir(folder)).map_err(ExportError::write(folder))
 }
 
-/// Puts the folder `made` in the place of `folder`.
-fn replace(made: &Path, folder: &Path) -> Result<(), ExportError> {
+/// Moves the folder `finished` to `folder`, and removes the old one.
+fn replace(finished: &Path, folder: &Path) -> Result<(), ExportError> {
     let failed = |error| ExportError::write(folder)(error);
     let mut before = folder.components().as_path().as_os_str().to_owned();
     before.push(".old");
@@ -158,7 +164,7 @@ fn replace(made: &Path, folder: &Path) -> Result<(), ExportError> {
         let _ = fs::remove_dir_all(&before);
         fs::rename(folder, &before).map_err(failed)?;
     }
-    if let Err(error) = fs::rename(made, folder) {
+    if let Err(error) = fs::rename(finished, folder) {
         if exists {
             let _ = fs::rename(&before, folder);
         }
@@ -171,7 +177,8 @@ fn replace(made: &Path, folder: &Path) -> Result<(), ExportError> {
 }
 
 fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<SiteSummary, ExportError> {
-    // What nothing uses is thousands of questions, each of which would look at the date of every file.
+    // Finding unused definitions asks thousands of questions. Without watching, each would check
+    // the date of every file.
     bank.project().watch();
     let context = bank.context();
     let model = Model::new(&context, control)?;
@@ -188,7 +195,7 @@ fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<Sit
         own: BTreeSet::new(),
         listed: Vec::new(),
         homes: Vec::new(),
-        told: BTreeMap::new(),
+        described: BTreeMap::new(),
         subclasses: BTreeMap::new(),
         uses: Vec::new(),
         others: BTreeMap::new(),
@@ -224,7 +231,7 @@ fn write_pages(bank: &Steelbank, folder: &Path, control: &Control) -> Result<Sit
     Ok(site.summary)
 }
 
-/// What the files with these paths are called in lists: short where no other file is called so.
+/// Returns the files' names in lists: short if no other file has the same short name.
 fn titles<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let plain = |path: &'a str| path.strip_suffix(".lisp").unwrap_or(path);
     let short = |path: &'a str| plain(path).rsplit('/').next().unwrap_or(path);
@@ -245,7 +252,7 @@ fn titles<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
 }
 
 impl Site<'_> {
-    /// Lists the symbols that are told of, and says where.
+    /// Lists the described symbols, and determines where each is described.
     fn list(&mut self) {
         let model = &self.model;
         self.own = model
@@ -254,13 +261,14 @@ impl Site<'_> {
             .filter(|definition| definition.entity.facet == Facet::Package)
             .map(|definition| model.symbols[definition.entity.symbol as usize].name.clone())
             .collect();
-        // Where it is defined: by more than a method, and not in tests, if there is such a place.
+        // Prefer a file that defines more than a method and is not a test.
         let own = |symbol: SymbolNumber| {
             let all = model.symbols[symbol as usize].definitions.iter();
             let all = all.map(|&number| &model.definitions[number as usize]);
             let all = all.filter(|definition| definition.entity.facet != Facet::Package);
             let best = all.min_by_key(|definition| {
-                // What the project's own macros define may be about what stands elsewhere.
+                // A definition by the project's own macros may be about a symbol that is defined
+                // elsewhere.
                 let is_about = matches!(definition.entity.facet, Facet::Method(_))
                     || definition.kind == DefinitionKind::Definition;
                 (definition.declaration, is_about, model.files[definition.file as usize].is_test)
@@ -271,7 +279,7 @@ impl Site<'_> {
             let class = model.slots.get(&symbol).and_then(|classes| classes.first().copied());
             own(class.or_else(|| {
                 model.accessories.get(&symbol).map(|accessory| match accessory {
-                    Accessory::Accessor(class, _) | Accessory::Made(class) => *class,
+                    Accessory::Accessor(class, _) | Accessory::Generated(class) => *class,
                 })
             })?)
         };
@@ -292,7 +300,7 @@ impl Site<'_> {
                 anchor = format!("{}~{anchor}", name_slug(&known.package));
             }
             self.homes[symbol as usize] = Some(Home { file, anchor, listed: number });
-            self.told.entry(file).or_default().push(symbol);
+            self.described.entry(file).or_default().push(symbol);
             self.listed.push(symbol);
             for above in model.class(symbol).into_iter().flat_map(|class| &class.superclasses) {
                 self.subclasses.entry(above.clone()).or_default().push(symbol);
@@ -304,13 +312,13 @@ impl Site<'_> {
         self.homes.get(symbol as usize)?.as_ref()
     }
 
-    /// What leads from a page to what is told of a symbol.
+    /// Returns the link to the description of a symbol.
     fn href(&self, symbol: SymbolNumber, here: Here) -> Option<String> {
         let Home { file, anchor, .. } = self.home(symbol)?;
         Some(self.place(*file, anchor, here))
     }
 
-    /// What leads to a slot of a class.
+    /// Returns the link to a slot of a class.
     fn slot_href(&self, class: SymbolNumber, slot: &(&String, &String), here: Here) -> Option<String> {
         let home = self.home(class)?;
         Some(self.place(home.file, self.slot_anchor(class, slot)?, here))
@@ -324,7 +332,7 @@ impl Site<'_> {
         })
     }
 
-    /// What leads to a place in a file's page.
+    /// Returns the link to an anchor in a file's page.
     fn place(&self, file: u32, place: impl std::fmt::Display, here: Here) -> String {
         let slug = &self.slugs[file as usize];
         match here {
@@ -334,7 +342,7 @@ impl Site<'_> {
         }
     }
 
-    /// Keeps what the tokens of a file use.
+    /// Records the uses of symbols in a file.
     fn gather(&mut self, number: u32, read: &ReadFile) {
         for token in &read.tokens {
             let Meaning::Global(entity) = token.meaning else { continue };
@@ -356,12 +364,12 @@ impl Site<'_> {
                     access: token.access,
                     sure: token.exact,
                     via: None,
-                    made: false,
+                    generated: false,
                 });
             }
         }
-        for made in &read.made {
-            let target = self.model.known(&(made.package.clone(), made.name.clone()));
+        for made in &read.generated_uses {
+            let target = self.model.find_symbol(&(made.package.clone(), made.name.clone()));
             let Some(target) = target.filter(|target| self.home(*target).is_some()) else { continue };
             let line = read.lines.line(made.range.start);
             self.uses.push(UseLine {
@@ -373,26 +381,26 @@ impl Site<'_> {
                 by: self.model.definition_around(number, line),
                 access: PlaceAccess::Read,
                 sure: true,
-                via: made.expander.as_ref().and_then(|expander| self.model.known(expander)),
-                made: true,
+                via: made.expander.as_ref().and_then(|expander| self.model.find_symbol(expander)),
+                generated: true,
             });
         }
         self.summary.source_bytes += read.text.len() as u64;
     }
 
-    /// The uses of a symbol.
+    /// Returns the uses of a symbol.
     fn uses_of(&self, symbol: SymbolNumber) -> &[UseLine] {
         let start = self.uses.partition_point(|found| found.target < symbol);
         let end = self.uses.partition_point(|found| found.target <= symbol);
         &self.uses[start..end]
     }
 
-    /// How many of them run the symbol.
+    /// Counts the uses that run the symbol.
     fn live(&self, symbol: SymbolNumber) -> usize {
         self.uses_of(symbol).iter().filter(|found| found.is_live()).count()
     }
 
-    /// Adds to a file of the site, which need not be there.
+    /// Appends to a file of the site, and creates it if necessary.
     fn put(&mut self, name: &str, text: &str) -> Result<(), ExportError> {
         let path = self.folder.join(name);
         let parent = path.parent().map(fs::create_dir_all).unwrap_or(Ok(()));
@@ -401,7 +409,7 @@ impl Site<'_> {
         file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(ExportError::write(path))
     }
 
-    /// Writes a page that is whole.
+    /// Writes a complete page.
     fn put_page(&mut self, name: &str, page: Html) -> Result<(), ExportError> {
         self.summary.pages += 1;
         self.put(name, page.text())

@@ -1,4 +1,4 @@
-// Adds to pages that can be read without it: search, the drawing of callers and callees, light under the pointer, a theme.
+// Adds optional features to the pages: search, a drawing of callers and callees, highlighting under the pointer, a theme.
 "use strict";
 (() => {
   const root = document.currentScript.getAttribute("src").replace("script.js", "");
@@ -10,8 +10,8 @@
     return made;
   };
 
-  // Pages opened from a disk may not fetch: data are scripts that call N and G.
-  // A name: its package, itself, its kind and where it is told of.
+  // Pages opened from disk cannot fetch, so the data files are scripts that call N and G.
+  // Each name is an array: package, name, kind and the address of its description.
   let names, asked;
   const waiting = [], chunks = new Map();
   const load = path => document.head.append(make("script", { src: root + path }));
@@ -59,7 +59,7 @@
     if (name.startsWith(wanted)) return 1;
     if (name.split("-").some(part => part.startsWith(wanted))) return 2;
     if (name.includes(wanted)) return 3;
-    // Words by their beginnings: tp finds total-price.
+    // Match the words of a name by their initials: tp finds total-price.
     return name.split(/[-*%+]/).map(part => part[0] || "").join("").startsWith(wanted) ? 4 : 9;
   };
   const show = () => {
@@ -77,7 +77,7 @@
     on = 0;
     list.replaceChildren(...found.slice(0, 40).map(([, , number, home, name, kind], place) =>
       make("li", {}, make("a", { href: page(number), class: place ? "" : "on" }, make("span", { class: kind }, name), make("small", {}, home)))));
-    if (!found.length) list.append(make("li", {}, "No symbol has that in its name."));
+    if (!found.length) list.append(make("li", {}, "No symbol name matches."));
   };
   input.oninput = () => withNames(show);
   input.onfocus = () => withNames(() => {});
@@ -97,7 +97,7 @@
   });
   document.addEventListener("click", event => { if (!form.contains(event.target)) list.hidden = true; });
 
-  // Texts: what is the same lights up; the standard's names lead to their list.
+  // Code: highlight equal names under the pointer; link the standard's names to their list.
   const main = document.querySelector(".file main");
   if (main) {
     const same = token => token.localName === "u"
@@ -116,7 +116,7 @@
     });
   }
 
-  // The drawing: callers on the left, callees on the right; a click walks.
+  // The drawing: callers on the left, callees on the right; a click moves to a symbol.
   const MOST = 9, HEIGHT = 34, WIDTH = 860, BOX = 250;
   const cut = text => text.length > 32 ? text.slice(0, 31) + "…" : text;
   const drawing = first => {
@@ -148,8 +148,8 @@
       };
       side(callers, BOX / 2 + 8, BOX + 8, (WIDTH - BOX) / 2);
       side(callees, WIDTH - BOX / 2 - 8, WIDTH - BOX - 8, (WIDTH + BOX) / 2);
-      node(names[number][1], "Open its page", WIDTH / 2, middle, "center", () => { location = page(number); });
-      caption.replaceChildren(...trail.length < 2 ? ["Who calls it, and what it calls"] : trail.flatMap((step, place) => {
+      node(names[number][1], "Open the symbol's page", WIDTH / 2, middle, "center", () => { location = page(number); });
+      caption.replaceChildren(...trail.length < 2 ? ["Callers and callees"] : trail.flatMap((step, place) => {
         const back = make("a", { href: page(step) }, names[step][1]);
         back.onclick = event => { event.preventDefault(); trail.length = place; walk(step); };
         return place ? ["→", back] : [back];
@@ -162,7 +162,7 @@
     return figure;
   };
 
-  // The definitions of a symbol that are in this file, as they stand there.
+  // Copies the source of a symbol's definitions in this file into its description.
   const copies = article => article.querySelectorAll('.defined a[href^="#"]').forEach(link => {
     const line = document.getElementById(link.hash.slice(1)), copy = make("div", { class: "code copy" });
     copy.append((line.closest("details") || line).cloneNode(true));
@@ -170,7 +170,7 @@
     link.parentElement.after(copy);
   });
 
-  // Who uses a symbol stands behind the line; what uses an accessor stands at its slot, too.
+  // Links the name after each line to the using symbol, and copies the uses of accessors to their slots.
   let numbers;
   const users = article => withNames(() => {
     numbers = numbers || new Map(names.map(([home, name], number) => [home + ":" + name, number]));
@@ -186,7 +186,7 @@
     if (accessor !== article) accessor.querySelectorAll("h3 + .lines").forEach(lines => link.closest("details").append(lines.cloneNode(true)));
   });
 
-  // What the address names: a symbol is completed once, and a folded or closed place opens.
+  // Opens the target of the address: unfolds it, and completes a symbol's description once.
   const title = document.title;
   const open = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -1,4 +1,5 @@
-//! What uses what: lines, callers and callees, tests, and what nothing uses.
+//! The uses of symbols: the lines that use each, callers and callees, the tests that reach a
+//! symbol, and unused definitions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,18 +24,18 @@ pub(super) struct UseLine {
     pub(super) line: u32,
     pub(super) facet: Facet,
     pub(super) what: UseType,
-    /// The definition that it stands in.
+    /// The definition that contains the line.
     pub(super) by: Option<u32>,
     pub(super) access: PlaceAccess,
     pub(super) sure: bool,
-    /// Whether a macro makes it: the symbol does not stand there.
-    pub(super) made: bool,
+    /// Whether a macro generates the use, so that the symbol does not occur in the line.
+    pub(super) generated: bool,
     /// That macro, if it is the project's.
     pub(super) via: Option<SymbolNumber>,
 }
 
 impl UseLine {
-    /// Whether it runs the symbol, or names it where code runs.
+    /// Returns whether the use runs the symbol, or names it where code runs.
     pub(super) fn is_live(&self) -> bool {
         !matches!(
             self.what,
@@ -48,13 +49,13 @@ impl UseLine {
     }
 }
 
-/// Who calls whom: functions and macros, by symbol.
+/// The call graph of functions and macros, by symbol.
 #[derive(Debug, Default)]
 pub(super) struct CallerGraph {
     callers: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     callees: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
-    /// What the expansions of macros use.
-    made: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
+    /// The symbols that a macro's expansions use.
+    used_by_expansions: BTreeMap<SymbolNumber, BTreeSet<SymbolNumber>>,
     /// The symbols that tests define.
     pub(super) tests: BTreeSet<SymbolNumber>,
 }
@@ -73,7 +74,7 @@ impl CallerGraph {
             let template = found.by.filter(|_| found.what == UseType::Template);
             let template = template.map(|by| model.definitions[by as usize].entity.symbol);
             if let Some(by) = found.via.or(template) {
-                graph.made.entry(by).or_default().insert(found.target);
+                graph.used_by_expansions.entry(by).or_default().insert(found.target);
             }
         }
         let runs = |facet| matches!(facet, Facet::Function | Facet::Setf | Facet::Macro);
@@ -92,17 +93,17 @@ impl CallerGraph {
         self.callers.get(&symbol).into_iter().flatten().copied()
     }
 
-    /// What the expansions of a macro use.
-    pub(super) fn made_by(&self, symbol: SymbolNumber) -> impl Iterator<Item = SymbolNumber> + '_ {
-        self.made.get(&symbol).into_iter().flatten().copied()
+    /// Returns the symbols that a macro's expansions use.
+    pub(super) fn used_by_expansions(&self, symbol: SymbolNumber) -> impl Iterator<Item = SymbolNumber> + '_ {
+        self.used_by_expansions.get(&symbol).into_iter().flatten().copied()
     }
 
     pub(super) fn callees(&self, symbol: SymbolNumber) -> impl Iterator<Item = SymbolNumber> + '_ {
         self.callees.get(&symbol).into_iter().flatten().copied()
     }
 
-    /// The tests that reach a symbol by its `users` and their callers, nearest first, each with what it calls on the way;
-    /// at most [`MOST_TESTS`].
+    /// Returns the tests that reach a symbol through its `users` and their callers, nearest first,
+    /// at most [`MAX_TESTS`]. Each comes with the symbol that it calls on the way.
     pub(super) fn tests_of(
         &self,
         symbol: SymbolNumber,
@@ -110,36 +111,36 @@ impl CallerGraph {
     ) -> Vec<(SymbolNumber, SymbolNumber)> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::from([symbol]);
-        let mut look = VecDeque::new();
+        let mut queue = VecDeque::new();
         for user in users {
             if seen.insert(user) {
                 found.extend(self.tests.contains(&user).then_some((user, symbol)));
-                look.push_back(user);
+                queue.push_back(user);
             }
         }
-        while let Some(at) = look.pop_front() {
+        while let Some(at) = queue.pop_front() {
             for caller in self.callers(at) {
-                if seen.len() > MOST_LOOKED_AT || !seen.insert(caller) {
+                if seen.len() > MAX_VISITED || !seen.insert(caller) {
                     continue;
                 }
                 if self.tests.contains(&caller) {
                     found.push((caller, at));
                 }
-                look.push_back(caller);
+                queue.push_back(caller);
             }
         }
-        found.truncate(MOST_TESTS);
+        found.truncate(MAX_TESTS);
         found
     }
 }
 
-/// How many tests a page lists.
-const MOST_TESTS: usize = 20;
-/// How many callers are looked at for tests.
-const MOST_LOOKED_AT: usize = 500;
+/// The maximum number of tests that a page lists.
+const MAX_TESTS: usize = 20;
+/// The maximum number of callers that the search for tests visits.
+const MAX_VISITED: usize = 500;
 
 impl Site<'_> {
-    /// The uses of a slot of a class, by its name and by what reads and writes it, in order.
+    /// Returns the uses of a slot of a class, by its name and through its accessors, in order.
     pub(super) fn slot_uses(
         &self,
         class: SymbolNumber,
@@ -157,8 +158,9 @@ impl Site<'_> {
     }
 }
 
-/// What nothing uses, as `outline` judges it. It looks at what no line of the project uses; for what is exported that is
-/// enough, as others may use it whatever else is found.
+/// Returns the unused definitions, as `outline` determines them. Only checks definitions that no
+/// line of the project uses. An exported one needs no further check, because code outside the
+/// project may use it.
 pub(super) fn unused(
     site: &Site<'_>,
     context: &QueryContext<'_>,

@@ -1,21 +1,22 @@
-//! A load's answer as text.
+//! Formats the answer of a load as text.
 
 use std::fmt::{self, Display, Write as _};
 
 use super::{LoadAnswer, LoadCause, LoadStatus, Severity, SystemOutcome};
 use crate::answer::counted;
 
-/// The most causes that are told.
-pub(crate) const CAUSES: usize = 12;
+/// The maximum number of causes in the text.
+pub(crate) const MAX_CAUSES: usize = 12;
 
-/// The outcome, the failure, and the diagnostics; of several systems, the causes for which some are not loaded.
+/// Formats the outcome, the failure, and the diagnostics. For several systems, lists the causes for
+/// which some are not loaded.
 impl Display for LoadAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&load_headed(self, &head(self), causes))
     }
 }
 
-/// Renders the same with the outcome of each system.
+/// Formats the answer with the outcome of each system.
 pub(crate) fn load_in_detail(answer: &LoadAnswer) -> String {
     load_headed(answer, &head(answer), systems)
 }
@@ -29,23 +30,24 @@ fn head(answer: &LoadAnswer) -> String {
         .unwrap_or_else(|| "The project".to_owned());
     let how = match answer.status {
         LoadStatus::Loaded => "is loaded",
-        LoadStatus::Failed if !answer.systems.is_empty() => "is not loaded whole",
-        LoadStatus::Failed => "is not loaded: it failed",
-        LoadStatus::Cancelled => "is not loaded: it was called off",
-        LoadStatus::TimedOut => "is not loaded: its time was over",
+        LoadStatus::Failed if !answer.systems.is_empty() => "is not loaded completely",
+        LoadStatus::Failed => "is not loaded: the load failed",
+        LoadStatus::Cancelled => "is not loaded: the load was cancelled",
+        LoadStatus::TimedOut => "is not loaded: the time limit passed",
     };
     format!("{what} {how}")
 }
 
-/// Renders what reload loaded: systems, or else single files, loaded by hand or by a load that failed.
+/// Formats the answer of reload. Its loads are systems, or else files that were loaded
+/// individually.
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
-        true => load_headed(answer, "They are loaded again", causes),
+        true => load_headed(answer, "The files are loaded again", causes),
         false => answer.to_string(),
     }
 }
 
-/// Adds why systems are not loaded, each cause once.
+/// Adds the causes for which systems are not loaded, each once.
 fn causes(answer: &LoadAnswer, text: &mut String) {
     let causes = answer.causes();
     if causes.is_empty() {
@@ -54,24 +56,24 @@ fn causes(answer: &LoadAnswer, text: &mut String) {
     let of = counted(answer.systems.len(), "system is", "systems are");
     let _ = write!(text, "\n{} of {of} loaded.", answer.systems_loaded());
     let is_missing = |cause: &&LoadCause| cause.missing.is_some();
-    let named = causes.iter().filter(is_missing).enumerate().take(CAUSES).map(|(at, cause)| {
+    let named = causes.iter().filter(is_missing).enumerate().take(MAX_CAUSES).map(|(at, cause)| {
         let need = counted(cause.systems, "system needs it", "systems need it");
         let need = if at == 0 { need } else { cause.systems.to_string() };
         format!("{} ({need})", cause.missing.as_deref().unwrap_or_default())
     });
     let mut named: Vec<String> = named.collect();
     let missing = causes.iter().filter(is_missing).count();
-    if missing > CAUSES {
-        named.push(format!("{} more", missing - CAUSES));
+    if missing > MAX_CAUSES {
+        named.push(format!("{} more", missing - MAX_CAUSES));
     }
     if !named.is_empty() {
         let _ = write!(text, " Missing: {}.", named.join(", "));
     }
-    for remedy in answer.remedies_of_missing(&causes[..causes.len().min(CAUSES)]) {
+    for remedy in answer.remedies_of_missing(&causes[..causes.len().min(MAX_CAUSES)]) {
         let _ = write!(text, "\n  Try: {remedy}");
     }
     let others: Vec<&LoadCause> = causes.iter().filter(|cause| cause.missing.is_none()).collect();
-    for cause in others.iter().take(CAUSES) {
+    for cause in others.iter().take(MAX_CAUSES) {
         let more = counted(cause.systems - 1, "other", "others");
         let more = if cause.systems > 1 { format!(" and {more}") } else { String::new() };
         let why = cause.message.as_deref().unwrap_or_default();
@@ -79,12 +81,12 @@ fn causes(answer: &LoadAnswer, text: &mut String) {
         let failure = answer.systems.iter().find(|outcome| outcome.system == cause.system);
         failure.iter().for_each(|outcome| remedies(outcome, text));
     }
-    if others.len() > CAUSES {
-        let _ = write!(text, "\n  {} are not told here.", counted(others.len() - CAUSES, "cause", "causes"));
+    if others.len() > MAX_CAUSES {
+        let _ = write!(text, "\n  {} more not shown.", counted(others.len() - MAX_CAUSES, "cause", "causes"));
     }
 }
 
-/// Adds how each system ended.
+/// Adds the outcome of each system.
 fn systems(answer: &LoadAnswer, text: &mut String) {
     for system in &answer.systems {
         let _ = match (&system.status, &system.failure) {
@@ -96,7 +98,7 @@ fn systems(answer: &LoadAnswer, text: &mut String) {
     }
 }
 
-/// Adds what can be tried where a system is not loaded.
+/// Adds the remedies for a system that is not loaded.
 fn remedies(system: &SystemOutcome, text: &mut String) {
     for remedy in system.failure.iter().flat_map(|failure| &failure.remedies) {
         let _ = write!(text, "\n      Try: {remedy}");
@@ -128,7 +130,7 @@ fn load_headed(answer: &LoadAnswer, head: &str, several: fn(&LoadAnswer, &mut St
             }
             let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
             if found.kept {
-                text.push_str(" (said when the file was compiled)");
+                text.push_str(" (reported when the file was compiled)");
             }
         }
     }

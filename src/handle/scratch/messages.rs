@@ -1,4 +1,5 @@
-//! The protocol of helper processes: orders and replies, a line of JSON each.
+//! The protocol between the program and its helper processes: orders and replies, each a line of
+//! JSON.
 
 use crate::engine::Progress;
 use std::path::PathBuf;
@@ -18,30 +19,31 @@ pub(crate) struct HelperStart {
     /// The folder for fasls and sidecars.
     pub(crate) cache: PathBuf,
     pub(crate) userinit: Option<PathBuf>,
-    /// The snapshot to start from, or to make.
+    /// The snapshot to start from, or to create.
     pub(crate) key: Option<SnapshotKey>,
-    /// Whether a maker of snapshots outlives the process that started it.
+    /// Whether a process that creates snapshots outlives the process that started it.
     #[serde(default)]
     pub(crate) outlives: bool,
-    /// The folder to make a snapshot in.
+    /// The folder in which to create a snapshot.
     pub(crate) folder: Option<PathBuf>,
     /// The systems of a snapshot of dependencies.
     #[serde(default)]
     pub(crate) systems: Vec<OrderedSystem>,
-    /// Whether this is the last attempt: it accepts systems that compile something at every load.
+    /// Whether this is the last attempt, which accepts systems that compile something at every
+    /// load.
     pub(crate) last: bool,
     pub(crate) dynamic_space_size: Option<usize>,
     pub(crate) overlays: Vec<Overlay>,
-    /// Overlays: real paths, each with the file that holds its text.
+    /// Overlays: pairs of a real path and the file with its text.
     #[serde(default)]
     pub(crate) texts: Vec<(PathBuf, PathBuf)>,
-    /// Whether the process may write in the folder `cache` only.
+    /// Whether the process may write only in the folder `cache`.
     #[serde(default)]
     pub(crate) confined: bool,
 }
 
 impl HelperStart {
-    /// Makes a start in the project of `settings`, from no snapshot.
+    /// Makes the settings for a process in the project of `settings`, without a snapshot.
     pub(crate) fn new(
         what: HelperTask,
         settings: &ProjectSettings,
@@ -71,22 +73,22 @@ impl HelperStart {
 pub(crate) enum HelperTask {
     /// Answers calls of tools.
     Scratch,
-    /// Has a snapshot made, and ends.
+    /// Creates a snapshot by starting further helpers, and ends.
     Snapshot,
-    /// Loads the systems of a snapshot, and saves itself.
+    /// Loads the systems of a snapshot and saves its image.
     Save,
     /// Starts from a new snapshot, and reports whether that works.
     Trial,
 }
 
-/// A line that a scratch image reads after the first.
+/// A line that a scratch image reads after the first one.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ScratchOrder {
     Cancel {
         id: u64,
     },
-    /// Carries out an order of an action, by name: see the actions' `carry_out`.
+    /// Runs the order of an action by name; `crate::actions` dispatches it.
     Order {
         id: u64,
         name: String,
@@ -100,29 +102,30 @@ pub(crate) enum ScratchOrder {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reply {
     Ready,
-    /// The helper cannot do its task: a sentence.
+    /// The helper cannot do its task. The text is a sentence.
     Broken(String),
-    /// The helper cannot be confined: a clause.
+    /// The helper cannot be confined. The text is a clause.
     Unconfined(String),
     /// The snapshot is saved.
     Saved,
-    /// The snapshot is unfit, but another attempt may do better: a sentence's end.
+    /// The snapshot is unusable, but another attempt may succeed. The text is the end of a
+    /// sentence.
     Again(String),
     Progress {
         id: u64,
         progress: Progress,
     },
-    /// What an order came to.
+    /// The result of an order.
     Done {
         id: u64,
         answer: Value,
     },
-    /// The call failed: a sentence.
+    /// The call failed. The text is a sentence.
     Failure {
         id: u64,
         message: String,
     },
-    /// Lisp has died during the call, for this reason.
+    /// Lisp died during the call, for this reason.
     Died {
         id: u64,
         reason: String,

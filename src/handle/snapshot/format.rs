@@ -1,16 +1,19 @@
-//! The snapshot on disk: a folder with four files.
+//! The files of a snapshot. Its folder has four:
 //!
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
-//! * `index`: the core's cross references, baked as the base core's are.
+//! * `index`: the core's cross references, in the format of the base core's index.
 //! * `manifest`: a record, [`SnapshotManifest`].
-//! * `checked`: the boot of the machine, and the stamps of the first two files, under which they were last compared.
+//! * `checked`: the machine's boot ID and the state of the first two files when they were last
+//!   verified.
 //!
-//! A snapshot is made in a folder of another name, synced to the disk, tried by one start, and then renamed,
-//! so that half a snapshot is never found. Before it is used, the manifest is compared with its checksum; core and
-//! index are compared with theirs once per boot of the machine, and whenever one of them was touched. What the
-//! disk does to a core later is found out by the start: one that fails removes the snapshot.
+//! A snapshot is created in a folder with another name, synced to disk, tested by one start, and
+//! then renamed, so that an incomplete snapshot is never found. Before use, the manifest is
+//! verified by its checksum. Core and index are verified once per boot of the machine, and again
+//! after any change of their metadata. If a core is damaged later, the start fails, and the
+//! snapshot is removed.
 //!
-//! Where an image cannot be saved, a record `KEY.refused` beside the folders says why: [`Refusal`].
+//! If an image cannot be saved, the record `KEY.refused` next to the folders has the reason:
+//! [`Refusal`].
 
 use std::fs::File;
 use std::io;
@@ -28,7 +31,7 @@ use crate::handle::recovery::LoadedItem;
 
 const MANIFEST: RecordKind = RecordKind("snapshot", 5);
 const REFUSAL: RecordKind = RecordKind("refusal", 5);
-/// The file's name of what was checked.
+/// The name of the file with the verified state.
 const CHECKED: &str = "checked";
 
 /// A file of a snapshot: its length and the CRC-32 of its contents.
@@ -58,8 +61,9 @@ impl FilePart {
     }
 }
 
-/// Compares the open `files` of the snapshot in `folder`, by their names, with what its manifest says, unless that was done
-/// since the machine was started, and nobody has touched them since. The error is a sentence's end.
+/// Verifies the open `files` of the snapshot in `folder` against the manifest. Skips this if it was
+/// done since the machine was started and the files' metadata are unchanged. The error is the end
+/// of a sentence.
 pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<(), String> {
     let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     for (name, file, part) in files {
@@ -78,7 +82,7 @@ pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<
             return Err(format!("its {name} is damaged"));
         }
     }
-    // Ignore the error: the next start compares again.
+    // Ignore the error: the next start verifies again.
     let _ = steelbank_cache::write(&folder.join(CHECKED), state.as_bytes());
     Ok(())
 }
@@ -90,12 +94,13 @@ pub(crate) struct SnapshotManifest {
     pub(super) index: FilePart,
     pub(super) root: Option<PathBuf>,
     pub(super) kind: SnapshotKind,
-    /// The loads that were asked for.
+    /// The requested loads.
     pub(super) loads: Vec<LoadedItem>,
-    /// All systems that are loaded, in the order of their loads.
+    /// All loaded systems, in the order in which they were loaded.
     pub(super) systems: Vec<OrderedSystem>,
     pub(super) inputs: Inputs,
-    /// The answers to the loads, one a system, all from fasls; none in a snapshot of dependencies.
+    /// The answers of the loads, one per system, all from fasls; empty in a snapshot of
+    /// dependencies.
     pub(super) answers: Vec<LoadAnswer>,
     pub(super) image: ImageContents,
 }
@@ -106,17 +111,17 @@ pub(crate) struct OrderedSystem {
     pub(super) name: String,
     /// The file that defines it.
     pub(super) asd: PathBuf,
-    /// That file and those of its components, if it is the project's own.
+    /// That file and the files of its components, if the system belongs to the project; else empty.
     pub(super) own: Vec<PathBuf>,
 }
 
-/// Why the image of a key cannot be saved.
+/// The reason why the image of a key cannot be saved.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) why: String,
-    /// The systems that are no obstacle, in the order of their loads.
+    /// The systems that do not prevent saving, in the order in which they were loaded.
     pub(super) systems: Vec<OrderedSystem>,
-    /// While these are as they were, no other attempt is made.
+    /// No other attempt is made while these are unchanged.
     pub(super) inputs: Inputs,
 }
 
@@ -126,7 +131,7 @@ impl Refusal {
         Some(REFUSAL.read(&steelbank_cache::read(&key.refusal()).ok()?).ok()?.0)
     }
 
-    /// Reads the refusal of `key` that still holds.
+    /// Reads the refusal of `key`, if its inputs are unchanged.
     pub(super) fn of(key: &SnapshotKey) -> Option<Self> {
         Self::last(key).filter(|refusal| refusal.inputs.hold())
     }
@@ -137,7 +142,7 @@ impl Refusal {
 }
 
 impl SnapshotManifest {
-    /// Reads and checks the manifest at `path`. The error is a sentence's end.
+    /// Reads and checks the manifest at `path`. The error is the end of a sentence.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let read = || Ok(MANIFEST.read(&steelbank_cache::read(path)?)?.0);
         read().map_err(|error: io::Error| error.to_string())
@@ -148,7 +153,7 @@ impl SnapshotManifest {
     }
 }
 
-/// Whether `body` is read as a manifest, and as a refusal. For fuzzing.
+/// Returns whether `body` parses as a manifest, and as a refusal, for fuzzing.
 #[cfg(feature = "server")]
 pub(crate) fn reads(body: &[u8]) -> [bool; 2] {
     [
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_is_read_whole_or_not_at_all() {
+    fn damaged_manifests_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("manifest");
         std::fs::write(folder.path().join("core"), vec![7; 300_000]).unwrap();
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_a_part_is_compared_once_per_boot_and_when_it_was_touched() {
+    fn parts_are_verified_per_boot_and_after_changes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core");
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| (number >> 3) as u8).collect();
@@ -208,7 +213,7 @@ mod tests {
         checks().unwrap();
         let checked = folder.path().join(CHECKED);
         assert!(checked.exists());
-        // Compare nothing twice: without its contents, the state tells.
+        // The second check compares only the state.
         let state = std::fs::read_to_string(&checked).unwrap();
         checks().unwrap();
         for at in [0, 1_234_567, 2_999_999] {
@@ -220,7 +225,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         checks().unwrap();
         assert_ne!(std::fs::read_to_string(&checked).unwrap(), state);
-        // Another boot, or a damaged state: compare again.
+        // After another boot or with a damaged state, verify again.
         std::fs::write(&checked, "an older boot").unwrap();
         checks().unwrap();
         assert_ne!(std::fs::read_to_string(&checked).unwrap(), "an older boot");

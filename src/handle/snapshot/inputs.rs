@@ -1,4 +1,6 @@
-//! The inputs of an image, and their comparison with the present state.
+//! The inputs of an image: files, folders and environment variables. [`Inputs::gather`] records
+//! their state when a snapshot is created, and [`Inputs::changes`] compares it with the current
+//! state before the snapshot is used.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -11,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::counted;
 
-/// The most folders that are searched for system definitions. A project with more has no snapshots.
-const MOST_FOLDERS: usize = 20_000;
+/// The maximum number of folders that are searched for system definitions. A project with more has
+/// no snapshots.
+const MAX_FOLDERS: usize = 20_000;
 
 /// Lisp's report of an image's inputs (operation `snapshot-inputs`).
 #[derive(Debug, Deserialize)]
@@ -54,7 +57,7 @@ struct InputStamp {
     modified: (i64, i64),
     changed: (i64, i64),
     inode: u64,
-    /// The CRC-32 of the contents; none for a folder.
+    /// The CRC-32 of the contents; `None` for a folder.
     sum: Option<u32>,
 }
 
@@ -73,8 +76,8 @@ impl InputStamp {
         })
     }
 
-    /// Whether the file at `path` is unchanged: in its date, by the seconds that ASDF compares, and in its
-    /// contents. They are read only if the file may have been written to.
+    /// Returns whether the file at `path` is unchanged: its contents, and its date in seconds,
+    /// which is what ASDF compares. Reads the contents only if the file may have been written.
     fn holds(&self, path: &Path, metadata: &Metadata) -> bool {
         let untouched = self.modified == (metadata.mtime(), metadata.mtime_nsec())
             && self.changed == (metadata.ctime(), metadata.ctime_nsec())
@@ -86,7 +89,7 @@ impl InputStamp {
 }
 
 fn sum(path: &Path) -> io::Result<u32> {
-    // Hash in pieces: a system may load data of any size.
+    // Hash in chunks, because a system may load data of any size.
     let mut hashed = CrcReader::new(steelbank_tree::open_plain(path)?);
     io::copy(&mut hashed, &mut io::sink())?;
     Ok(hashed.crc().sum())
@@ -96,11 +99,11 @@ fn sum(path: &Path) -> io::Result<u32> {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SearchedFolder {
     path: PathBuf,
-    /// The folder's modification time; none if there is no folder.
+    /// The folder's modification time; `None` if the folder does not exist.
     modified: Option<(i64, i64)>,
-    /// The names of system definitions, and of folders if ASDF searches those too.
+    /// The names of system definitions, and of subfolders if ASDF searches those too.
     names: Vec<String>,
-    /// The names of folders that ASDF skips; none if it searches no folders.
+    /// The names of subfolders that ASDF skips; `None` if it searches no subfolders.
     exclude: Option<Vec<String>>,
 }
 
@@ -144,16 +147,16 @@ fn written(metadata: &Metadata) -> i128 {
     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
-/// The differences between an image's inputs and their present state.
+/// The differences between an image's inputs and their current state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangedInputs {
-    /// Files that exist and existed, with other contents.
+    /// Files that still exist, with other contents.
     pub(super) files: Vec<PathBuf>,
-    /// Another difference, as a sentence's end.
+    /// Another difference, as the end of a sentence.
     pub(super) other: Option<String>,
 }
 
-/// Inputs, and what had become of them.
+/// Inputs, and the result of their last comparison.
 #[derive(Debug)]
 pub(super) struct ComparedInputs {
     pub(super) inputs: Inputs,
@@ -161,22 +164,22 @@ pub(super) struct ComparedInputs {
 }
 
 impl ChangedInputs {
-    /// Whether there are none.
+    /// Returns whether there are no differences.
     pub(super) fn is_none(&self) -> bool {
         self.files.is_empty() && self.other.is_none()
     }
 
-    /// Says what has changed, as a sentence's end.
-    pub(super) fn told(&self) -> Option<String> {
+    /// Describes the differences, as the end of a sentence.
+    pub(super) fn describe(&self) -> Option<String> {
         let files = || counted(self.files.len(), "file has changed", "files have changed");
         self.other.clone().or_else(|| (!self.files.is_empty()).then(files))
     }
 }
 
 impl Inputs {
-    /// Reads the inputs that Lisp reported. Leaves out `cache`, which has no files of the user's. Refuses
-    /// inputs that were written after `before` (nanoseconds since 1970): the image may have been made of an
-    /// older version.
+    /// Records the state of the inputs that Lisp reported. Skips `cache`, which has no files of the
+    /// user. Fails if a file was written after `before` (nanoseconds since 1970), because the image
+    /// may contain an older version of it.
     pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
         let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);
@@ -184,14 +187,15 @@ impl Inputs {
         let real = std::fs::canonicalize(cache).unwrap_or_else(|_| cache.to_owned());
         let caches = [cache, &real];
         for path in paths {
-            // Skip a bare library name, which the dynamic linker resolves, and what a load makes in the cache each time.
+            // Skip bare library names, which the dynamic linker resolves, and files that each load
+            // writes to the cache.
             if !path.is_absolute() || caches.iter().any(|cache| path.starts_with(cache)) {
                 continue;
             }
             let stamp = match std::fs::metadata(&path) {
                 Err(_) => None,
                 Ok(metadata) if metadata.is_file() && written(&metadata) >= before => {
-                    return Err(format!("{} was written meanwhile", path.display()));
+                    return Err(format!("{} was written while the snapshot was created", path.display()));
                 }
                 Ok(metadata) => Some(
                     InputStamp::of(&path, &metadata)
@@ -209,8 +213,8 @@ impl Inputs {
                 if !seen.insert((real, exclude.is_some())) {
                     continue;
                 }
-                if seen.len() > MOST_FOLDERS {
-                    return Err(format!("ASDF looks for systems in more than {MOST_FOLDERS} folders"));
+                if seen.len() > MAX_FOLDERS {
+                    return Err(format!("ASDF looks for systems in more than {MAX_FOLDERS} folders"));
                 }
                 let mut exclude = exclude.clone();
                 if let Some(exclude) = &mut exclude
@@ -230,26 +234,31 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Whether the inputs are as they were.
+    /// Returns whether the inputs are unchanged.
     pub(crate) fn hold(&self) -> bool {
         self.changes(None).is_none()
     }
 
-    /// Says which environment variable, but for those `ignored`, has another value, as a sentence's end.
+    /// Returns the first environment variable with another value, except those in `ignored`, as the
+    /// end of a sentence.
     pub(super) fn changed_variable(&self, ignored: &[&str]) -> Option<String> {
         let is_other = |(name, value): &&(String, Option<String>)| {
             variable(name) != *value && !ignored.contains(&name.as_str())
         };
-        self.variables.iter().find(is_other).map(|(name, _)| format!("{name} is another in the environment"))
+        self.variables
+            .iter()
+            .find(is_other)
+            .map(|(name, _)| format!("the environment variable {name} has changed"))
     }
 
-    /// Compares the inputs with their present state. What is among those that were `compared` just now is not looked at again.
+    /// Compares the inputs with their current state. Reuses the results for inputs that were
+    /// already `compared`.
     pub(super) fn changes(&self, compared: Option<&ComparedInputs>) -> ChangedInputs {
         let mut changes = ChangedInputs { other: self.changed_variable(&[]), ..ChangedInputs::default() };
         if changes.other.is_some() {
             return changes;
         }
-        // Where something else had changed, the comparison ended there.
+        // If anything other than files had changed, that comparison was incomplete.
         let compared = compared.filter(|compared| compared.changes.other.is_none());
         for (number, folder) in self.folders.iter().enumerate() {
             let is_known = compared.is_some_and(|known| known.inputs.folders.get(number) == Some(folder));
@@ -258,7 +267,7 @@ impl Inputs {
                 return changes;
             }
         }
-        // Both are sorted.
+        // Both lists are sorted.
         let mut known = compared.into_iter().flat_map(|known| &known.inputs.files).peekable();
         let changed = compared.map(|known| known.changes.files.as_slice()).unwrap_or_default();
         for (path, stamp) in &self.files {
@@ -272,8 +281,8 @@ impl Inputs {
                 (Some(stamp), Ok(metadata)) if stamp.holds(path, &metadata) => {}
                 (Some(InputStamp { sum: Some(_), .. }), Ok(_)) => changes.files.push(path.clone()),
                 (Some(_), Ok(_)) => changes.other = Some(format!("{} has changed", path.display())),
-                (None, Ok(_)) => changes.other = Some(format!("{} is there now", path.display())),
-                (Some(_), Err(_)) => changes.other = Some(format!("{} is gone", path.display())),
+                (None, Ok(_)) => changes.other = Some(format!("{} now exists", path.display())),
+                (Some(_), Err(_)) => changes.other = Some(format!("{} no longer exists", path.display())),
             }
         }
         changes
@@ -285,7 +294,8 @@ impl Inputs {
     }
 }
 
-/// Reads an environment variable: the ones that loaded code asked for are inputs of the image.
+/// Returns the value of an environment variable. Variables that loaded code has read are inputs of
+/// the image.
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -319,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_change_is_seen_and_nothing_else() {
+    fn only_relevant_changes_of_inputs_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("sub")).unwrap();
@@ -328,7 +338,7 @@ mod tests {
         edit(&root.join("b.lisp"), "two", 0);
         edit(&root.join("sub/s.asd"), "", 0);
         fs::create_dir_all(root.join("cache")).unwrap();
-        // Each load makes the file in the cache anew.
+        // Each load writes this file in the cache again.
         edit(&root.join("cache/made.lisp"), "made", 9);
         let before = 1_700_000_001_000_000_000;
         let inputs = Inputs::gather(told(&root), &root.join("cache"), before).unwrap();
@@ -337,11 +347,11 @@ mod tests {
         assert!(
             Inputs::gather(told(&root), &root.join("cache"), 1_600_000_000_000_000_000)
                 .unwrap_err()
-                .contains("meanwhile")
+                .contains("was written while")
         );
 
-        // Change nothing that counts: the same text written again with its date, a file of no interest, an
-        // excluded folder.
+        // These changes do not matter: the same text written again with its date, an unrelated
+        // file, an excluded folder.
         edit(&root.join("a.lisp"), "one", 0);
         edit(&root.join("sub/note.txt"), "", 9);
         edit(&root.join(".git/x.asd"), "", 9);
@@ -367,16 +377,16 @@ mod tests {
         other("other system definitions");
         fs::remove_dir(root.join("new")).unwrap();
         edit(&root.join("absent.conf"), "", 0);
-        other("is there now");
+        other("now exists");
         fs::remove_file(root.join("absent.conf")).unwrap();
         fs::remove_file(root.join("b.lisp")).unwrap();
-        other("is gone");
+        other("no longer exists");
         edit(&root.join("b.lisp"), "two", 0);
         assert_eq!(changed(), ChangedInputs::default());
     }
 
     #[test]
-    fn what_was_compared_is_not_looked_at_again() {
+    fn compared_inputs_are_not_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for name in ["a.lisp", "b.lisp"] {
@@ -390,11 +400,11 @@ mod tests {
         let compared = ComparedInputs { inputs: whole, changes };
         let changed = || part.changes(Some(&compared)).files;
         assert_eq!(changed(), [root.join("b.lisp")]);
-        // Put it back: only who looks again would see it.
+        // Restore the file: only a new comparison would notice.
         edit(&root.join("b.lisp"), "one", 0);
         assert_eq!(changed(), [root.join("b.lisp")]);
         assert!(part.changes(None).is_none());
-        // Another version of it is another input.
+        // An input with another recorded state is compared again.
         edit(&root.join("b.lisp"), "three", 0);
         let other = gather();
         assert!(other.changes(Some(&compared)).is_none());

@@ -1,4 +1,6 @@
-//! Makes snapshots: a copy of the program loads and saves, and another one is started from the result.
+//! Creates snapshots. A copy of the program loads the systems and saves its image ([`save`]);
+//! another copy starts from the result to test it ([`trial`]). [`SnapshotOrder`] controls both,
+//! either while the user waits or in a background process.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -21,47 +23,48 @@ use crate::handle::scratch::ScratchError;
 use crate::handle::scratch::{Helper, HelperProgram, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
-/// The number of attempts: the first load may compile, and files may be written meanwhile.
+/// The number of attempts. The first one may compile files, and files may be written meanwhile.
 const ATTEMPTS: usize = 3;
-/// How long no file of the project must have been written before a snapshot is made in the background.
+/// The time for which no file of the project may have been written before a snapshot is created in
+/// the background.
 const QUIET: Duration = Duration::from_secs(10);
 /// Longer than a tick of the file system's clock.
 const TICK: Duration = Duration::from_millis(20);
 /// The time limit of one attempt.
 const ATTEMPT_TIME: Duration = Duration::from_secs(3600);
 
-/// A snapshot that was made.
+/// A snapshot that was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MadeSnapshot {
-    /// Its folder.
+    /// The snapshot's folder.
     pub path: PathBuf,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// The errors of making a snapshot. Loading the systems works as before.
+/// The errors of creating a snapshot. They do not affect loading the systems.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MakeError {
-    /// Another process is making it, or another one.
+    /// Another process is creating a snapshot.
     #[error("another process is making a snapshot")]
     Busy,
-    /// No systems are named.
+    /// No systems were given.
     #[error("a snapshot is of systems: name them with --system")]
     NoSystems,
-    /// The system refused a file or a process.
+    /// The system could not create a file or a process.
     #[error("the snapshot cannot be kept: {0}")]
     System(#[from] std::io::Error),
     /// The systems do not load, or their image cannot be saved.
     #[error("{0}")]
     Unfit(String),
-    /// The copy of the program could not be run.
+    /// A copy of the program could not be run.
     #[error(transparent)]
     Copy(#[from] ScratchError),
 }
 
-/// An order to make a snapshot.
+/// A request to create a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotOrder {
     pub(crate) program: HelperProgram,
@@ -70,49 +73,48 @@ pub(crate) struct SnapshotOrder {
 }
 
 impl SnapshotOrder {
-    /// Makes the snapshot of the whole, and that of the dependencies, if they are not fresh. What a user waits for is `urgent`:
-    /// it waits for other makers, and tries again what was refused; else the tree is to be quiet first.
-    pub(crate) fn carry_out(
-        &self,
-        urgent: bool,
-        mut tell: impl FnMut(&str),
-    ) -> Result<MadeSnapshot, MakeError> {
+    /// Creates the complete snapshot and the one of the dependencies, if they are not up to date.
+    /// If `urgent`, because a user waits, this waits for other processes that create snapshots and
+    /// retries loads that were refused. Otherwise it first waits until the project's files are
+    /// unchanged for a while.
+    pub(crate) fn run(&self, urgent: bool, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.loads.is_empty() {
             return Err(MakeError::NoSystems);
         }
         let folder = &self.key.folder;
         let patience = if urgent { ATTEMPT_TIME } else { Duration::ZERO };
-        let right = store::MakingRight::wait(folder, &self.key.name(), patience)?.ok_or(MakeError::Busy)?;
+        let lock = store::SnapshotLock::wait(folder, &self.key.name(), patience)?.ok_or(MakeError::Busy)?;
         let _only = loop {
             if !urgent {
-                while let Some(left) = self.unquiet_for() {
+                while let Some(left) = self.time_until_quiet() {
                     std::thread::sleep(left + TICK);
                 }
             }
-            let only = store::MakingRight::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
-            // Another may have had it for a while.
-            if urgent || self.unquiet_for().is_none() {
+            let only = store::SnapshotLock::wait(folder, store::ANY, ATTEMPT_TIME)?.ok_or(MakeError::Busy)?;
+            // Files may have been written while this waited for the lock.
+            if urgent || self.time_until_quiet().is_none() {
                 break only;
             }
         };
-        // Find the changed files now: the next snapshot counts none as changed.
+        // Find the changed files first, because none differ from the new snapshot.
         let changed = self.key.last_inputs().map(|known| known.changes(None).files).unwrap_or_default();
         let whole = match CheckedSnapshot::find(&self.key, &mut None) {
-            // Use the snapshot that another process has made meanwhile.
+            // Another process has created the snapshot meanwhile.
             Ok(CheckedSnapshot { path, .. }) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
             Err(_) => match Refusal::of(&self.key).filter(|_| !urgent) {
                 Some(refusal) => Err(MakeError::Unfit(refusal.why)),
                 None => self.make(&self.key, &[], &mut tell),
             },
         };
-        // Ignore errors: the next start only takes longer.
+        // Ignore errors: without this snapshot, the next start only takes longer.
         let _ = self.make_dependencies(whole.as_ref().ok(), &changed);
-        right.settle();
+        lock.reset_cost();
         whole
     }
 
-    /// Returns the time that is missing until no source file of the project has been written for [`QUIET`]; none if there is none.
-    fn unquiet_for(&self) -> Option<Duration> {
+    /// Returns the time until no source file of the project has been written for [`QUIET`]; `None`
+    /// if that is already so.
+    fn time_until_quiet(&self) -> Option<Duration> {
         let mut youngest = QUIET;
         steelbank_tree::walk(self.key.root.as_ref()?, &mut |found| {
             if let steelbank_tree::Found::File(path, _) = found
@@ -127,7 +129,8 @@ impl SnapshotOrder {
         QUIET.checked_sub(youngest).filter(|left| !left.is_zero())
     }
 
-    /// Makes the snapshot of the dependencies, unless there is one that serves. `whole` is the one of all, if there is one.
+    /// Creates the snapshot of the dependencies, unless there is a sufficient one. `whole` is the
+    /// complete snapshot, if there is one.
     fn make_dependencies(&self, whole: Option<&MadeSnapshot>, changed: &[PathBuf]) -> Result<(), MakeError> {
         let loaded = match whole {
             Some(whole) => SnapshotManifest::read(&whole.path.join("manifest")).ok().map(|made| made.systems),
@@ -135,7 +138,8 @@ impl SnapshotOrder {
         };
         let Some(loaded) = loaded else { return Ok(()) };
         let (wanted, key) = (dependencies(&loaded, changed, whole.is_some()), self.key.dependencies());
-        // Keep one that has half of it: who edits two systems in turn would have it made each time.
+        // Keep a snapshot with at least half of the systems. Otherwise editing two systems
+        // alternately would create one each time.
         let kept = CheckedSnapshot::find(&key, &mut None)
             .is_ok_and(|kept| kept.manifest.systems.len() * 2 >= wanted.len());
         if !wanted.is_empty() && !kept && Refusal::of(&key).is_none() {
@@ -144,7 +148,8 @@ impl SnapshotOrder {
         Ok(())
     }
 
-    /// Makes the snapshot of `key`, for dependencies with `systems` loaded.
+    /// Creates the snapshot of `key`. `systems` are the systems to load for a snapshot of
+    /// dependencies.
     fn make(
         &self,
         key: &SnapshotKey,
@@ -153,7 +158,7 @@ impl SnapshotOrder {
     ) -> Result<MadeSnapshot, MakeError> {
         let (all, name) = (&key.folder, key.name());
         let making = all.join(format!("{name}.{}.making", steelbank_cache::unique_name()));
-        let mut outcome = Err(MakeError::Unfit("no try was made".to_owned()));
+        let mut outcome = Err(MakeError::Unfit("no attempt was made".to_owned()));
         for attempt in 0..ATTEMPTS {
             let _ = std::fs::remove_dir_all(&making);
             steelbank_cache::create_folder(&making)?;
@@ -173,8 +178,8 @@ impl SnapshotOrder {
                     break;
                 }
                 Ok(Some(why)) => {
-                    tell(&format!("Once more: {why}."));
-                    outcome = Err(MakeError::Unfit(format!("After {ATTEMPTS} tries: {why}.")));
+                    tell(&format!("Trying again: {why}."));
+                    outcome = Err(MakeError::Unfit(format!("Failed after {ATTEMPTS} attempts: {why}.")));
                 }
                 Err(error) => {
                     outcome = Err(error);
@@ -182,20 +187,20 @@ impl SnapshotOrder {
                 }
             }
         }
-        // Keep the refusal, if there was one.
+        // Store the refusal, if there was one.
         let _ = std::fs::rename(making.join(store::REFUSED), key.refusal());
         let _ = std::fs::remove_dir_all(&making);
         outcome
     }
 
-    /// Makes one attempt in the folder `making`. Returns the reason for another one, if that may do better.
-    /// The last attempt accepts systems that always compile.
+    /// Makes one attempt in the folder `making`. Returns a reason to try again, if another attempt
+    /// may succeed. The last attempt accepts systems that compile something at every load.
     fn attempt(&self, start: HelperStart, making: &Path) -> Result<Option<String>, MakeError> {
         match self.ask(&start)? {
             Reply::Saved => {}
             Reply::Again(why) => return Ok(Some(why)),
             Reply::Broken(why) => return Err(MakeError::Unfit(why)),
-            _ => return Err(MakeError::Unfit("the copy of the program said something else".to_owned())),
+            _ => return Err(MakeError::Unfit("the copy of the program sent an unexpected reply".to_owned())),
         }
         for name in ["core", "index", "manifest"] {
             File::open(making.join(name))?.sync_all()?;
@@ -204,12 +209,14 @@ impl SnapshotOrder {
         match self.ask(&HelperStart { what: HelperTask::Trial, ..start })? {
             Reply::Ready => Ok(None),
             Reply::Again(why) => Ok(Some(why)),
-            Reply::Broken(why) => Err(MakeError::Unfit(format!("The program does not start from it: {why}"))),
-            _ => Err(MakeError::Unfit("the copy of the program said something else".to_owned())),
+            Reply::Broken(why) => {
+                Err(MakeError::Unfit(format!("The program does not start from the snapshot: {why}")))
+            }
+            _ => Err(MakeError::Unfit("the copy of the program sent an unexpected reply".to_owned())),
         }
     }
 
-    /// Runs a helper with the task in `start`, until it reports the outcome.
+    /// Runs a helper with the task in `start` until it reports the outcome.
     fn ask(&self, start: &HelperStart) -> Result<Reply, MakeError> {
         let mut helper = Helper::start(&self.program, start)?;
         let until = Instant::now() + ATTEMPT_TIME;
@@ -219,15 +226,16 @@ impl SnapshotOrder {
             }
             if Instant::now() > until {
                 return Err(MakeError::Unfit(format!(
-                    "It was not made within {} s.",
+                    "The snapshot was not created within {} s.",
                     ATTEMPT_TIME.as_secs()
                 )));
             }
         }
     }
 
-    /// Has a copy of the program make the snapshot, at low priority. It ends with this process, unless it `outlives` it.
-    pub(crate) fn carry_out_later(&self, outlives: bool) -> Result<(), MakeError> {
+    /// Starts a copy of the program that creates the snapshot at low priority. The copy ends with
+    /// this process, unless `outlives` is true.
+    pub(crate) fn run_later(&self, outlives: bool) -> Result<(), MakeError> {
         let key = Some(self.key.clone());
         let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
         let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
@@ -239,7 +247,7 @@ impl SnapshotOrder {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
-            // Shield it from the terminal's signals, which are for the foreground program.
+            // Do not forward the terminal's signals to it, which are for the foreground program.
             .process_group(0)
             .spawn()?;
         let mut input = child.stdin.take();
@@ -255,8 +263,8 @@ impl SnapshotOrder {
     }
 }
 
-/// Returns the systems of `loaded` that come before the first one with a file of `changed`; if there is none, of a `whole`
-/// snapshot's those before the first of the project's own.
+/// Returns the systems of `loaded` before the first one with a file in `changed`. If there is none
+/// and the snapshot is `whole`, returns those before the first of the project's own.
 fn dependencies<'a>(loaded: &'a [OrderedSystem], changed: &[PathBuf], whole: bool) -> &'a [OrderedSystem] {
     let first_changed = loaded.iter().position(|system| system.own.iter().any(|file| changed.contains(file)));
     let first_own = || loaded.iter().position(|system| !system.own.is_empty()).filter(|_| whole);
@@ -273,7 +281,7 @@ struct Making {
     image: ImageContents,
 }
 
-/// A system in Lisp's report of the order of loads.
+/// A system in Lisp's report of the load order.
 #[derive(Deserialize)]
 struct Ordered {
     name: String,
@@ -281,11 +289,11 @@ struct Ordered {
     keeps: bool,
 }
 
-/// Loads the systems and saves the image, in a copy of the program. The process can do nothing else
-/// afterwards.
+/// Loads the systems and saves the image, in a copy of the program. The process cannot be used for
+/// anything else afterwards.
 pub(crate) fn save(builder: Builder, start: &HelperStart) -> Reply {
     let (Some(key), Some(folder)) = (&start.key, &start.folder) else {
-        return Reply::Broken("it was not told what to save".to_owned());
+        return Reply::Broken("the request has no key or no folder for the snapshot".to_owned());
     };
     try_to_save(builder, start, key, folder).unwrap_or_else(|reply| reply)
 }
@@ -298,7 +306,7 @@ fn try_to_save(
 ) -> Result<Reply, Reply> {
     let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // Allow for the file system's clock, which ticks.
+    // Subtract a tick of the file system's clock.
     let begun = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
     let bank = builder.start().map_err(|error| broken(&error))?;
     let control = Control::new(ATTEMPT_TIME);
@@ -331,14 +339,15 @@ fn try_to_save(
         refusal.write(&folder.join(store::REFUSED)).map_err(|error| broken(&error))?;
         Err(Reply::Broken(why))
     };
-    // Keep a failure that follows from the inputs: it is not tried again before one of them changes.
-    let failed = answers.iter().find(|answer| !answer.is_settled()).map(|answer| {
+    // Store a failure that follows from the inputs, so that it is not tried again until one of them
+    // changes.
+    let failed = answers.iter().find(|answer| !answer.is_reproducible()).map(|answer| {
         let why = answer.failure.as_ref().map(|failure| failure.message.as_str()).unwrap_or_default();
         format!("System {} does not load: {why}", answer.system.as_deref().unwrap_or_default())
     });
     let compiled: usize = answers.iter().map(|answer| answer.compiled.len()).sum();
     if failed.is_none() && compiled > 0 && !start.last {
-        // Try again from fasls: a snapshot is compared with what a load from fasls leaves behind.
+        // Try again with fasls, because a snapshot must match the state after a load from fasls.
         return Err(Reply::Again(format!("{} had to be compiled", counted(compiled, "file", "files"))));
     }
     let cache = key.folder.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -354,7 +363,7 @@ fn try_to_save(
     bank.project().keep_names();
     match bank.lisp().save(&folder.join("core"), ATTEMPT_TIME) {
         Ok(()) => {}
-        Err(error @ SaveError::InTheWay(_)) => return refuse(error.to_string(), inputs, false),
+        Err(error @ SaveError::Unsaveable(_)) => return refuse(error.to_string(), inputs, false),
         Err(error) => return Err(broken(&error)),
     }
     let part = |name: &str| File::open(folder.join(name)).and_then(|file| FilePart::of(&file));
@@ -380,11 +389,11 @@ fn try_to_save(
     Ok(Reply::Saved)
 }
 
-/// How systems are loaded of which the image is saved.
+/// The load options for an image that will be saved.
 const SAVED: LoadOptions =
-    LoadOptions { force: false, keep_going: false, again: false, thrown_away: false, saved: true };
+    LoadOptions { force: false, keep_going: false, again: false, temporary: false, saved: true };
 
-/// Does `loads`, and returns the answer for each system.
+/// Runs `loads`, and returns the answer for each system.
 fn answers(
     bank: &Steelbank,
     loads: &[LoadedItem],
@@ -406,7 +415,7 @@ fn answers(
     Ok(answers)
 }
 
-/// Looks up what is known of the systems that Lisp has loaded.
+/// Adds the files of the systems in Lisp's report.
 fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
     let mut known = bank.project().image_systems();
     let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
@@ -420,7 +429,8 @@ fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
         .collect()
 }
 
-/// Starts from the saved image as a user's process does, in another copy of the program, and looks whether it `answers` as it should.
+/// Starts from the saved image as a user's process does, in another copy of the program, and checks
+/// it with `answers`.
 pub(crate) fn trial(
     builder: Builder,
     installation: &Installation,
@@ -436,13 +446,13 @@ pub(crate) fn trial(
         if answers(&bank).map_err(|error| broken(&error))? {
             Ok(Reply::Ready)
         } else {
-            Err(Reply::Broken("it does not answer as it should".to_owned()))
+            Err(Reply::Broken("it does not answer correctly".to_owned()))
         }
     });
     outcome.unwrap_or_else(|reply| reply)
 }
 
-/// Makes the order for the snapshot of `key`.
+/// Makes the request for the snapshot of `key`.
 fn order(
     project: Option<&ProjectSettings>,
     program: Option<&HelperProgram>,
@@ -455,23 +465,24 @@ fn order(
 }
 
 impl Builder {
-    /// Makes the snapshot of the builder's systems, in a copy of the program; starts no SBCL in this process.
-    /// Reports failed attempts to `tell`.
+    /// Creates the snapshot of the builder's systems in a copy of the program. Does not start SBCL
+    /// in this process. Reports failed attempts to `tell`.
     ///
     /// # Errors
-    /// [`MakeError`]: the systems do not load, or something in their image forbids saving it, by name.
+    /// [`MakeError`]: the systems do not load, or something in their image prevents saving it; the
+    /// message names it.
     pub fn make_snapshot(self, tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         let key = self.snapshot_key();
-        order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?
-            .carry_out(true, tell)
+        order(self.project.as_ref(), self.program.as_ref(), self.dynamic_space_size, key)?.run(true, tell)
     }
 }
 
 impl Steelbank {
-    /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started from a fresh one and
-    /// nothing was loaded since, or none can be made of them as they are. The copy has a low priority, begins when no file of
-    /// the project was written for 10 s, and waits for others: one makes a snapshot at a time. It ends with this process; or, if
-    /// it `outlives` it, after five minutes at most.
+    /// Starts a copy of the program that creates the snapshot of the builder's systems. No effect
+    /// if this image was started from an up-to-date snapshot and nothing was loaded since, or if no
+    /// snapshot can be created of the current systems. The copy has a low priority. It waits until
+    /// no file of the project was written for 10 s, and for other processes that create snapshots.
+    /// It ends with this process or, if `outlives` is true, after at most five minutes.
     ///
     /// # Errors
     /// The copy cannot be started.
@@ -479,12 +490,12 @@ impl Steelbank {
         self.make_snapshot_if(outlives, |_| true)
     }
 
-    /// As [`Steelbank::make_snapshot_later`], if saving costs no more than what it saves.
+    /// Like [`Steelbank::make_snapshot_later`], but only if the expected savings exceed the cost.
     ///
     /// # Errors
-    /// As there.
+    /// The copy cannot be started.
     pub(crate) fn make_snapshot_if_it_pays(&self, outlives: bool) -> Result<(), MakeError> {
-        self.make_snapshot_if(outlives, |key| key.pays(self.load_time(), self.is_edited()))
+        self.make_snapshot_if(outlives, |key| key.is_worth_saving(self.load_time(), self.is_edited()))
     }
 
     fn make_snapshot_if(
@@ -499,7 +510,7 @@ impl Steelbank {
             return Ok(());
         }
         let heap = self.dynamic_space_size();
-        order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
+        order(self.project().settings(), self.program(), heap, Some(key))?.run_later(outlives)
     }
 }
 
@@ -508,7 +519,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dependencies_end_before_the_first_that_changed_or_is_the_projects_own() {
+    fn dependencies_end_before_changed_or_own_systems() {
         let system = |name: &str, own: &[&str]| OrderedSystem {
             name: name.to_owned(),
             asd: PathBuf::from(format!("{name}.asd")),
@@ -527,9 +538,9 @@ mod tests {
         assert_eq!(end(&[], true), 1);
         assert_eq!(end(&["b.lisp"], true), 3);
         assert_eq!(end(&["b.lisp", "a.asd"], true), 1);
-        // A library's file is none of a system of the project.
+        // A file of a library belongs to none of the project's systems.
         assert_eq!(end(&["library.lisp"], true), 1);
-        // Of what was refused, those that are no obstacle.
+        // For a refused snapshot: the systems that do not prevent saving.
         assert_eq!(end(&[], false), 4);
         assert_eq!(end(&["a.lisp"], false), 1);
         assert_eq!(dependencies(&[], &[], true), []);

@@ -1,4 +1,9 @@
-//! Snapshots: images of a project with its systems loaded, kept in the cache, from which the program starts ready.
+//! Snapshots: saved images of a project with its systems loaded, from which the program starts
+//! quickly. A [`SnapshotKey`] identifies a project's snapshot. At a start, [`Choice`] finds one
+//! whose inputs (files, folders, environment variables) are unchanged: the complete snapshot, or
+//! else one of the dependencies only. `make` creates snapshots in copies of the program, `inputs`
+//! records and compares the inputs, `format` defines the files, and `store` limits their number and
+//! size.
 
 mod format;
 mod inputs;
@@ -22,11 +27,11 @@ pub(crate) use make::{SnapshotOrder, save, trial};
 pub(crate) use store::discard;
 #[cfg(feature = "server")]
 pub(crate) use store::last;
-pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
+pub use store::{MAX_BYTES, MAX_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{Core, map_beside_core, room_in_huge_pages};
+use crate::engine::{Core, map_for_process_lifetime, with_huge_page_capacity};
 use crate::handle::loaded::{ImageContents, LoadAnswer};
 use crate::handle::recovery::LoadedItem;
 use crate::handle::scratch::TEMPORARY_FILES;
@@ -35,21 +40,23 @@ use crate::{IndexData, Installation, ProjectSettings};
 use format::{Refusal, SnapshotManifest};
 use inputs::ComparedInputs;
 
-/// How long loads take together that cost as much as saving an image: its processor time, as `cargo bench --bench start` measures it.
-const SAVING: Duration = Duration::from_secs(2);
+/// The total load time from which saving an image is worthwhile: the processor time that saving
+/// takes, as measured by `cargo bench --bench start`.
+const SAVE_COST: Duration = Duration::from_secs(2);
 
-/// What of the loads a snapshot holds.
+/// The part of the loads that a snapshot contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SnapshotKind {
     /// All of them.
     Whole,
-    /// The systems that are loaded before the first of the project's own, or before the first whose files changed
-    /// lately. A load depends on the loads before it and on none after it: that image is right whatever becomes of the rest.
+    /// The systems that are loaded before the first of the project's own, or before the first whose
+    /// files have changed recently. A load depends only on earlier loads, so this image is valid
+    /// whatever happens to the later systems.
     Dependencies,
 }
 
-/// The identity of a snapshot: its project, the systems loaded, and the program that makes it.
+/// The identity of a snapshot: its project, its loads, and the program that creates it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SnapshotKey {
     /// The folder of all snapshots.
@@ -58,16 +65,17 @@ pub(crate) struct SnapshotKey {
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) root: Option<PathBuf>,
     pub(crate) kind: SnapshotKind,
-    /// Whether files that it holds may have changed since: an image as this one was loaded is meant.
+    /// Whether to accept a snapshot whose files have changed since, to get an image as it was
+    /// loaded.
     #[serde(default)]
     pub(crate) as_loaded: bool,
-    /// A hash of the identity, the same for every kind: folders are named after the sum of both.
+    /// A hash of the identity without the kind. Folders are named after the sum of both.
     number: u64,
 }
 
 impl SnapshotKey {
-    /// Makes the key for `loads` of the project, done by `program` with the SBCL of `installation` in a
-    /// heap of `heap` bytes.
+    /// Makes the key for `loads` of the project, run by `program` with the SBCL of `installation`
+    /// and a heap of `heap` bytes.
     pub(crate) fn new(
         project: &ProjectSettings,
         loads: &[LoadedItem],
@@ -85,23 +93,22 @@ impl SnapshotKey {
             file_identity(program),
             identity(installation),
         );
-        // Hash with FNV-1a.
         let number = fnv_1a(described.as_bytes());
         let folder = project.cache.join("snapshots");
         Self { folder, loads: loads.to_vec(), root, kind: SnapshotKind::Whole, as_loaded: false, number }
     }
 
-    /// Returns the key of the same snapshot, `as_loaded` or fresh.
+    /// Returns the same key with another value of `as_loaded`.
     pub(crate) fn with_changes(self, as_loaded: bool) -> Self {
         Self { as_loaded, ..self }
     }
 
-    /// Returns the key of the dependencies of the same loads.
+    /// Returns the key for the dependencies of the same loads.
     fn dependencies(&self) -> Self {
         Self { kind: SnapshotKind::Dependencies, as_loaded: false, ..self.clone() }
     }
 
-    /// Returns the path of the file that says why there is no snapshot.
+    /// Returns the path of the file with the reason why there is no snapshot.
     fn refusal(&self) -> PathBuf {
         self.folder.join(self.name()).with_extension(store::REFUSED)
     }
@@ -111,21 +118,23 @@ impl SnapshotKey {
         format!("{:016x}", self.number.wrapping_add(self.kind as u64))
     }
 
-    /// Whether one is to be made after a start whose loads took `load_time`. If a project `is_edited`, it is once the loads have cost as
-    /// much as saving does: one that loads in less is not saved anew at each edit.
-    fn pays(&self, load_time: Duration, is_edited: bool) -> bool {
-        // Make it if the sum cannot be kept: the next start is what takes less.
-        !is_edited || store::spend(&self.folder, &self.name(), load_time).is_none_or(|spent| spent >= SAVING)
+    /// Returns whether to create a snapshot after a start whose loads took `load_time`. If the
+    /// project `is_edited`, waits until the loads since the last snapshot have taken as long as
+    /// saving does, so that a quickly loaded project is not saved after each edit.
+    fn is_worth_saving(&self, load_time: Duration, is_edited: bool) -> bool {
+        // If the sum cannot be stored, create it: faster starts matter more.
+        !is_edited
+            || store::spend(&self.folder, &self.name(), load_time).is_none_or(|spent| spent >= SAVE_COST)
     }
 
-    /// Returns the inputs of the snapshot, or of its refusal, as they were.
+    /// Returns the inputs recorded with the snapshot, or with its refusal.
     fn last_inputs(&self) -> Option<Inputs> {
         let manifest = self.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
         let known = manifest.map(|manifest| manifest.inputs);
         known.or_else(|| Refusal::last(self).map(|refusal| refusal.inputs))
     }
 
-    /// Whether there is a snapshot that was made after `time`.
+    /// Returns whether there is a snapshot that was created after `time`.
     pub(crate) fn is_made_after(&self, time: Option<SystemTime>) -> bool {
         let made =
             self.path().and_then(|path| std::fs::metadata(path.join("manifest")).ok()?.modified().ok());
@@ -141,7 +150,7 @@ impl SnapshotKey {
     }
 }
 
-/// Identifies the parts of an installation. Embedded ones are identified with the program.
+/// Identifies the parts of an installation. Embedded parts are identified by the program.
 fn identity(installation: &Installation) -> String {
     let core = match &installation.image.core {
         Core::File(path) => file_identity(path),
@@ -168,22 +177,23 @@ fn file_identity(path: &Path) -> String {
     )
 }
 
-/// What there is to start from.
+/// The snapshot to start from, and the state of the others.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) snapshot: Option<Snapshot>,
-    /// Why it is not the whole, as a sentence's end.
+    /// The reason why `snapshot` is not the complete one, as the end of a sentence.
     pub(crate) without: Option<String>,
-    /// Why the whole cannot be saved: a sentence.
+    /// The reason why the complete snapshot cannot be saved, as a sentence.
     pub(crate) refused: Option<String>,
-    /// Whether there is nothing to make.
+    /// Whether no snapshot remains to be created.
     pub(crate) complete: bool,
-    /// Whether inputs have changed since the whole was made or refused.
+    /// Whether inputs have changed since the complete snapshot was created or refused.
     pub(crate) is_edited: bool,
 }
 
 impl Choice {
-    /// Chooses the snapshot to start from: the whole one if it is fresh, else that of the dependencies.
+    /// Chooses the snapshot to start from: the complete one if it is up to date, else the one of
+    /// the dependencies.
     pub(crate) fn of(key: &SnapshotKey, index_use: IndexUse) -> Self {
         let mut compared = None;
         let found = CheckedSnapshot::find(key, &mut compared);
@@ -209,7 +219,7 @@ impl Choice {
     }
 }
 
-/// A snapshot whose inputs are as they were and whose files are whole; nothing of them is read.
+/// A snapshot whose inputs are unchanged and whose files are intact. Its index is not read yet.
 struct CheckedSnapshot {
     path: PathBuf,
     manifest: SnapshotManifest,
@@ -218,8 +228,9 @@ struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Finds that of `key`. The error, a sentence's end, says why there is none to start from. If its inputs have changed, they are
-    /// `compared` from then on: they need not be looked at again for another.
+    /// Finds the snapshot of `key`. The error is the reason why there is none to start from, as the
+    /// end of a sentence. If inputs have changed, stores the comparison in `compared`, so that it
+    /// need not be repeated for another snapshot.
     fn find(key: &SnapshotKey, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
         let checked = Self::open(&key.path().ok_or("none was made")?, key.as_loaded, compared)?;
         let is_meant = checked.manifest.loads == key.loads;
@@ -228,13 +239,13 @@ impl CheckedSnapshot {
 
     fn open(path: &Path, as_loaded: bool, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
         let manifest = SnapshotManifest::read(&path.join("manifest"))?;
-        // What becomes of files and folders changes nothing of an image as it was loaded. A confined copy has its own place
-        // for temporary files.
+        // Changed files do not matter for an image as it was loaded. A confined copy has its own
+        // folder for temporary files.
         if as_loaded {
             manifest.inputs.changed_variable(&[TEMPORARY_FILES]).map_or(Ok(()), Err)?;
         } else {
             let changes = manifest.inputs.changes(compared.as_ref());
-            if let Some(told) = changes.told() {
+            if let Some(told) = changes.describe() {
                 compared.get_or_insert(ComparedInputs { inputs: manifest.inputs, changes });
                 return Err(told);
             }
@@ -247,14 +258,14 @@ impl CheckedSnapshot {
         Ok(Self { path: path.to_owned(), manifest, core, index })
     }
 
-    /// Opens its index, if it is wanted, and marks it as used.
+    /// Opens the index, if needed, and marks the snapshot as used.
     fn read(self, index_use: IndexUse) -> Result<Snapshot, String> {
         let Self { path, manifest, core, index } = self;
         let length = manifest.index.bytes() as usize;
         let index = match index_use {
             IndexUse::None => None,
             IndexUse::Read => Some(read_whole(index, length).map(Cow::Owned)),
-            IndexUse::Mapped => Some(map_beside_core(&index, length).map(Cow::Borrowed)),
+            IndexUse::Mapped => Some(map_for_process_lifetime(&index, length).map(Cow::Borrowed)),
         };
         let index = index.transpose().map_err(|error| format!("its index: {error}"))?;
         store::touch(&path);
@@ -271,19 +282,19 @@ impl CheckedSnapshot {
 }
 
 fn read_whole(mut index: File, length: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = room_in_huge_pages(length);
+    let mut bytes = with_huge_page_capacity(length);
     let is_whole = index.read_to_end(&mut bytes)? == length;
     is_whole.then_some(bytes).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// How an index comes into memory.
+/// The way in which an index is brought into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IndexUse {
-    /// It is not wanted.
+    /// It is not needed.
     None,
-    /// Whole: a process that lives long does not die of a file that is cut.
+    /// Read completely, so that a long-running process does not crash if the file is truncated.
     Read,
-    /// As far as it is used: reading it takes longer than most questions.
+    /// Memory-mapped, because reading all of it takes longer than most questions.
     Mapped,
 }
 
@@ -291,11 +302,11 @@ pub(crate) enum IndexUse {
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) path: PathBuf,
-    /// The core, to be kept open until SBCL has opened it.
+    /// The core, which must stay open until SBCL has opened it.
     pub(crate) core: File,
-    /// The index of its image; none for an image as it was loaded, which answers no question.
+    /// The index of the image; `None` for an image as it was loaded, which answers no questions.
     pub(crate) index: Option<Cow<'static, [u8]>>,
-    /// The loads that it has done, what they read, and the answers to them.
+    /// The loads in the image, their inputs, and their answers.
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) inputs: Inputs,
     pub(crate) answers: Vec<LoadAnswer>,
@@ -303,13 +314,13 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Opens and checks the snapshot at `path`. An error if its inputs have changed.
+    /// Opens and checks the snapshot at `path`. Fails if its inputs have changed.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         CheckedSnapshot::open(path, false, &mut None)?.read(IndexUse::Read)
     }
 
-    /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it
-    /// meanwhile, and with this index, if it has one.
+    /// Returns `installation` with this snapshot's core and its index, if it has one. The core is
+    /// given by its open descriptor, so that another process may remove its file.
     pub(crate) fn installation(&self, installation: &Installation) -> Installation {
         let mut installation = installation.clone();
         installation.image.core =

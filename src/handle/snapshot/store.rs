@@ -1,4 +1,6 @@
-//! The folder of snapshots: its limits, and the order in which snapshots are dropped.
+//! The folder of snapshots: publishes, lists and removes snapshots, and limits their number and
+//! size. The least recently used are removed first. [`SnapshotLock`] ensures that one process at a
+//! time creates a snapshot.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,43 +14,44 @@ use steelbank_xref::Index;
 use super::SnapshotKind;
 use super::format::SnapshotManifest;
 
-/// The extension of a file that says why there is no snapshot.
+/// The extension of a file with the reason why there is no snapshot.
 pub(super) const REFUSED: &str = "refused";
-/// The name of the right to make any snapshot.
+/// The lock's name for creating any snapshot.
 pub(super) const ANY: &str = "making";
-/// The interval at which a maker looks whether another one is done.
+/// The interval at which a process that waits for a lock tries again.
 const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The most snapshots that are kept.
-pub const MOST_SNAPSHOTS: usize = 24;
-/// The most bytes of all snapshots together.
-pub const MOST_BYTES: u64 = 4 << 30;
+/// The maximum number of snapshots.
+pub const MAX_SNAPSHOTS: usize = 24;
+/// The maximum size of all snapshots together, in bytes.
+pub const MAX_BYTES: u64 = 4 << 30;
 
-/// The age from which a file that no process holds counts as left behind.
+/// The age from which an unfinished folder counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// The age from which a refusal is forgotten: its project may be gone.
+/// The age from which a refusal is removed, because its project may no longer exist.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 86_400);
 
 /// A snapshot in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SnapshotEntry {
-    /// Its folder.
+    /// The snapshot's folder.
     pub path: PathBuf,
     /// The project's folder.
     pub root: Option<PathBuf>,
-    /// The systems that it is for, or "the project".
+    /// The systems that it was created for, or "the project's systems".
     pub systems: Vec<String>,
-    /// Whether it has loaded only what these depend on, or what comes before the files that changed.
+    /// True if it has only the dependencies of these systems, or the systems before the changed
+    /// files.
     pub dependencies: bool,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// How many files it was made of.
+    /// The number of its input files.
     pub files: usize,
-    /// The reason for which it cannot be used, if it cannot.
+    /// The reason why it cannot be used; `None` if it can.
     pub unfit: Option<String>,
-    /// When it was last used, in seconds since 1970.
+    /// The time of its last use, in seconds since 1970.
     pub used: u64,
 }
 
@@ -64,7 +67,7 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
                     systems: manifest.loads.iter().map(ToString::to_string).collect(),
                     dependencies: manifest.kind == SnapshotKind::Dependencies,
                     files: manifest.inputs.files(),
-                    unfit: manifest.inputs.changes(None).told(),
+                    unfit: manifest.inputs.changes(None).describe(),
                     path,
                     used,
                 },
@@ -85,8 +88,8 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     entries
 }
 
-/// Reads, of the whole snapshot of the project in `root` that was used last, the index and the project's systems, whatever
-/// has become of its files since.
+/// Reads the index and the project's systems from the most recently used complete snapshot of the
+/// project in `root`, even if its files have changed since.
 #[cfg(feature = "server")]
 pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     let root = std::fs::canonicalize(root).ok()?;
@@ -102,12 +105,12 @@ pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     })
 }
 
-/// Removes all snapshots in `cache`. Returns their size in bytes. Processes that run from one keep it until
-/// they end.
+/// Removes all snapshots in `cache`, and returns their size in bytes. Processes that run from a
+/// snapshot can use it until they end.
 pub fn clear(cache: &Path) -> u64 {
     let all = cache.join("snapshots");
     let refused = entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED));
-    // Ignore errors: what is left is read once more.
+    // Ignore errors: a remaining file is only read once more.
     refused.for_each(|path| _ = std::fs::remove_file(path));
     folders(&all).map(|path| remove(&path)).sum()
 }
@@ -116,12 +119,12 @@ fn entries(all: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(all).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Lists the folders of whole snapshots.
+/// Lists the folders of published snapshots.
 fn folders(all: &Path) -> impl Iterator<Item = PathBuf> {
     entries(all).filter(|path| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy())))
 }
 
-/// Whether `name` is sixteen digits, a hyphen and a number.
+/// Returns whether `name` is a published snapshot's: sixteen digits, a hyphen and a number.
 fn is_snapshot(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, number)| {
         key.len() == 16 && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -141,18 +144,18 @@ fn used(path: &Path) -> u64 {
 
 /// Marks the snapshot at `path` as used now.
 pub(super) fn touch(path: &Path) {
-    // Ignore errors: an unmarked snapshot is only dropped sooner.
+    // Ignore errors: an unmarked snapshot is only removed earlier.
     if let Ok(manifest) = File::options().write(true).open(path.join("manifest")) {
         let _ = manifest.set_modified(SystemTime::now());
     }
 }
 
-/// Removes the snapshot at `path`, from which no program starts.
+/// Removes the snapshot at `path`, from which the program failed to start.
 pub(crate) fn discard(path: &Path) {
     remove(path);
 }
 
-/// Removes the snapshot at `path`. Renames it first, so that no process finds half of it.
+/// Removes the snapshot at `path`. Renames it first, so that no process finds a partial snapshot.
 fn remove(path: &Path) -> u64 {
     let bytes = size(path);
     let mut gone = path.as_os_str().to_owned();
@@ -163,22 +166,22 @@ fn remove(path: &Path) -> u64 {
     }
 }
 
-/// The right to make snapshots of one key, or any, which one process holds at a time.
+/// A lock for creating the snapshots of one key, or any snapshot.
 #[derive(Debug)]
-pub(crate) struct MakingRight {
+pub(crate) struct SnapshotLock {
     lock: File,
 }
 
-impl MakingRight {
-    /// Takes the right. None if another process holds it.
+impl SnapshotLock {
+    /// Takes the lock. Returns `None` if another process holds it.
     pub(super) fn take(all: &Path, key: &str) -> std::io::Result<Option<Self>> {
         steelbank_cache::create_folder(all)?;
-        // The file is emptied: what the loads have cost so far is what this maker is for.
+        // Opening the file truncates it, which resets the recorded load time.
         let lock = steelbank_cache::create_file(&lock_of(all, key))?;
         Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(Self { lock }))
     }
 
-    /// Takes the right once no other process holds it. None if one still does when `allowed` is over.
+    /// Waits for the lock. Returns `None` if another process still holds it after `allowed`.
     pub(super) fn wait(all: &Path, key: &str, allowed: Duration) -> std::io::Result<Option<Self>> {
         let until = Instant::now() + allowed;
         loop {
@@ -189,9 +192,9 @@ impl MakingRight {
         }
     }
 
-    /// Counts what loads have cost since this was taken as paid: what they were to save is made.
-    pub(super) fn settle(&self) {
-        // Ignore the error: the next one is only made sooner.
+    /// Resets the load time recorded since the lock was taken, because a snapshot now exists.
+    pub(super) fn reset_cost(&self) {
+        // Ignore the error: the next snapshot is only created earlier.
         let _ = self.lock.set_len(0);
     }
 }
@@ -200,8 +203,8 @@ fn lock_of(all: &Path, key: &str) -> PathBuf {
     all.join(format!("{key}.lock"))
 }
 
-/// Adds `cost` to what loads have cost since the right to make the snapshot of `key` was last taken, and returns the sum. The file of that
-/// right keeps it, in milliseconds. None if it cannot be kept.
+/// Adds `cost` to the load time since the snapshot of `key` was last created, and returns the sum.
+/// The lock file stores it in milliseconds. Returns `None` if it cannot be stored.
 pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     let path = lock_of(all, key);
     let kept = steelbank_cache::read(&path).ok().and_then(|kept| String::from_utf8(kept).ok()?.parse().ok());
@@ -210,8 +213,8 @@ pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     Some(spent)
 }
 
-/// Publishes the whole snapshot in `made` under `key`. Removes older ones of that key, and the least recently
-/// used until the rest is within bounds.
+/// Publishes the snapshot in the folder `made` under `key`. Removes older ones of that key, and
+/// then the least recently used until the rest is within the limits.
 pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<PathBuf> {
     let before: Vec<PathBuf> = folders(all)
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(key)))
@@ -224,7 +227,7 @@ pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<Pat
     for old in &before {
         remove(old);
     }
-    // Ignore the error: there is none as a rule.
+    // Ignore the error: usually there is no such file.
     let _ = std::fs::remove_file(all.join(key).with_extension(REFUSED));
     make_room(all, &path);
     sweep(all);
@@ -235,7 +238,7 @@ fn number(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.split_once('-')?.1.parse().ok()
 }
 
-/// Removes the least recently used snapshots, but not `keep`, until the rest is within bounds.
+/// Removes the least recently used snapshots except `keep`, until the rest is within the limits.
 fn make_room(all: &Path, keep: &Path) {
     let mut others: Vec<(u64, PathBuf)> =
         folders(all).filter(|path| path != keep).map(|path| (used(&path), path)).collect();
@@ -243,7 +246,7 @@ fn make_room(all: &Path, keep: &Path) {
     let mut bytes: u64 = size(keep) + others.iter().map(|(_, path)| size(path)).sum::<u64>();
     let mut count = others.len() + 1;
     for (_, path) in others {
-        if count <= MOST_SNAPSHOTS && bytes <= MOST_BYTES {
+        if count <= MAX_SNAPSHOTS && bytes <= MAX_BYTES {
             break;
         }
         bytes = bytes.saturating_sub(remove(&path));
@@ -251,7 +254,8 @@ fn make_room(all: &Path, keep: &Path) {
     }
 }
 
-/// Removes the folders of processes that ended while they made or removed a snapshot.
+/// Removes the folders of processes that ended while they created or removed a snapshot, and old
+/// refusals.
 fn sweep(all: &Path) {
     for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -273,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_go_and_the_newest_of_a_key_stays() {
+    fn least_recently_used_snapshots_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let all = folder.path();
         let make = |key: &str| {
@@ -282,7 +286,7 @@ mod tests {
             std::fs::write(made.join("manifest"), "m").unwrap();
             publish(all, key, &made).unwrap()
         };
-        let keys: Vec<String> = (0..MOST_SNAPSHOTS + 2).map(|number| format!("{number:016x}")).collect();
+        let keys: Vec<String> = (0..MAX_SNAPSHOTS + 2).map(|number| format!("{number:016x}")).collect();
         let mut paths = Vec::new();
         for (number, key) in keys.iter().enumerate() {
             let path = make(key);
@@ -291,22 +295,22 @@ mod tests {
             paths.push(path);
         }
         let there: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
-        assert_eq!(there.iter().filter(|there| **there).count(), MOST_SNAPSHOTS);
+        assert_eq!(there.iter().filter(|there| **there).count(), MAX_SNAPSHOTS);
         assert!(!there[0] && !there[1] && there[2], "{there:?}");
         let again = make(&keys[5]);
         assert!(again.exists() && !paths[5].exists());
         assert!(again > paths[5]);
-        // Allow one process at a time to make a snapshot.
-        let first = MakingRight::take(all, &keys[5]).unwrap();
-        assert!(first.is_some() && MakingRight::take(all, &keys[5]).unwrap().is_none());
-        assert!(MakingRight::take(all, &keys[6]).unwrap().is_some());
+        // Only one process at a time can create a snapshot.
+        let first = SnapshotLock::take(all, &keys[5]).unwrap();
+        assert!(first.is_some() && SnapshotLock::take(all, &keys[5]).unwrap().is_none());
+        assert!(SnapshotLock::take(all, &keys[6]).unwrap().is_some());
         drop(first);
-        // What loads have cost is added up until somebody has the right.
+        // Load times add up until the lock is reset.
         let spend = || spend(all, &keys[5], Duration::from_millis(300)).unwrap().as_millis();
         assert_eq!((spend(), spend()), (300, 600));
-        let right = MakingRight::take(all, &keys[5]).unwrap().unwrap();
+        let lock = SnapshotLock::take(all, &keys[5]).unwrap().unwrap();
         assert_eq!((spend(), spend()), (300, 600));
-        right.settle();
+        lock.reset_cost();
         assert_eq!(spend(), 300);
         assert!(!is_snapshot("0123456789abcdef-1.gone") && !is_snapshot("0123456789abcdef.lock"));
     }

@@ -1,5 +1,5 @@
-//! Places by the structural reader, for files that have no sidecar: it numbers the forms as SBCL does, and knows where
-//! it cannot be sure.
+//! Locates uses with the structural reader, for files without a sidecar. The reader numbers forms
+//! as SBCL does, and reports where it cannot be certain.
 
 use std::collections::HashSet;
 
@@ -8,14 +8,14 @@ use steelbank_reader::{Form, LispText, TopLevelForm};
 use super::{Evidence, Expander, Placement, PositionedFile, SearchTarget, XrefRecord};
 use steelbank_xref::Kind;
 
-/// The structural reader's view of a recorded use.
+/// A recorded use, as found by the structural reader.
 struct RecordedForm<'a> {
     top: &'a TopLevelForm,
     /// The sub-form with the recorded number.
     form: Option<&'a Form>,
-    /// Whether the numbers are SBCL's for certain.
+    /// Whether the numbers are certainly SBCL's.
     sure: bool,
-    /// The form's operator, if that is the symbol: no other record can mean that token.
+    /// The token of the form's operator, if that is the symbol. No other record can refer to it.
     operator: Option<usize>,
     /// The symbol's tokens inside the form.
     inside: Vec<usize>,
@@ -40,7 +40,8 @@ impl PositionedFile {
             .collect()
     }
 
-    /// What the structural reader knows of a recorded use; None if the file has no such top-level form any more.
+    /// Finds a recorded use with the structural reader. Returns `None` if the file no longer has
+    /// such a top-level form.
     fn structured<'a>(
         &self,
         text: &'a LispText,
@@ -49,7 +50,7 @@ impl PositionedFile {
         means: &dyn Fn(&str) -> bool,
     ) -> Option<RecordedForm<'a>> {
         let bytes = self.text.as_bytes();
-        // SBCL recorded where the top-level form starts, too: better than a count.
+        // Prefer the recorded offset of the top-level form to its number.
         let by_start = recorded
             .bytes
             .filter(|_| self.decoded_as_is)

@@ -1,4 +1,4 @@
-//! Places by the sidecar: what SBCL's own reader and compiler reported.
+//! Locates uses with the sidecar: the events that SBCL's reader and compiler reported.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
@@ -9,19 +9,19 @@ use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
 use super::super::tap::walk::{Space, SyntacticContext, SyntaxContext, contexts};
 use super::forms::expander;
-use super::tokens::{is_local_function, stands_for_another};
+use super::tokens::{binds_alias, is_local_function};
 
 use super::{Evidence, Placement, PositionedFile, SearchTarget, XrefRecord};
 
-/// A sidecar with its symbols and strings filed by name.
+/// A sidecar with an index of its symbols and strings by name.
 #[derive(Debug)]
 pub(super) struct Tapped {
     pub(super) sidecar: Sidecar,
-    /// Indices into the sidecar's names, by the name without its package.
+    /// Indices into the sidecar's names, by name without package.
     pub(super) by_name: HashMap<String, Vec<u32>>,
-    /// For each of the sidecar's names, where it stands: (index of the form, index of the event).
+    /// The events of each of the sidecar's names: (index of the form, index of the event).
     pub(super) events: Vec<Vec<(u32, u32)>>,
-    /// For each form, once it has been asked for: the syntactic contexts of its symbols.
+    /// The syntactic contexts of each form's symbols, computed on demand.
     walked: Vec<OnceLock<Box<[SyntaxContext]>>>,
 }
 
@@ -43,12 +43,13 @@ impl Tapped {
         Tapped { sidecar, by_name, events, walked }
     }
 
-    /// The syntactic contexts of the symbols of the form at `index`.
+    /// Returns the syntactic contexts of the symbols of the form at `index`.
     pub(super) fn contexts(&self, index: usize) -> &[SyntaxContext] {
         self.walked[index].get_or_init(|| contexts(&self.sidecar, &self.sidecar.forms[index]))
     }
 
-    /// The places of the names spelt `name` for which `is` holds: forms by index, and events.
+    /// Lists the events of the names spelt `name` that satisfy `is`: (index of the form, index of
+    /// the event).
     pub(super) fn places<'a>(
         &'a self,
         name: &str,
@@ -59,8 +60,8 @@ impl Tapped {
         named.flat_map(|&name| &self.events[name as usize]).copied()
     }
 
-    /// Looks up the sought symbol among the file's names. Its home package may have been renamed since the file was
-    /// read.
+    /// Looks up the target symbol among the file's names. Its home package may have been renamed
+    /// since the file was read.
     pub(super) fn symbol(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
         let name = |index: u32| &self.sidecar.names[index as usize];
@@ -73,7 +74,8 @@ impl Tapped {
         })
     }
 
-    /// The events of symbol `name` inside the event `around` of the form at `index`, in order.
+    /// Lists the events of symbol `name` inside the event `around` of the form at `index`, in
+    /// order.
     fn inside(&self, index: usize, around: usize, name: u32) -> Vec<usize> {
         let (all, form) = (&self.events[name as usize], &self.sidecar.forms[index]);
         let start = form.events[around].start;
@@ -94,36 +96,37 @@ impl Tapped {
     }
 }
 
-/// The tap's view of a recorded use.
+/// A recorded use, as found in the sidecar.
 struct TapUse<'a> {
     form: &'a TapForm,
     contexts: &'a [SyntaxContext],
     kind: Kind,
     /// The event of the sub-form with the recorded number, or of the nearest one before it.
     around: usize,
-    /// Whether it is that very sub-form.
+    /// Whether it is exactly that sub-form.
     numbered: bool,
     /// The events of the symbol inside it, in order.
     inside: Vec<usize>,
-    /// Those of them that the record surely means.
+    /// The events of these that the record certainly refers to.
     sure: Option<Vec<usize>>,
 }
 
 impl<'a> TapUse<'a> {
-    /// Makes the tap's view of a record; None if the file has no such top-level form. `name`: the symbol, if the file
-    /// names it.
+    /// Finds a recorded use in the sidecar. Returns `None` if the file has no such top-level form.
+    /// `name` is the symbol's index, if the file contains it.
     fn new(tapped: &'a Tapped, name: Option<u32>, recorded: XrefRecord) -> Option<TapUse<'a>> {
         let index = tapped.sidecar.form_index(recorded.form)?;
         let form = &tapped.sidecar.forms[index];
         let contexts = tapped.contexts(index);
         let (number, around) = form.nearest_sub_form(recorded.number)?;
         let numbered = number == recorded.number;
-        // A form that a reader macro made is nowhere in the text: its symbols may be anywhere in the top-level form.
+        // A form that a reader macro produced has no position in the text: its symbols may be
+        // anywhere in the top-level form.
         let within = if numbered { around } else { form.events.len().checked_sub(1)? };
         let mut inside = name.map_or_else(Vec::new, |name| tapped.inside(index, within, name));
-        inside.retain(|&event| !contexts[event].made);
+        inside.retain(|&event| !contexts[event].generated);
         let mut found = TapUse { form, contexts, kind: recorded.kind, around, numbered, inside, sure: None };
-        found.sure = if numbered { found.surely_meant() } else { None };
+        found.sure = if numbered { found.certain_events() } else { None };
         Some(found)
     }
 
@@ -135,16 +138,17 @@ impl<'a> TapUse<'a> {
         matches!(self.kind, Kind::Calls | Kind::Macroexpands)
     }
 
-    /// Finds the events that the record surely means: the form's operator, what it binds, or its own arguments.
-    fn surely_meant(&self) -> Option<Vec<usize>> {
+    /// Returns the events that the record certainly refers to: the form's operator, the names it
+    /// binds, or its direct arguments.
+    fn certain_events(&self) -> Option<Vec<usize>> {
         if self.calls() {
             let operator = self.form.child(self.around, 1)?;
             return self.inside.contains(&operator).then(|| vec![operator]);
         }
         let inside = self.inside.iter().copied();
         let mut chosen: Vec<usize> = match self.kind {
-            // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that is an element of
-            // the form, or the operator of a list in there.
+            // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that
+            // is an element of the form, or the first element of a list inside such a list.
             Kind::Binds => inside
                 .filter(|&event| {
                     self.parent(event).is_some_and(|list| {
@@ -165,36 +169,36 @@ impl<'a> TapUse<'a> {
         }
         match (chosen.len(), self.kind) {
             (1, _) => Some(chosen),
-            // Equal records are kept once, so that of a form's own arguments all are meant.
+            // SBCL stores equal records once, so the record refers to all direct arguments.
             (2.., Kind::References) => Some(chosen),
             (2.., Kind::Sets) if chosen.iter().all(|&event| self.contexts[event].written) => Some(chosen),
             _ => None,
         }
     }
 
-    /// Leaves only what `wanted` accepts, if there is any.
+    /// Retains only the events that `wanted` accepts, if there are any.
     fn prefer(&self, chosen: &mut Vec<usize>, wanted: impl Fn(&SyntaxContext) -> bool) {
         if chosen.iter().any(|&event| wanted(&self.contexts[event])) {
             chosen.retain(|&event| wanted(&self.contexts[event]));
         }
     }
 
-    /// Finds the events that the record may mean, as far as the text tells.
-    fn possibly_meant(&self) -> Vec<usize> {
+    /// Returns the events that the record may refer to, judging by the text.
+    fn possible_events(&self) -> Vec<usize> {
         let meant = |context: &SyntaxContext| match (self.kind, context.role) {
-            (Kind::Calls, SyntaxRole::Argument) => context.standing != SyntacticContext::Variable,
+            (Kind::Calls, SyntaxRole::Argument) => context.syntactic != SyntacticContext::Variable,
             (Kind::Calls | Kind::Macroexpands, role) => {
                 matches!(role, SyntaxRole::Operator | SyntaxRole::Argument | SyntaxRole::Function)
             }
             (_, SyntaxRole::Binding) => true,
-            (_, SyntaxRole::Operator) => context.standing != SyntacticContext::Called,
+            (_, SyntaxRole::Operator) => context.syntactic != SyntacticContext::Called,
             (_, role) => matches!(role, SyntaxRole::Argument | SyntaxRole::Definition),
         };
-        // LET binds special variables as well; calls cannot mean what it binds.
+        // LET binds special variables as well; but calls cannot refer to a variable.
         let hidden = |context: &SyntaxContext| {
             context.bound.is_some_and(|by| match context.space {
                 Space::Unknown => is_local_function(by),
-                Space::Variable => self.calls() || stands_for_another(by),
+                Space::Variable => self.calls() || binds_alias(by),
                 _ => true,
             })
         };
@@ -204,7 +208,7 @@ impl<'a> TapUse<'a> {
 }
 
 impl PositionedFile {
-    /// Places all records of a symbol. `name`: the symbol, if the file names it.
+    /// Locates all records of a symbol. `name` is the symbol's index, if the file contains it.
     pub(super) fn place_by_tap(
         &self,
         tapped: &Tapped,
@@ -222,7 +226,7 @@ impl PositionedFile {
         found.iter().map(|found| found.as_ref().map_or_else(Vec::new, place)).collect()
     }
 
-    /// Places one record. `taken`: the events that other records surely mean.
+    /// Locates one record. `taken` contains the events that other records certainly refer to.
     fn place_one(
         &self,
         sidecar: &Sidecar,
@@ -239,26 +243,27 @@ impl PositionedFile {
         if let Some(events) = &found.sure {
             return with(events, Evidence::Exact);
         }
-        let mut possible = found.possibly_meant();
+        let mut possible = found.possible_events();
         possible.retain(|&event| !taken.contains(&(form.number, event)));
         if !found.numbered {
-            // A reader macro made the symbol: what stands in the form explains it, or the macro does.
+            // A reader macro produced the symbol: either a token in the form explains it, or the
+            // macro does.
             return match possible[..] {
                 [] if found.inside.is_empty() => with(&[found.around], Evidence::Approximate),
                 [] => via(),
                 _ => with(&possible, Evidence::Approximate),
             };
         }
-        // A variable may hide the function, and neither macro nor compiler tells where.
+        // A local variable may hide the function, and neither macro nor compiler reports where.
         let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
         let clear = |event: usize| {
             let context = &found.contexts[event];
-            context.standing == SyntacticContext::Called || context.role == SyntaxRole::Function
+            context.syntactic == SyntacticContext::Called || context.role == SyntaxRole::Function
         };
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {
             ([_], _) if !hidden => with(&possible, Evidence::Exact),
-            // One of them names the function, and the others could be anything.
+            // One of them names the function for certain, and the others may be anything.
             (_, [_]) if found.calls() => with(&clearly, Evidence::Exact),
             ([_, ..], _) => with(&possible, Evidence::Approximate),
             ([], _) => via(),

@@ -1,4 +1,5 @@
-//! Clause words: macros such as ITERATE recognize them by name, so that a symbol and its keyword mean the same.
+//! Clause words: macros such as ITERATE recognize them by name, so that a symbol and the keyword of
+//! its name are equivalent.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +7,18 @@ use super::structures::PackageAndName;
 use super::{PositionedFile, Reading, SearchTarget};
 use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TapForm};
 
-/// The first elements of the lists in which a word stands.
+/// The operators of the lists that contain a word.
 #[derive(Debug, Default)]
 pub struct Clauses {
-    /// Of the lists with the symbol.
+    /// The operators of lists with the symbol.
     pub of_symbol: BTreeSet<PackageAndName>,
-    /// Of the lists with the keyword of its name.
+    /// The operators of lists with the keyword of its name.
     pub of_keyword: BTreeSet<PackageAndName>,
 }
 
 impl PositionedFile {
-    /// Adds the clauses, lists that start with no known function nor operator of the standard, in which a token at one
-    /// of `starts`, and the keyword called `name`, stand. From a sidecar only.
+    /// Adds to `clauses` the operators of lists that contain the keyword `name`, or a token that
+    /// starts at one of `starts`. Skips known functions and standard operators. Needs a sidecar.
     pub fn add_clauses(&self, name: &str, starts: &BTreeSet<u32>, clauses: &mut Clauses) {
         let Reading::Tap(tapped) = &self.reading else { return };
         let sidecar = &tapped.sidecar;
@@ -48,9 +49,9 @@ impl PositionedFile {
             }
         }
     }
-    /// The first elements of the lists that have a quoted `sought` as an argument; none of the standard's operators.
-    /// From a sidecar only.
-    pub fn given_quoted(
+    /// Returns the operators of lists that have a quoted `sought` as an argument, except standard
+    /// ones. Needs a sidecar.
+    pub fn operators_of_quoted(
         &self,
         sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,

@@ -1,4 +1,4 @@
-//! Foreign functions and variables that are named by the string that C has for them.
+//! Foreign functions and variables whose Lisp name is derived from a string with their C name.
 
 use super::by_tap::Tapped;
 use super::structures::{PackageAndName, symbol};
@@ -7,8 +7,9 @@ use crate::source::tap::sidecar::TapForm;
 use steelbank_reader::Range;
 
 impl PositionedFile {
-    /// The operator of a list in top-level form `form`, and where the string stands that is its first argument, if CFFI
-    /// makes the name `made` of such a string: `(defcfun "get_it" …)`. From a sidecar only.
+    /// Returns the operator of a list in top-level form `form` and the range of its first argument,
+    /// a string from which CFFI derives the name `made`, as in `(defcfun "get_it" …)`. Returns
+    /// `None` unless there is exactly one. Needs a sidecar.
     pub fn foreign_name(&self, form: u32, made: &str) -> Option<(PackageAndName, Range)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -19,7 +20,7 @@ impl PositionedFile {
         let mut found = (0..form.events.len()).filter_map(|event| {
             let event = &form.events[event];
             let list = event.parent.filter(|_| event.place == 1)? as usize;
-            let operator = form.child(list, 1).filter(|&operator| tapped.is_own_macro(form, operator))?;
+            let operator = form.child(list, 1).filter(|&operator| tapped.is_user_macro(form, operator))?;
             let (text, place) = self.string_after(tapped, form, list, operator)?;
             makes(&text).then_some((symbol(tapped, form, operator)?, place))
         });
@@ -27,7 +28,8 @@ impl PositionedFile {
         found.next().is_none().then_some(first)
     }
 
-    /// Whether a list that begins with `operator` has `("get_it" name …)` as its first argument. From a sidecar only.
+    /// Returns whether a list with the operator `operator` has `("get_it" name …)` as its first
+    /// argument. Needs a sidecar.
     pub fn has_foreign_pair(&self, operator: &PackageAndName) -> bool {
         let Reading::Tap(tapped) = &self.reading else { return false };
         let (package, name) = operator;
@@ -48,7 +50,7 @@ impl PositionedFile {
         is_symbol && text.trim().len() > 2 && text.trim().starts_with('"') && text.trim().ends_with('"')
     }
 
-    /// The string that follows the event `operator` in `list`, and where it stands, quotes included.
+    /// Returns the string after the event `operator` in `list`, and its range including the quotes.
     fn string_after(
         &self,
         tapped: &Tapped,

@@ -1,4 +1,5 @@
-//! The contents of a top-level form and the makers of its definitions, by the sidecar.
+//! Queries about a top-level form in the sidecar: its symbols, inner methods, and the operators
+//! that expand into definitions and uses.
 
 use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
@@ -6,7 +7,7 @@ use super::{Expander, PositionedFile, Reading};
 use steelbank_reader::Range;
 
 impl PositionedFile {
-    /// The symbols, by package and name, that stand in top-level form `form`. From a sidecar only.
+    /// Lists the symbols in top-level form `form`, by package and name. Needs a sidecar.
     pub fn symbols_in(&self, form: u32) -> Vec<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
@@ -29,9 +30,9 @@ impl PositionedFile {
             .collect()
     }
 
-    /// The names of symbols in sub-form `number` of top-level form `form` of which `whole` can be made: the longest
-    /// that are part of it. From a sidecar only.
-    pub fn parts_in(&self, form: u32, number: u32, whole: &str) -> Vec<String> {
+    /// Lists the names of symbols in sub-form `number` of top-level form `form` that are parts of
+    /// the name `whole`, without parts of longer listed parts. Needs a sidecar.
+    pub fn name_parts_in(&self, form: u32, number: u32, whole: &str) -> Vec<String> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
         let Some((_, around)) = form.nearest_sub_form(number) else { return Vec::new() };
@@ -60,8 +61,8 @@ impl PositionedFile {
         longest
     }
 
-    /// The methods within a generic function's definition, top-level form `form`: where each starts, and the names of
-    /// the classes that it specializes on. From a sidecar only.
+    /// Lists the methods inside a generic function's definition, top-level form `form`: the range
+    /// of each, and the classes that it specializes on. Needs a sidecar.
     pub fn inner_methods(&self, form: u32) -> Vec<(Range, Vec<&str>)> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;
@@ -92,8 +93,8 @@ impl PositionedFile {
             .collect()
     }
 
-    /// The macro whose expansion makes the definition that the image records at sub-form `number` of top-level form
-    /// `form`. From a sidecar only.
+    /// Returns the macro that expands into the definition that the image records at sub-form
+    /// `number` of top-level form `form`. Needs a sidecar.
     pub fn expander_at(&self, form: u32, number: u32) -> Option<Expander> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -110,7 +111,8 @@ impl PositionedFile {
         })
     }
 
-    /// The operator that makes a use that the compiler recorded of top-level form `form` as a whole.
+    /// Returns the operator that expands into a use recorded for top-level form `form` itself.
+    /// Needs a sidecar.
     pub fn form_expander(&self, form: u32) -> Option<Expander> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -119,8 +121,8 @@ impl PositionedFile {
     }
 }
 
-/// The operator that makes a use of which no symbol stands in `list`: that of `list` if it is a macro, else a symbol
-/// macro among its elements, else the nearest macro around.
+/// Returns the operator that expands into a use without a token in `list`: the operator of `list`
+/// if that is a macro, else a symbol macro among its elements, else the nearest macro around it.
 pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> Expander {
     let named = |event: usize| match form.events[event].kind {
         EventKind::Symbol(name) => match &sidecar.names[name as usize] {

@@ -1,7 +1,10 @@
-//! From SBCL's form numbers to ranges of the text, with the evidence for each.
+//! Translates SBCL's form numbers to text ranges, with the evidence for each.
 //!
-//! A file is read through its sidecar where there is one (what SBCL's own reader reported), else through the
-//! structural reader. Either way the symbol must be found where the record says, or the answer says that it was not.
+//! A [`PositionedFile`] is one source file. It uses the file's sidecar (the events that SBCL's
+//! reader reported) if there is one, otherwise the structural reader. In both cases the symbol's
+//! token must be found at the recorded form; otherwise the [`Placement`] has weaker [`Evidence`].
+//! The submodules answer the questions of the `uses` actions: occurrences and tokens of a symbol,
+//! structure definitions, clause words, foreign names.
 
 mod by_structure;
 mod by_tap;
@@ -31,15 +34,16 @@ pub use clauses::Clauses;
 use steelbank_xref::Kind;
 pub use structures::{PackageAndName, Prefix, StructureDefinition};
 
-/// The certainty of a place.
+/// How certain a position is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// The symbol stands there: a rename replaces it there.
+    /// The symbol is at this position; a rename edits it there.
     Exact,
-    /// The form is right, but not which of several places in it; or the file has changed since it was loaded.
+    /// The form is right, but which token in it is uncertain; or the file has changed since it was
+    /// loaded.
     Approximate,
-    /// The symbol does not stand there: an operator that does (`via`) expands into its use.
+    /// The symbol is not at this position: an operator there (`via`) expands into the use.
     Via,
 }
 
@@ -49,67 +53,67 @@ impl Evidence {
     }
 }
 
-/// The operator that makes a use where the symbol does not stand.
+/// The operator that expands into a use of a symbol without containing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expander {
-    /// The home package of the operator; empty if it is none that has a name.
+    /// The operator's home package; empty if the operator is not a named symbol.
     pub package: String,
-    /// Its name.
+    /// The operator's name.
     pub name: String,
-    /// It is a symbol macro.
+    /// Whether it is a symbol macro.
     pub symbol_macro: bool,
 }
 
-/// Where a use stands.
+/// The location of a use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
-    /// The place: what [`PositionedFile::position`] gives a line and column.
+    /// The range in the text; [`PositionedFile::position`] converts it to line and column.
     pub range: Range,
-    /// How sure it is.
+    /// How certain the range is.
     pub evidence: Evidence,
-    /// For [`Evidence::Via`]: the operator that expands into the use.
+    /// The operator that expands into the use, for [`Evidence::Via`].
     pub expander: Option<Expander>,
 }
 
 impl Placement {
-    /// A place where the symbol stands, or may.
+    /// Returns the placement of a token that is, or may be, the symbol.
     pub(crate) fn new(range: Range, evidence: Evidence) -> Placement {
         Placement { range, evidence, expander: None }
     }
 
-    /// The form of an operator that expands into the use.
+    /// Returns the placement of a form with an operator that expands into the use.
     pub(crate) fn via(range: Range, expander: Expander) -> Placement {
         Placement { range, evidence: Evidence::Via, expander: Some(expander) }
     }
 }
 
-/// The symbol asked for.
+/// The symbol whose uses are searched.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SearchTarget {
-    /// Name of the home package.
+    /// The name of its home package.
     pub package: String,
-    /// The symbol's name, in its own case.
+    /// The symbol's name, in its actual case.
     pub name: String,
 }
 
-/// A use as the compiler recorded it: `kind` at sub-form `number` of top-level form `form`.
+/// A use as recorded by the compiler: `kind` at sub-form `number` of top-level form `form`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct XrefRecord {
-    /// What is done with the symbol.
+    /// The kind of use.
     pub kind: Kind,
     /// SBCL's number of the top-level form.
     pub form: u32,
     /// SBCL's number of the sub-form.
     pub number: u32,
-    /// Where the top-level form starts, in bytes, counted before the white space in front of it.
+    /// The byte offset of the top-level form, including the white space before it.
     pub bytes: Option<u32>,
 }
 
-/// An occurrence of a symbol in live text.
+/// An occurrence of a symbol in code that is read, not skipped by `#+` or comments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occurrence {
@@ -117,37 +121,42 @@ pub struct Occurrence {
     pub range: Range,
     /// Its role.
     pub role: SyntaxRole,
-    /// The top-level form it stands in.
+    /// The number of its top-level form.
     pub form: u32,
-    /// Whether a local variable or function of this name is bound in that form, so that it may be meant.
+    /// Whether a local variable or function with this name is bound in that form, so that the
+    /// occurrence may refer to it.
     pub local: bool,
-    /// Whether the text itself shows what binds it around there. A special variable is bound, too.
+    /// Whether the text shows a binding of the name around it. The binding may be of a special
+    /// variable.
     pub bound: bool,
-    /// Whether it is looked up among variables, or may be.
+    /// Whether it is, or may be, looked up as a variable.
     pub variable: bool,
-    /// Whether the compiler found a local variable of this name in that form.
+    /// Whether the compiler found a local variable with this name in that form.
     pub has_variable: bool,
-    /// What the text tells of an operator or argument.
-    pub standing: SyntacticContext,
-    /// In a template: its role in the code that the template becomes.
+    /// Its position among the operators around it.
+    pub syntactic: SyntacticContext,
+    /// In a template: its role in the generated code.
     pub becomes: SyntaxRole,
-    /// Whether the symbol stands nowhere in the top-level form where a variable or a binding of it could be meant.
+    /// Whether no occurrence in its top-level form can refer to a variable.
     pub never_variable: bool,
-    /// For a definition: the kind of thing that it makes of the name.
+    /// For a definition: the kind of thing that it defines.
     pub defined: Option<Defined>,
-    /// The name of the macro of the program's own that may define the symbol, if it stands where such a macro could.
+    /// The name of the user macro that may define the symbol, if the symbol is at a suitable
+    /// position.
     pub definer: Option<String>,
-    /// What is done with the variable, or with the place that the accessor or slot names.
+    /// How the variable, or the place that the accessor or slot names, is accessed.
     pub access: PlaceAccess,
-    /// The token that binds the name around there, or this one if it does, as far as the text shows it.
+    /// The token that binds the name around it, or this token if it is the binding, as far as the
+    /// text shows.
     pub binding: Option<Range>,
-    /// The namespace of its name.
+    /// The namespace in which the name is looked up.
     pub space: Space,
-    /// The kind of operator that the symbol named when the file had been read.
+    /// The kind of operator that the symbol named after the file was read.
     pub operator: NameKind,
 }
 
-/// A token that reads as a symbol, or names it in a package definition, whatever it means there.
+/// A token that is read as a symbol, or designates it in a package definition, whatever its meaning
+/// there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolToken {
@@ -157,34 +166,35 @@ pub struct SymbolToken {
     pub written: Notation,
     /// Its role.
     pub role: SyntaxRole,
-    /// The top-level form it stands in.
+    /// The number of its top-level form.
     pub form: u32,
-    /// Whether a local variable or function of this name is bound in that form.
+    /// Whether a local variable or function with this name is bound in that form.
     pub local: bool,
-    /// Whether it is what binds one, here or in the code that a template becomes.
+    /// Whether it binds the name, here or in the code that a template generates.
     pub binds: bool,
-    /// Whether it stands where a macro of the program's own may have a name that it defines.
+    /// Whether it is at a position where a user macro may take the name that it defines.
     pub definable: bool,
-    /// Whether it is a `&key` parameter without a keyword of its own: renaming it changes the keyword.
+    /// Whether it is a `&key` parameter without an explicit keyword, so that renaming it changes
+    /// the keyword.
     pub key_parameter: bool,
 }
 
 /// The notation in which a symbol is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Notation {
-    /// As the symbol, with or without its package.
+    /// The symbol itself, with or without its package.
     Symbol,
-    /// As an uninterned symbol, `#:name`.
+    /// An uninterned symbol, `#:name`.
     Uninterned,
-    /// As a keyword.
+    /// A keyword.
     Keyword,
-    /// As a symbol of another package that has its name.
+    /// A symbol of another package with the same name.
     Namesake,
-    /// As a string, quotes included.
+    /// A string, including the quotes.
     Text,
 }
 
-/// The reader that a file's positions come from.
+/// The reader that provides a file's positions.
 #[derive(Debug)]
 enum Reading {
     Tap(Box<Tapped>),
@@ -196,15 +206,15 @@ enum Reading {
 pub enum SidecarState {
     /// There is none: the file was not compiled or loaded as source here.
     Missing,
-    /// It is there, and cannot be used.
+    /// It exists, but cannot be used.
     Damaged,
-    /// It ends where the reading of the file was stopped: nothing is known of what comes after.
+    /// It ends where reading the file was stopped; the rest of the file is not covered.
     Incomplete,
-    /// It covers the whole file.
+    /// It covers the entire file.
     Complete,
 }
 
-/// A source file together with what is known of the positions in it.
+/// A source file and the positions recorded for it.
 #[derive(Debug)]
 pub struct PositionedFile {
     path: PathBuf,
@@ -212,26 +222,26 @@ pub struct PositionedFile {
     lines: LineIndex,
     is_ascii: bool,
     has_mark: bool,
-    /// Whether bytes of the file are bytes of the text.
+    /// Whether decoding left the bytes of the file unchanged.
     decoded_as_is: bool,
     fresh: bool,
-    /// A sidecar is there that cannot be used.
+    /// Whether there is a sidecar that cannot be used.
     damaged: bool,
     reading: Reading,
-    /// Where what was read stands now, once it has been asked for: of a file that has changed.
+    /// For a changed file: the current positions of its recorded forms, computed on demand.
     moved: OnceLock<MovedForms>,
-    /// The number in the file of the form that counts as the first: of a text from a buffer, which is a part of it.
+    /// For a text compiled from an editor buffer: the number in the file of its first form.
     first: u32,
-    /// Whether only a text from a buffer was compiled, and not the file.
-    of_buffer: bool,
+    /// Whether only a text from a buffer was compiled, not the file.
+    from_buffer: bool,
 }
 
 impl PositionedFile {
-    /// Reads the file at `path`, of which the image holds the version written at `write_date` (universal time), and
-    /// the file `sidecar`, if it exists and is of that file and version.
+    /// Reads the file at `path`, and its sidecar if that exists and matches. `write_date`
+    /// (universal time) is the version of the file in the image.
     ///
     /// # Errors
-    /// If the file at `path` cannot be read. A sidecar that cannot be read counts as none.
+    /// The file at `path` cannot be read. An unreadable sidecar is no error.
     pub fn open(path: &Path, write_date: u64, sidecar: Option<&Path>) -> std::io::Result<PositionedFile> {
         let bytes = steelbank_tree::read_source(path)?;
         let truename = std::fs::canonicalize(path)?;
@@ -251,7 +261,8 @@ impl PositionedFile {
         Ok(PositionedFile { damaged, ..PositionedFile::new(path.to_path_buf(), &bytes, sidecar, fresh) })
     }
 
-    /// As [`PositionedFile::open`], where `bytes` stand for what is on disk at `path`, a real path.
+    /// Like [`PositionedFile::open`], but with the content `bytes` instead of the file on disk.
+    /// `path` must be a real path.
     pub fn of_text(path: &Path, bytes: &[u8], write_date: u64, sidecar: Option<&Path>) -> PositionedFile {
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
@@ -260,7 +271,8 @@ impl PositionedFile {
         PositionedFile::new(path.to_path_buf(), bytes, sidecar, fresh)
     }
 
-    /// The file at `path` with the content `bytes`. `fresh` tells whether the image was made from this content.
+    /// Returns the file at `path` with the content `bytes`. `fresh` must be whether the image was
+    /// built from this content.
     pub fn new(path: PathBuf, bytes: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
         let format = sidecar.as_ref().map_or("UTF-8", |sidecar| sidecar.external_format.as_str());
         let text = decode_as(bytes, format);
@@ -288,14 +300,15 @@ impl PositionedFile {
             reading,
             moved: OnceLock::new(),
             first: 0,
-            of_buffer: false,
+            from_buffer: false,
         }
     }
 
-    /// The file at `path` with the content `bytes`, of which an editor has compiled the part `compiled`, that stood behind
-    /// `position` characters of its buffer: forms count from there. If the file does not hold that text, the form stands for it
-    /// that begins with the same line, or else the nearest one, and it is not fresh.
-    pub fn of_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
+    /// Returns the file at `path` with the content `bytes`, when an editor has compiled only the
+    /// text `compiled` at character `position` of its buffer; form numbers count from there. If the
+    /// file does not contain that text, it is matched to the form with the same first line, or else
+    /// to the nearest form, and the file is not fresh.
+    pub fn from_buffer(path: &Path, bytes: &[u8], compiled: &str, position: usize) -> PositionedFile {
         let mut file = PositionedFile::new(path.to_path_buf(), bytes, None, false);
         let Reading::Structure(read) = &file.reading else { return file };
         let (text, compiled) = (file.text.as_str(), compiled.trim());
@@ -314,17 +327,17 @@ impl PositionedFile {
         let at = whole.or_else(alike).unwrap_or(near);
         let before = read.toplevel().partition_point(|top| top.span.end as usize <= at);
         file.fresh = whole.is_some_and(|at| !is_inside(at));
-        file.of_buffer = true;
+        file.from_buffer = true;
         file.first = before.min(read.toplevel().len().saturating_sub(1)) as u32;
         file
     }
 
-    /// The file's path, as it was asked for.
+    /// Returns the path with which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// About how much memory this takes, in bytes.
+    /// Returns the approximate memory use, in bytes.
     pub fn size(&self) -> usize {
         let read = match &self.reading {
             Reading::Tap(tapped) => {
@@ -336,22 +349,22 @@ impl PositionedFile {
         self.text.len() + read
     }
 
-    /// Whether the image was made from what the file holds now.
+    /// Returns whether the image was built from the current content of the file.
     pub fn is_fresh(&self) -> bool {
         self.fresh
     }
 
-    /// Whether only a part of the file was compiled, from a buffer.
-    pub fn is_of_buffer(&self) -> bool {
-        self.of_buffer
+    /// Returns whether only a part of the file was compiled, from a buffer.
+    pub fn is_from_buffer(&self) -> bool {
+        self.from_buffer
     }
 
-    /// Whether SBCL's own reader reported the positions.
-    pub fn is_tapped(&self) -> bool {
+    /// Returns whether the positions are from SBCL's reader.
+    pub fn has_sidecar(&self) -> bool {
         matches!(self.reading, Reading::Tap(_))
     }
 
-    /// The state of the file's sidecar.
+    /// Returns the state of the file's sidecar.
     pub fn sidecar_state(&self) -> SidecarState {
         match &self.reading {
             Reading::Tap(tapped) if tapped.sidecar.complete => SidecarState::Complete,
@@ -361,7 +374,7 @@ impl PositionedFile {
         }
     }
 
-    /// The external format in which SBCL read the file; UTF-8 if that is not known.
+    /// Returns the external format in which SBCL read the file; UTF-8 if unknown.
     pub fn external_format(&self) -> &str {
         match &self.reading {
             Reading::Tap(tapped) => &tapped.sidecar.external_format,
@@ -369,7 +382,7 @@ impl PositionedFile {
         }
     }
 
-    /// The operator of top-level form `form`. From a sidecar only.
+    /// Returns the operator of top-level form `form`. Needs a sidecar.
     pub fn form_operator(&self, form: u32) -> Option<&Name> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -380,7 +393,8 @@ impl PositionedFile {
         }
     }
 
-    /// The name, without its package, of the function that top-level form `form` defines by DEFUN. From a sidecar only.
+    /// Returns the name, without its package, of the function that top-level form `form` defines
+    /// with DEFUN. Needs a sidecar.
     pub fn function_defined(&self, form: u32) -> Option<&str> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let top = tapped
@@ -394,12 +408,13 @@ impl PositionedFile {
         }
     }
 
-    /// The decoded text.
+    /// Returns the decoded text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The names, without their packages, of all symbols and package designators in live text. From a sidecar only.
+    /// Lists the names, without packages, of all symbols and package designators in the code. Needs
+    /// a sidecar.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let by_name = match &self.reading {
             Reading::Tap(tapped) => Some(&tapped.by_name),
@@ -408,7 +423,7 @@ impl PositionedFile {
         by_name.into_iter().flat_map(|by_name| by_name.keys().map(String::as_str))
     }
 
-    /// The text of `line`, from 1, without its ending.
+    /// Returns the text of `line`, from 1, without its line end.
     pub fn line_text(&self, line: u32) -> Cow<'_, str> {
         let bytes = self.lines.bytes(self.text.as_bytes(), line);
         let text = String::from_utf8_lossy(bytes);
@@ -418,23 +433,26 @@ impl PositionedFile {
         }
     }
 
-    /// The text of the line on which `range` begins, without the blanks at its ends.
+    /// Returns the text of the line on which `range` begins, without leading and trailing white
+    /// space.
     pub fn line_at(&self, range: Range) -> String {
         self.position(range.start).map_or_else(String::new, |at| self.line_text(at.line).trim().to_owned())
     }
 
-    /// Whether a token on `line` of the file as it stands now spells the name of `sought`, whatever its package.
+    /// Returns whether `line` of the current text contains a token with the name of `sought`, in
+    /// any package.
     pub fn has_name_on(&self, sought: &SearchTarget, line: u32) -> bool {
         let text = self.lines.bytes(self.text.as_bytes(), line);
         let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
         read.tokens().iter().any(|token| token.is_named(text, &sought.name))
     }
 
-    /// Where the recorded uses of `sought` stand, in their order. Several places for one only if all of them are that
-    /// use; none if the file has no such form any more.
+    /// Locates the recorded uses of `sought`, in their order. A use has several placements only if
+    /// all of them are that use, and none if its form is no longer in the file.
     ///
-    /// All records of the file together, so that what one of them surely means is not taken for another's. `means`
-    /// tells whether `sought` is what its name means in the package that it is given, by name or nickname.
+    /// Pass all records of the file together, so that a token that is certainly one use is not
+    /// attributed to another. `means(package)` must return whether the name of `sought` refers to
+    /// `sought` in that package, which is given by name or nickname.
     pub fn place(
         &self,
         sought: &SearchTarget,
@@ -451,12 +469,12 @@ impl PositionedFile {
         placements
     }
 
-    /// The range of sub-form `number` of top-level form `form`.
+    /// Returns the range of sub-form `number` of top-level form `form`.
     pub fn form_range(&self, form: u32, number: u32) -> Option<Range> {
         self.range_in_file(self.first.checked_add(form)?, number)
     }
 
-    /// As [`PositionedFile::form_range`], where forms count from the file's first.
+    /// Like [`PositionedFile::form_range`], with `form` counted from the file's first form.
     fn range_in_file(&self, form: u32, number: u32) -> Option<Range> {
         match &self.reading {
             Reading::Tap(tapped) => {
@@ -471,18 +489,19 @@ impl PositionedFile {
         }
     }
 
-    /// Where top-level form `form` of a text from a buffer names what it defines, if that is `sought`: behind its operator.
+    /// For text from a buffer: returns the range of the name that top-level form `form` defines
+    /// (its second token), if that is `sought`.
     pub fn defined_in_buffer(&self, form: u32, sought: &SearchTarget) -> Option<Range> {
         let Reading::Structure(read) = &self.reading else { return None };
-        let top = self.range_in_file(self.first.checked_add(form)?, 0).filter(|_| self.of_buffer)?;
+        let top = self.range_in_file(self.first.checked_add(form)?, 0).filter(|_| self.from_buffer)?;
         let inside =
             |token: &&Token| token.span.start >= top.start && token.span.end <= top.end && token.active;
         let name = read.tokens().iter().filter(inside).nth(1)?;
         name.is_named(self.text.as_bytes(), &sought.name).then_some(name.span)
     }
 
-    /// The octets before top-level form `form` and the white space and comments in front of it, as SBCL counts them.
-    /// None if the file is not what was loaded.
+    /// Returns the number of octets before top-level form `form` and the white space and comments
+    /// that precede it, as SBCL counts them. Returns `None` if the file is not the loaded version.
     pub fn octets_before(&self, form: u32) -> Option<u32> {
         let Some(before) = self.first.checked_add(form)?.checked_sub(1) else {
             return self.fresh.then_some(0);
@@ -497,8 +516,9 @@ impl PositionedFile {
         }
     }
 
-    /// The line and column, in characters, of an offset in one of this file's ranges: in the text as it is now. None if that
-    /// does not have the form any more. Editors show no byte order mark, so the first line's columns do not count it.
+    /// Returns the line and column, in characters, in the current text for an offset of one of this
+    /// file's ranges. Returns `None` if the current text no longer has the form. A byte order mark
+    /// does not count as a column, because editors do not show it.
     pub fn position(&self, offset: u32) -> Option<LineColumn> {
         let offset = match &self.reading {
             Reading::Tap(tapped) if !self.fresh => {
@@ -511,14 +531,15 @@ impl PositionedFile {
         Some(LineColumn { line, column: column - hidden })
     }
 
-    /// The byte at a line and column, as [`PositionedFile::position`] counts them, of the file as it stands now.
+    /// Returns the byte offset in the current text of a line and column, counted as in
+    /// [`PositionedFile::position`].
     fn offset(&self, LineColumn { line, column }: LineColumn) -> Option<u32> {
         let hidden = u32::from(line == 1 && self.has_mark);
         let position = LineColumn { line, column: column.checked_add(hidden)? };
         self.lines.offset(self.text.as_bytes(), position, PositionEncoding::Characters)
     }
 
-    /// The indices in `bytes`, the file's content, of `range` of its text.
+    /// Returns the byte range in `bytes`, the file's content, for a range of its decoded text.
     pub fn range_on_disk(&self, bytes: &[u8], range: Range) -> Option<std::ops::Range<usize>> {
         let at = |offset: u32| {
             let offset = offset as usize;
@@ -531,8 +552,8 @@ impl PositionedFile {
         Some(at(range.start)?..at(range.end)?)
     }
 
-    /// The range of what SBCL's reader reported. It counted characters; of a text that is not there any more, they
-    /// stand for its bytes.
+    /// Returns the range of a reader event. SBCL's reader counts characters. For a changed file
+    /// they cannot be converted to bytes, so the range is in characters.
     fn event_range(&self, sidecar: &Sidecar, event: &ReadEvent) -> Range {
         let at = |character| match self.fresh {
             true => self.byte_of(sidecar, character),
@@ -541,7 +562,7 @@ impl PositionedFile {
         Range::new(at(event.start), at(event.end))
     }
 
-    /// The byte at a character that SBCL's reader counted.
+    /// Converts a character offset of SBCL's reader to a byte offset.
     fn byte_of(&self, sidecar: &Sidecar, character: u32) -> u32 {
         if self.is_ascii {
             return character;
@@ -552,7 +573,7 @@ impl PositionedFile {
     }
 }
 
-/// The line of a character that SBCL's reader counted, and its column.
+/// Returns the line and column of a character offset of SBCL's reader.
 fn recorded_position(sidecar: &Sidecar, character: u32) -> LineColumn {
     let before = sidecar.newlines.partition_point(|&newline| newline < character);
     let start = before.checked_sub(1).map_or(0, |last| sidecar.newlines[last] + 1);
@@ -565,7 +586,7 @@ fn downgrade_stale(placement: &mut Placement) {
     }
 }
 
-/// `bytes` as the external format called `name` decodes them, as far as positions and text are concerned.
+/// Decodes `bytes` in the external format `name`, well enough for positions and display.
 fn decode_as<'a>(bytes: &'a [u8], name: &str) -> Cow<'a, str> {
     let wide = |pair: fn([u8; 2]) -> u16| {
         let units = bytes.chunks_exact(2).map(|unit| pair([unit[0], unit[1]]));
@@ -582,7 +603,7 @@ fn decode_as<'a>(bytes: &'a [u8], name: &str) -> Cow<'a, str> {
     }
 }
 
-/// The write date of a file as Lisp counts it: seconds since 1900.
+/// Returns a file's write date in Lisp's universal time: seconds since 1900.
 pub fn universal_write_date(path: &Path) -> Option<u64> {
     const UNIX_EPOCH_IN_UNIVERSAL_TIME: u64 = 2_208_988_800;
     let modified = std::fs::metadata(path).ok()?.modified().ok()?;
@@ -595,29 +616,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_from_a_buffer_is_found_in_its_file() {
+    fn buffer_text_is_located_in_its_file() {
         let text = "(a)\n; ä\n(defun f ()\n  1)\n(b)\n(defun f ()\n  1)\n(progn\n  (g))\n";
         let placed = |compiled: &str, position| {
-            let file = PositionedFile::of_buffer(Path::new("a.lisp"), text.as_bytes(), compiled, position);
+            let file = PositionedFile::from_buffer(Path::new("a.lisp"), text.as_bytes(), compiled, position);
             let line = file.form_range(0, 0).and_then(|range| file.position(range.start)).unwrap().line;
             (line, file.is_fresh())
         };
-        // The nearest of those that are the same; positions are characters.
+        // The nearest of several equal texts; positions are characters.
         let same = "(defun f ()\n  1)\n";
         assert_eq!((placed(same, 8), placed(same, 60)), ((3, true), (6, true)));
         assert_eq!(placed("(b)\n(defun f ()\n  1)", 0), (5, true));
-        // One that is not saved: the form that begins alike, or else the nearest.
+        // Unsaved text: the form with the same first line, or else the nearest.
         assert_eq!(placed("(defun f ()\n  2)", 40), (6, false));
         assert_eq!(placed("(defun h ()\n  2)", 4), (3, false));
         assert_eq!((placed("", 0), placed("(h)", 999)), ((1, false), (8, false)));
-        // A part of a form has other numbers.
+        // A part of a form has other form numbers.
         assert_eq!(placed("(g)", 0), (8, false));
-        let empty = PositionedFile::of_buffer(Path::new("a.lisp"), b"", "(f)", 7);
+        let empty = PositionedFile::from_buffer(Path::new("a.lisp"), b"", "(f)", 7);
         assert_eq!((empty.form_range(0, 0), empty.octets_before(0)), (None, None));
     }
 
     #[test]
-    fn a_range_leads_to_the_bytes_on_disk() {
+    fn ranges_map_to_bytes_on_disk() {
         for bytes in ["; ä\n(f 𝒳)".as_bytes(), b"; \xc3\xa4\xfc\xe9\n(f x)", b"; \xe2\x82\n(f x)"] {
             let file = PositionedFile::new("a.lisp".into(), bytes, None, true);
             let range = file.form_range(0, 0).unwrap();

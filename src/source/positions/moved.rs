@@ -1,32 +1,34 @@
-//! Where what was read of a file stands in its text as it is now, which is another one.
+//! Translates positions in the recorded version of a file to its current, changed text.
 
 use std::collections::HashMap;
 
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm};
 use steelbank_reader::{Datum, Dialect, Features, LispText, Range, Token, TokenKind, TopLevelForm};
 
-/// The top-level forms that were read and are still there.
+/// The recorded top-level forms that are still in the text.
 #[derive(Debug)]
 pub(super) struct MovedForms(Vec<MovedForm>);
 
 #[derive(Debug)]
 struct MovedForm {
-    /// Where it was, in characters.
+    /// Its recorded range, in characters.
     before: Range,
     now: FormNow,
 }
 
 #[derive(Debug)]
 enum FormNow {
-    /// The bytes at which its characters stand.
+    /// The form is unchanged: the current byte offset of each of its characters.
     Same(Vec<u32>),
-    /// It has changed: the byte at which it starts, and where the symbols that it begins and ends with were and are, sorted.
+    /// The form has changed: its current byte offset, and the recorded and current ranges of the
+    /// unchanged symbols at its beginning and end, sorted.
     Changed { start: u32, symbols: Vec<(Range, Range)> },
 }
 
 impl MovedForms {
-    /// Looks in `text` for the forms of `sidecar`. One that has its length and its symbols at their places is the same; it
-    /// has changed, if another one alone begins with the same two symbols.
+    /// Searches `text` for the forms of `sidecar`. A form with the same length and the same symbols
+    /// at the same positions is unchanged. Otherwise, if exactly one remaining form on each side
+    /// begins with the same two symbols, that form has changed.
     pub(super) fn new(sidecar: &Sidecar, text: &str) -> Self {
         let bytes = text.as_bytes();
         let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
@@ -35,7 +37,8 @@ impl MovedForms {
             let starts = form.char_indices().map(|(at, _)| top.span.start + at as u32);
             starts.chain([top.span.end]).collect::<Vec<u32>>()
         };
-        // By how many there are: of a long file, each form is compared with those of its length alone.
+        // By length in characters, so that each form of a long file is compared only with forms of
+        // its length.
         let mut left: HashMap<usize, Vec<(&TopLevelForm, Vec<u32>)>> = HashMap::new();
         for top in read.toplevel() {
             let now = inside(top);
@@ -86,15 +89,15 @@ impl MovedForms {
         }
         found.extend(alike.into_values().filter_map(|(before, now)| {
             let (&[(form, before)], &[top]) = (&*before, &*now) else { return None };
-            let symbols = kept_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
+            let symbols = unchanged_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
             Some(MovedForm { before, now: FormNow::Changed { start: top.span.start, symbols } })
         }));
         found.sort_unstable_by_key(|form| form.before);
         Self(found)
     }
 
-    /// The byte at which what was the character `offset` stands now; the start of its form, if that has changed around it.
-    /// None if the form is not there any more.
+    /// Returns the current byte offset of the character at the recorded `offset`, or the start of
+    /// its form if the text around it has changed. Returns `None` if the form no longer exists.
     pub(super) fn of(&self, offset: u32) -> Option<u32> {
         let before = self.0.partition_point(|form| form.before.start <= offset);
         let form = self.0[..before].last().filter(|form| offset <= form.before.end)?;
@@ -111,8 +114,13 @@ impl MovedForms {
     }
 }
 
-/// Pairs the symbols that `form` began and ended with and the `tokens` that it has there now.
-fn kept_symbols(sidecar: &Sidecar, form: &TapForm, tokens: &[Token], text: &[u8]) -> Vec<(Range, Range)> {
+/// Pairs the unchanged symbols at the beginning and end of `form` with its current `tokens`.
+fn unchanged_symbols(
+    sidecar: &Sidecar,
+    form: &TapForm,
+    tokens: &[Token],
+    text: &[u8],
+) -> Vec<(Range, Range)> {
     let events = form.events.iter();
     let before: Vec<(&str, Range)> = events
         .filter_map(|event| Some((symbol(sidecar, event.kind)?, Range::new(event.start, event.end))))
@@ -131,7 +139,7 @@ fn kept_symbols(sidecar: &Sidecar, form: &TapForm, tokens: &[Token], text: &[u8]
         .collect()
 }
 
-/// The name of the symbol that was read, without its package.
+/// Returns the name of a symbol event, without its package.
 fn symbol(sidecar: &Sidecar, kind: EventKind) -> Option<&str> {
     let EventKind::Symbol(name) = kind else { return None };
     match sidecar.names.get(name as usize)? {

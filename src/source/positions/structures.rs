@@ -1,14 +1,14 @@
-//! Reads DEFSTRUCT forms for the names that they make.
+//! Parses DEFSTRUCT forms, for the names that DEFSTRUCT derives from them.
 
 use super::by_tap::Tapped;
 use super::{PositionedFile, Reading, SearchTarget};
 use crate::source::tap::sidecar::{EventKind, Name, TapForm};
 use steelbank_reader::Range;
 
-/// A symbol by its home package and name.
+/// A symbol: its home package and its name.
 pub type PackageAndName = (String, String);
 
-/// A DEFSTRUCT form, as far as names are made from it.
+/// The parts of a DEFSTRUCT form that determine derived names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructureDefinition {
     /// The number of the top-level form.
@@ -19,64 +19,66 @@ pub struct StructureDefinition {
     pub name: PackageAndName,
     /// The range of the name.
     pub name_range: Range,
-    /// Whether the name stands alone, without options.
+    /// Whether the form has no options, only the name.
     pub is_bare: bool,
     /// The prefix of the accessors' names.
     pub prefix: Prefix,
     /// The structure that it includes.
     pub included: Option<PackageAndName>,
-    /// The slots that the form has itself.
+    /// The slots that the form itself defines.
     pub slots: Vec<PackageAndName>,
-    /// The ranges of these, and of the included structure's slots that get another default.
+    /// The ranges of these slots, and of included slots with a new default.
     pub slot_places: Vec<(PackageAndName, Range)>,
     /// The ranges of the constructors' lambda lists.
     pub lambda_lists: Vec<Range>,
     /// The keywords of its options.
     pub options: Vec<String>,
-    /// Whether the names of constructor, copier and predicate are made from the structure's, with MAKE-, COPY- and -P.
-    pub makes: [bool; 3],
-    /// Whether an option is given for the constructor, copier and predicate.
-    pub says: [bool; 3],
-    /// The constructors that take slots as keywords, but the one whose name is made.
+    /// For constructor, copier and predicate: whether the name is derived from the structure's,
+    /// with MAKE-, COPY- and -P.
+    pub derives_name: [bool; 3],
+    /// For constructor, copier and predicate: whether there is an option.
+    pub has_option: [bool; 3],
+    /// The constructors that take slots as keywords, except one with a derived name.
     pub constructors: Vec<PackageAndName>,
 }
 
 /// The prefix of the names of a structure's accessors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prefix {
-    /// Its name, and a hyphen.
+    /// The structure's name and a hyphen.
     OfName,
     /// A symbol's name.
     Symbol(PackageAndName),
-    /// A string; nothing, if it is empty.
+    /// A string, possibly empty.
     Text(String),
-    /// The text does not tell it.
+    /// Cannot be determined from the text.
     Unknown,
 }
 
 impl PositionedFile {
-    /// The structures that the file defines. From a sidecar only.
+    /// Lists the structures that the file defines. Needs a sidecar.
     pub fn structures(&self) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         self.structures_of(tapped, tapped.places("DEFSTRUCT", |name| name.standard().is_some()))
     }
 
-    /// The macro of the program's own that is the operator of top-level form `form`. From a sidecar only.
-    pub fn own_operator(&self, form: u32) -> Option<PackageAndName> {
+    /// Returns the user macro that is the operator of top-level form `form`. Needs a sidecar.
+    pub fn user_macro_operator(&self, form: u32) -> Option<PackageAndName> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
         let operator = form.child(form.events.len().checked_sub(1)?, 1)?;
-        tapped.is_own_macro(form, operator).then(|| symbol(tapped, form, operator))?
+        tapped.is_user_macro(form, operator).then(|| symbol(tapped, form, operator))?
     }
 
-    /// The structures that forms of `operator` define, if these are written as for DEFSTRUCT. From a sidecar only.
+    /// Lists the structures defined by forms with the operator `operator`, if they have the syntax
+    /// of DEFSTRUCT. Needs a sidecar.
     pub fn structures_like(&self, operator: &PackageAndName) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let (package, name) = operator;
         self.structures_of(tapped, tapped.places(name, |found| found.is(package, name)))
     }
 
-    /// The structures of the lists that begin with an operator, which stands at `places`.
+    /// Parses the lists with an operator at one of `places`.
     fn structures_of(
         &self,
         tapped: &Tapped,
@@ -92,7 +94,7 @@ impl PositionedFile {
         found
     }
 
-    /// Whether a structure that the file defines has the slot `sought`. From a sidecar only.
+    /// Returns whether a structure that the file defines has the slot `sought`. Needs a sidecar.
     pub fn has_structure_slot(&self, sought: &SearchTarget) -> bool {
         let same = |slot: &PackageAndName| slot.0 == sought.package && slot.1 == sought.name;
         self.structures().iter().any(|found| found.slots.iter().any(same))
@@ -131,8 +133,8 @@ impl PositionedFile {
             slot_places: Vec::new(),
             lambda_lists: Vec::new(),
             options: Vec::new(),
-            makes: [true; 3],
-            says: [false; 3],
+            derives_name: [true; 3],
+            has_option: [false; 3],
             constructors: Vec::new(),
         };
         let (mut constructors, mut default_constructor) = (0, false);
@@ -143,7 +145,7 @@ impl PositionedFile {
             let argument = form.child(option, 2).and_then(symbol);
             structure.options.push(word.clone());
             let is_nil = argument.as_ref().is_some_and(|(_, name)| name == "NIL");
-            // A string leaves no event.
+            // Strings have no event.
             let text = || self.second_text(tapped, form, option);
             match word.as_str() {
                 "CONC-NAME" => {
@@ -162,21 +164,21 @@ impl PositionedFile {
                     constructors += 1;
                     default_constructor |= argument.is_none();
                     structure.lambda_lists.extend(form.child(option, 3).map(&range));
-                    // A lambda list makes it take slots by their places.
+                    // A constructor with a lambda list takes slots by position.
                     if form.child(option, 3).is_none() && !is_nil {
                         structure.constructors.extend(argument);
                     }
                 }
                 "COPIER" | "PREDICATE" => {
                     let which = if word == "COPIER" { 1 } else { 2 };
-                    structure.makes[which] &= argument.is_none();
-                    structure.says[which] = true;
+                    structure.derives_name[which] &= argument.is_none();
+                    structure.has_option[which] = true;
                 }
                 _ => {}
             }
         }
-        structure.makes[0] = constructors == 0 || default_constructor;
-        structure.says[0] = constructors > 0;
+        structure.derives_name[0] = constructors == 0 || default_constructor;
+        structure.has_option[0] = constructors > 0;
         let slots = form.children(list).filter(|&slot| form.events[slot].place > 2);
         let slots: Vec<(PackageAndName, Range)> = slots.filter_map(slot).collect();
         structure.slots = slots.iter().map(|(slot, _)| slot.clone()).collect();
@@ -184,7 +186,7 @@ impl PositionedFile {
         Some(structure)
     }
 
-    /// The string that is the second element of a list whose first is a symbol.
+    /// Returns the string that is the second element of a list that starts with a symbol.
     fn second_text(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Prefix {
         let Some(first) = form.child(list, 1) else { return Prefix::Text(String::new()) };
         let (from, to) = (form.events[first].end, form.events[list].end.saturating_sub(1));
@@ -208,7 +210,7 @@ pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<Pa
 }
 
 impl PositionedFile {
-    /// Where `keyword` stands in lists that begin with `sought`. From a sidecar only.
+    /// Lists the ranges of `keyword` in lists that begin with `sought`. Needs a sidecar.
     pub fn keyword_arguments(
         &self,
         sought: &SearchTarget,

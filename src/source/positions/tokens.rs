@@ -1,4 +1,4 @@
-//! Finds where a symbol stands in live text, by the sidecar, and its role there.
+//! Finds the occurrences of a symbol in code, with the sidecar, and their roles.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,23 +12,24 @@ use super::{Notation, Occurrence, PositionedFile, Reading, SearchTarget, SymbolT
 use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Range, normalized};
 
-/// Whether an operator binds functions or macros.
+/// Returns whether an operator binds functions or macros.
 pub(super) fn is_local_function(by: &str) -> bool {
     matches!(by, "FLET" | "LABELS" | "MACROLET" | "DX-FLET")
 }
 
-/// Whether an operator makes variables stand for something else.
-pub(super) fn stands_for_another(by: &str) -> bool {
+/// Returns whether an operator binds variables that are aliases for other places.
+pub(super) fn binds_alias(by: &str) -> bool {
     matches!(by, "SYMBOL-MACROLET" | "WITH-SLOTS" | "WITH-ACCESSORS" | SLOT)
 }
 
 impl Tapped {
-    /// The name, in lower case, of the program's own macro that is given `event`, in a list or in a list of lists.
+    /// Returns the name, in lower case, of the user macro that has `event` as an argument, directly
+    /// or in nested lists.
     fn definer(&self, form: &TapForm, event: usize) -> Option<String> {
         let list = form.ancestors(event).take(3).find(|&list| {
             let head = form.child(list, 1);
             head.is_some_and(|head| {
-                head != event && form.events[head].place == 1 && self.is_own_macro(form, head)
+                head != event && form.events[head].place == 1 && self.is_user_macro(form, head)
             })
         })?;
         match form.events[form.child(list, 1)?].kind {
@@ -54,22 +55,23 @@ impl Tapped {
         }
     }
 
-    /// Whether the symbol at `event` is a macro, and none of the standard's.
-    pub(super) fn is_own_macro(&self, form: &TapForm, event: usize) -> bool {
+    /// Returns whether the symbol at `event` is a macro other than a standard one.
+    pub(super) fn is_user_macro(&self, form: &TapForm, event: usize) -> bool {
         let EventKind::Symbol(name) = form.events[event].kind else { return false };
         let standard = self.sidecar.names.get(name as usize).and_then(Name::standard);
         let local = || self.sidecar.is_local_function(form.number, name);
         standard.is_none() && (self.sidecar.kind(name) == NameKind::Macro || local())
     }
 
-    /// Whether a local variable or function may be meant by symbol `name` at `event`.
+    /// Returns whether symbol `name` at `event` may refer to a local variable or function.
     fn is_local(&self, index: usize, event: usize, name: u32) -> bool {
         let (form, contexts) = (&self.sidecar.forms[index], self.contexts(index));
         let context = &contexts[event];
         let bound = context.bound.is_some();
         let function = self.sidecar.is_local_function(form.number, name);
         let variable = self.sidecar.is_local_variable(form.number, name);
-        // A name that the compiler found bound is explained where the text shows a binding.
+        // If the compiler found a local binding, it is explained if the text shows a binding of
+        // this name.
         let explained = |space: Space| {
             let same = |other: &usize| form.events[*other].kind == EventKind::Symbol(name);
             (0..form.events.len()).filter(same).any(|other| {
@@ -77,7 +79,7 @@ impl Tapped {
                 context.role == SyntaxRole::Binding && context.space == space
             })
         };
-        let certain = matches!(context.standing, SyntacticContext::Called | SyntacticContext::Variable);
+        let certain = matches!(context.syntactic, SyntacticContext::Called | SyntacticContext::Variable);
         match context.space {
             _ if context.special => false,
             Space::Nowhere => false,
@@ -89,14 +91,14 @@ impl Tapped {
                 bound || hidden() || in_binding()
             }
             Space::Variable => {
-                let another = context.bound.is_some_and(stands_for_another);
+                let another = context.bound.is_some_and(binds_alias);
                 let hidden = || variable && (bound || !(certain && explained(Space::Variable)));
                 another || hidden()
             }
             Space::Block | Space::Tag => bound,
             // LET may bind a special variable.
             Space::Unknown => {
-                let local = |by| is_local_function(by) || stands_for_another(by);
+                let local = |by| is_local_function(by) || binds_alias(by);
                 function || variable || context.bound.is_some_and(local)
             }
         }
@@ -104,8 +106,9 @@ impl Tapped {
 }
 
 impl PositionedFile {
-    /// Every occurrence of `sought` in live text, package definitions included. From a sidecar only. `means` tells
-    /// whether `sought` is what its name means in the package that it is given, by name or nickname.
+    /// Lists every occurrence of `sought` in code, including package definitions. Needs a sidecar.
+    /// `means(package)` must return whether the name of `sought` refers to `sought` in that
+    /// package, which is given by name or nickname.
     pub fn occurrences(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
         let mut variables = HashSet::new();
         let mut found = self.tokens_as(sought, means, |tapped, token| {
@@ -124,7 +127,7 @@ impl PositionedFile {
                 bound: context.bound.is_some(),
                 variable: matches!(context.space, Space::Variable | Space::Unknown),
                 has_variable: tapped.sidecar.is_local_variable(token.form.number, token.name),
-                standing: context.standing,
+                syntactic: context.syntactic,
                 becomes: context.becomes,
                 never_variable: false,
                 defined: context
@@ -153,8 +156,8 @@ impl PositionedFile {
         found
     }
 
-    /// The symbols that stand in the text, each by its home package and its name, and the names in package definitions,
-    /// each with the package in which it means a symbol. From a sidecar only.
+    /// Returns the symbols in the text, by home package and name, and the names in package
+    /// definitions, with the package in which they designate a symbol. Needs a sidecar.
     pub fn symbols(&self) -> HashSet<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return HashSet::new() };
         let sidecar = &tapped.sidecar;
@@ -171,9 +174,10 @@ impl PositionedFile {
         found
     }
 
-    /// Every token that SBCL's reader read as `sought`, and every designator of it in a package definition; in order.
-    /// From a sidecar only. This says which symbol stands there and not what it means: a function, a local variable,
-    /// data. `means` tells whether `sought` is what its name means in the package that it is given.
+    /// Lists every token that SBCL's reader read as `sought`, and every designator of it in a
+    /// package definition, in order. Needs a sidecar. A listed token is the symbol, whatever it
+    /// means there: a function, a local variable, data. `means` is as for
+    /// [`PositionedFile::occurrences`].
     pub fn tokens(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
         let mut tokens = self.tokens_as(sought, means, |tapped, token| {
             let sidecar = &tapped.sidecar;
@@ -202,7 +206,7 @@ impl PositionedFile {
         tokens
     }
 
-    /// Collects what `make` returns for every token of `sought` whose text reads as its name.
+    /// Collects the results of `make` for every token of `sought` whose text reads as its name.
     fn tokens_as<T>(
         &self,
         sought: &SearchTarget,
@@ -212,7 +216,7 @@ impl PositionedFile {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;
         let symbol = tapped.symbol(sought, means);
-        let mut made = Vec::new();
+        let mut found = Vec::new();
         for &name in tapped.by_name.get(&sought.name).into_iter().flatten() {
             let itself = Some(name) == symbol;
             for &(index, event) in &tapped.events[name as usize] {
@@ -224,25 +228,25 @@ impl PositionedFile {
                 }
                 let context = tapped.contexts(index)[event];
                 let ReadEvent { start, end, .. } = form.events[event];
-                if context.made || !self.reads_as(sidecar, start, end, &sought.name) {
+                if context.generated || !self.reads_as(sidecar, start, end, &sought.name) {
                     continue;
                 }
                 let role = named.unwrap_or(context.role);
                 let local = itself && named.is_none() && tapped.is_local(index, event, name);
-                made.push(make(
+                found.push(make(
                     tapped,
                     &SeenToken { form, index, event, name, itself, role, local, context },
                 ));
             }
         }
-        made
+        found
     }
 
-    /// Whether the text from character `start` to before `end` is a token, or a string, that reads as `name`. A reader
-    /// macro may make a symbol of any text.
+    /// Returns whether the text between the characters `start` and `end` is a token or string that
+    /// reads as `name`. It may not be, because a reader macro can produce a symbol from any text.
     fn reads_as(&self, sidecar: &Sidecar, start: u32, end: u32, name: &str) -> bool {
         let token = self.characters(sidecar, start, end);
-        // Nearly every token is so: spare the others' copies.
+        // Fast path for nearly every token, without a copy.
         if token.eq_ignore_ascii_case(name) {
             return true;
         }
@@ -255,15 +259,15 @@ impl PositionedFile {
         token.strip_suffix(name.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(':'))
     }
 
-    /// The text that stands now where SBCL's reader read from character `start` to before `end`.
+    /// Returns the current text between two character positions of SBCL's reader.
     pub(super) fn characters(&self, sidecar: &Sidecar, start: u32, end: u32) -> &str {
         let range = Range::new(self.byte_of(sidecar, start), self.byte_of(sidecar, end));
         self.text.get(range.indices()).unwrap_or_default()
     }
 
-    /// How often an uninterned symbol of the sought symbol's name stands in live text where no package definition
-    /// explains it, or a keyword where names are looked up: code that makes names may mean the symbol. `exists` tells
-    /// whether there is a package of that name.
+    /// Counts the uninterned symbols with the name of `sought` that no package definition explains,
+    /// and the keywords with that name where names are looked up. Code that interns names may mean
+    /// the symbol by them. `exists` must return whether there is a package with that name.
     pub fn unexplained_designators(&self, sought: &SearchTarget, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
@@ -273,7 +277,8 @@ impl PositionedFile {
             .filter(|&(name, (form, event))| {
                 let (form, event) = (&sidecar.forms[form as usize], event as usize);
                 match &sidecar.names[name as usize] {
-                    // A name in a package definition is the symbol, or surely another package's.
+                    // A name in a package definition is either the symbol or certainly that of
+                    // another package.
                     Name::Uninterned(_) => {
                         !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
                             && !names_package(sidecar, form, event)
@@ -299,15 +304,16 @@ impl PositionedFile {
         Some(starts.collect())
     }
 
-    /// The names, without their packages, of the symbols that top-level code uses. From a sidecar only.
+    /// Returns the names, without packages, of the symbols that top-level code uses. Needs a
+    /// sidecar.
     pub fn toplevel_names(&self) -> HashSet<&str> {
         let Reading::Tap(tapped) = &self.reading else { return HashSet::new() };
         let names = &tapped.sidecar.names;
         tapped.sidecar.uses.iter().filter_map(|found| Some(names.get(found.name as usize)?.name())).collect()
     }
 
-    /// The uses of `sought` by top-level code, of which SBCL itself keeps no record. `setf` limits them to uses of
-    /// `(setf sought)`, or to others. From a sidecar only.
+    /// Lists the uses of `sought` by top-level code, which SBCL does not record. `setf` limits them
+    /// to uses of `(setf sought)` (`Some(true)`) or to other uses. Needs a sidecar.
     pub fn toplevel_uses(
         &self,
         sought: &SearchTarget,
@@ -325,7 +331,8 @@ impl PositionedFile {
             .collect()
     }
 
-    /// The package and name of the symbol called `name` that stands at `position`, as SBCL's reader resolved it.
+    /// Returns the package and name of the symbol called `name` at `position`, as SBCL's reader
+    /// resolved it.
     pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let offset = self.offset(position)?;
@@ -342,14 +349,14 @@ impl PositionedFile {
     }
 }
 
-/// A token of the sought symbol, or a designator of it.
+/// A token of the target symbol, or a designator of it.
 struct SeenToken<'a> {
     form: &'a TapForm,
     /// The form's index.
     index: usize,
     event: usize,
     name: u32,
-    /// It is the symbol itself.
+    /// Whether it is the symbol itself, not a designator.
     itself: bool,
     role: SyntaxRole,
     local: bool,
@@ -357,14 +364,14 @@ struct SeenToken<'a> {
 }
 
 impl SeenToken<'_> {
-    /// Whether it stands where a macro may be given what it defines: `(define name …)`, `(define () ("name" name) …)`,
-    /// `(define x (slots (name …)))`.
+    /// Returns whether it is at a position where a macro may take the name that it defines:
+    /// `(define name …)`, `(define () ("name" name) …)`, `(define x (slots (name …)))`.
     fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
         let place = |event: &usize| self.form.events[*event].place;
         let around: Vec<u32> = self.form.ancestors(self.event).take(2).map(|list| place(&list)).collect();
         let own = self.form.events[self.event].place;
         let first = own == 2 || (own == 1 && around.first() == Some(&2));
-        // As an operator it is called, but in a list of lists.
+        // An operator is called, except in nested lists.
         let listed = own >= 2 || (own == 1 && around.get(1).is_some_and(|&place| place > 2));
         let is_type = || {
             let before = self.form.ancestors(self.event).next().zip(own.checked_sub(1));

@@ -1,4 +1,5 @@
-//! A sidecar of text that was not loaded: what the reader without Lisp sees of it. Nothing in it is certain.
+//! Builds a sidecar for text that was not loaded, with the reader that needs no Lisp. The result is
+//! an approximation: nothing in it is certain.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,24 +8,27 @@ use steelbank_reader::{Datum, FormId, FormKind, LispText, Token, TokenKind, TopL
 
 use super::sidecar::{Abbreviation, EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 
-/// Tells which symbol a token means where a package is current, and what the symbol names.
+/// Resolves a token to a symbol in the current package, and returns the kind of operator that the
+/// symbol names.
 pub(crate) type Resolve<'a> = dyn Fn(&Token, Option<&str>) -> Option<(Name, NameKind)> + 'a;
 
-/// Makes the sidecar of those top-level forms of `text`, which reads as `read`, that `wanted` accepts by their numbers.
+/// Builds the sidecar of the top-level forms of `text` whose numbers `wanted` accepts. `read` must
+/// be the parsed `text`.
 pub(crate) fn of_text(
     text: &str,
     read: &LispText,
     wanted: impl Fn(usize) -> bool,
     resolve: &Resolve<'_>,
 ) -> Sidecar {
-    let mut made = SidecarMaker { text, read, counts: counts(text), names: HashMap::new(), resolve };
-    let newlines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| made.character(at as u32)).collect();
+    let mut builder = SidecarMaker { text, read, counts: counts(text), names: HashMap::new(), resolve };
+    let newlines =
+        memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| builder.character(at as u32)).collect();
     let mut forms = Vec::new();
     for (number, top) in read.toplevel().iter().enumerate().filter(|(number, _)| wanted(*number)) {
-        let events = top.form.map(|form| made.events(form, top)).unwrap_or_default();
+        let events = top.form.map(|form| builder.events(form, top)).unwrap_or_default();
         forms.push(TapForm::new(number as u32, events));
     }
-    let mut names: Vec<_> = made.names.into_iter().collect();
+    let mut names: Vec<_> = builder.names.into_iter().collect();
     names.sort_unstable_by_key(|(_, (number, _))| *number);
     let (names, kinds) = names.into_iter().map(|(name, (_, kind))| (name, kind)).unzip();
     Sidecar {
@@ -43,7 +47,7 @@ pub(crate) fn of_text(
     }
 }
 
-/// The characters before each byte; none for a text in which every byte is one.
+/// Returns the number of characters before each byte, or `None` for ASCII text.
 fn counts(text: &str) -> Option<Vec<u32>> {
     let mut count = 0;
     let counted = text.bytes().map(|byte| {
@@ -62,14 +66,14 @@ struct SidecarMaker<'a> {
     resolve: &'a Resolve<'a>,
 }
 
-/// A form that is being walked.
+/// A form whose elements are being visited.
 struct OpenForm {
     id: FormId,
     place: u32,
     inside: std::vec::IntoIter<Datum>,
-    /// The place of the next datum inside.
+    /// The index of the next datum inside.
     next: u32,
-    /// Whether it stands in a package definition, or is one.
+    /// Whether it is, or is inside, a package definition.
     defines_package: bool,
 }
 
@@ -83,7 +87,8 @@ impl SidecarMaker<'_> {
         }
     }
 
-    /// The events of a top-level form, children before their parent. Without recursion: text may be nested at will.
+    /// Returns the events of a top-level form, children before their parent. Avoids recursion,
+    /// because text may be nested arbitrarily deep.
     fn events(&mut self, form: FormId, top: &TopLevelForm) -> Vec<ReadEvent> {
         let (mut events, mut open) = (Vec::new(), vec![self.open(form, 0, false)]);
         while let Some(around) = open.last_mut() {

@@ -1,4 +1,4 @@
-//! The tap's record of a file: its sidecar, and the roles of the tokens in it.
+//! Sidecars, the tap's records of files, and the syntactic roles of the tokens in them.
 
 pub(crate) mod from_text;
 pub mod roles;

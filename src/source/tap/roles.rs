@@ -1,6 +1,8 @@
-//! The roles of symbols in the text; and the meaning of designators in package definitions and look-ups.
+//! The roles of symbols in code, and the meaning of designators in package definitions and symbol
+//! lookups.
 //!
-//! [`super::walk`] finds the role of every symbol of a form. The functions here look at the neighbourhood of one token.
+//! [`super::walk`] finds the role of every symbol of a form. The functions here inspect only the
+//! neighbourhood of one token.
 
 use super::operators::{defines_package, looks_up, names_symbol_at, takes_symbols};
 use super::sidecar::{Abbreviation, EventKind, Name, Sidecar, TapForm};
@@ -8,39 +10,42 @@ use super::sidecar::{Abbreviation, EventKind, Name, Sidecar, TapForm};
 /// The role of a symbol's occurrence in its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyntaxRole {
-    /// The name being defined, accessors, constructors and the like included.
+    /// The name being defined, including accessors, constructors and similar names.
     Definition,
-    /// The name of a structure, from which `defstruct` makes other names: `make-x`, `x-p`, `x-slot`.
+    /// The name of a structure, from which `defstruct` derives other names: `make-x`, `x-p`,
+    /// `x-slot`.
     Structure,
-    /// The name that a macro called `def…` is given first: what it defines, as far as the text can tell.
+    /// The first name passed to a macro called `def…`: probably what it defines.
     Named,
-    /// Named in a package definition's `:export`.
+    /// A name in a package definition's `:export`.
     Export,
-    /// Named in another clause of a package definition.
+    /// A name in another clause of a package definition.
     Import,
-    /// A class, structure or condition: superclass, specializer, `make-instance 'x`, `handler-case` clause.
+    /// A class, structure or condition: superclass, specializer, `make-instance 'x`, `handler-case`
+    /// clause.
     Class,
     /// A type specifier.
     Type,
     /// A slot name.
     Slot,
-    /// Part of quoted data, or another datum that is compared and not evaluated: a key of CASE, a restart's name.
+    /// Part of quoted data, or a datum that is compared instead of evaluated: a key of CASE, a
+    /// restart's name.
     Quoted,
-    /// `#'x`, or the name handed to `funcall` and its kin.
+    /// `#'x`, or the name passed to `funcall` and similar functions.
     Function,
     /// The name of a variable handed to `symbol-value` and its kin.
     Variable,
     /// Part of a declaration.
     Declaration,
-    /// Part of a backquoted form, outside its commas.
+    /// Part of a backquoted form, outside of commas.
     Template,
-    /// Read, but no part of the form: inside `#.`, or the test of `#+`.
+    /// Read, but not part of the form: inside `#.`, or the test of `#+`.
     ReadTime,
-    /// The name of a block: `(return-from x)`, which a function's name is, too; or a tag.
+    /// A block name, as in `(return-from x)`, which can also be a function's name; or a tag.
     Block,
-    /// A variable that a lambda list, LET or the like binds.
+    /// A variable bound by a lambda list, LET or similar.
     Binding,
-    /// A keyword of the LOOP macro, which compares names and not symbols.
+    /// A keyword of the LOOP macro, which is compared by name, not as a symbol.
     LoopKeyword,
     /// The operator of a list.
     Operator,
@@ -48,8 +53,8 @@ pub enum SyntaxRole {
     Argument,
 }
 
-/// Whether `event`, a keyword, stands for a symbol of its name: where symbols are looked up by name, or as the class of
-/// a system's component.
+/// Returns whether the keyword `event` stands for a symbol of its name: as a name to look up, or as
+/// the class of a system's component.
 pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
@@ -60,7 +65,8 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     }
 }
 
-/// Whether `event`, a designator, names a package: beside a symbol that is looked up, or in a package's definition.
+/// Returns whether the designator `event` names a package: as the package argument of a symbol
+/// lookup, or in a package definition.
 pub fn names_package(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
@@ -79,13 +85,13 @@ pub fn names_package(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     }
 }
 
-/// Whether `event` is a parameter after `&key` that gives its keyword its name.
+/// Returns whether `event` is a parameter after `&key` that determines the name of its keyword.
 pub fn is_key_parameter(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let after_key = |parameter: usize| {
         let Some(list) = walk.parent(parameter) else { return false };
         let mut before = (1..walk.place(parameter)).rev().filter_map(|place| form.child(list, place));
-        // In any list: what a macro's arguments are, only the macro knows.
+        // Any list counts, because only the macro knows whether its argument is a lambda list.
         before.find_map(|word| walk.name(word).and_then(Name::standard).filter(|word| word.starts_with('&')))
             == Some("&KEY")
     };
@@ -95,9 +101,10 @@ pub fn is_key_parameter(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool
     walk.place(event) > 0 && (after_key(event) || in_list())
 }
 
-/// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for a symbol of the same
-/// name; None when it does not mean that symbol. `means` tells whether the symbol of that name that is accessible in
-/// the package it is given (as a designator's text) is the symbol.
+/// Returns the role of `event`, a string, keyword or uninterned symbol in a package definition, for
+/// a symbol of the same name. Returns `None` if it does not designate that symbol. `means(package)`
+/// must return whether the symbol of that name accessible in the package is the symbol; `package`
+/// is a designator's text.
 pub fn package_role(
     sidecar: &Sidecar,
     form: &TapForm,
@@ -108,7 +115,8 @@ pub fn package_role(
     means(package).then_some(role)
 }
 
-/// The role of a designator in a clause of a package definition, and the package of the symbol that it means there.
+/// Returns the role of a designator in a clause of a package definition, and the package of the
+/// symbol that it designates there.
 pub fn package_clause<'a>(
     sidecar: &'a Sidecar,
     form: &'a TapForm,
@@ -116,7 +124,7 @@ pub fn package_clause<'a>(
 ) -> Option<(SyntaxRole, &'a str)> {
     let walk = RoleFinder { sidecar, form };
     let list = form.events[event].parent? as usize;
-    // (:export . #1=(#:name)): a list that is no element is the rest of the one around.
+    // (:export . #1=(#:name)): a list that is not an element is the tail of the list around it.
     let is_rest = form.events[list].place == 0 && walk.is_list(list);
     let clause = if is_rest { form.events[list].parent? as usize } else { list };
     let definition = form.events[clause].parent? as usize;
@@ -124,7 +132,7 @@ pub fn package_clause<'a>(
         return None;
     }
     let word = walk.operator(clause)?;
-    // A macro that expands into a package definition has its clauses.
+    // A macro that expands into a package definition has the same clauses.
     let own = walk.operator(definition).is_some_and(|operator| defines_package(operator.name()));
     if !own && !word.is("KEYWORD", word.name()) {
         return None;
@@ -165,7 +173,7 @@ impl<'a> RoleFinder<'a> {
         self.form.events[event].parent.map(|parent| parent as usize)
     }
 
-    /// True for lists, false for commas, vectors and the like.
+    /// Returns whether the event is a list, not a comma, vector or similar.
     fn is_list(&self, event: usize) -> bool {
         matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
     }

@@ -1,4 +1,7 @@
-//! Sidecars: what the tap in `lisp/tap/` recorded of one file while SBCL compiled or loaded it.
+//! Reads sidecars: the records that the tap in `lisp/tap/` wrote about a file while SBCL compiled
+//! or loaded it. A sidecar contains the file's symbols and lists as the reader saw them (one
+//! [`TapForm`] of [`ReadEvent`]s per top-level form), and the uses and local bindings that the
+//! compiler reported.
 //!
 //! The format is described at the top of `lisp/tap/sidecar.lisp`.
 
@@ -6,36 +9,37 @@ use std::path::{Path, PathBuf};
 
 use steelbank_xref::Kind;
 
-/// The version of the format that this reader understands.
+/// The version of the format that this reader supports.
 pub const SIDECAR_VERSION: u8 = 3;
 
-/// The report of SBCL's reader and compiler about one file.
+/// What SBCL's reader and compiler reported about one file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sidecar {
-    /// FNV-1a hash of the file's bytes when it was read.
+    /// The FNV-1a hash of the file's bytes when it was read.
     pub content_hash: u64,
-    /// Size of the file in bytes.
+    /// The size of the file in bytes.
     pub size: u64,
-    /// The file's write date (universal time), as the image's debug sources carry it.
+    /// The file's write date (universal time), as in the image's debug sources.
     pub write_date: u64,
-    /// The file, as the operating system names it.
+    /// The file's native path.
     pub path: PathBuf,
-    /// Name of the external format the file was decoded with, such as `UTF-8` or `LATIN-1`.
+    /// The name of the external format with which the file was decoded, such as `UTF-8` or
+    /// `LATIN-1`.
     pub external_format: String,
-    /// False when reading stopped before the end of the file.
+    /// Whether the file was read to its end.
     pub complete: bool,
-    /// Positions of the newlines, in characters.
+    /// The positions of the newlines, in characters.
     pub newlines: Vec<u32>,
     /// The symbols and strings that events refer to.
     pub names: Vec<Name>,
-    /// The kind of operator that each of these names named when the file had been read.
+    /// The kind of operator that each of these names named after the file was read.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,
-    /// The uses by top-level code, of which SBCL keeps no record.
+    /// The uses by top-level code, which SBCL does not record.
     pub uses: Vec<TapTopLevelUse>,
-    /// Names bound locally: (top-level form, index of the name, true for a function), sorted.
+    /// Names bound locally: (top-level form, index of the name, whether it is a function), sorted.
     pub locals: Vec<(u32, u32, bool)>,
 }
 
@@ -46,9 +50,9 @@ pub enum NameKind {
     Function,
     /// A macro or special operator.
     Macro,
-    /// A symbol macro, and no operator.
+    /// A symbol macro that is not an operator.
     SymbolMacro,
-    /// Neither.
+    /// None of these.
     Other,
 }
 
@@ -59,7 +63,7 @@ pub enum Name {
     Symbol {
         /// The home package's name.
         package: String,
-        /// The symbol's name, in its own case.
+        /// The symbol's name, in its actual case.
         name: String,
     },
     /// An uninterned symbol such as `#:foo`.
@@ -69,19 +73,19 @@ pub enum Name {
 }
 
 impl Name {
-    /// The name without its package.
+    /// Returns the name without its package.
     pub fn name(&self) -> &str {
         match self {
             Name::Symbol { name, .. } | Name::Uninterned(name) | Name::Text(name) => name,
         }
     }
 
-    /// True for the symbol `name` whose home is `package`.
+    /// Returns whether this is the symbol `name` of the home package `package`.
     pub fn is(&self, package: &str, name: &str) -> bool {
         matches!(self, Name::Symbol { package: p, name: n } if n == name && p == package)
     }
 
-    /// The name, if this is a symbol of package COMMON-LISP.
+    /// Returns the name, if this is a symbol of package COMMON-LISP.
     pub fn standard(&self) -> Option<&str> {
         match self {
             Name::Symbol { package, name } if package == "COMMON-LISP" => Some(name),
@@ -90,14 +94,15 @@ impl Name {
     }
 }
 
-/// One top-level form with everything the reader reported inside it, children before their parent.
+/// One top-level form with all events that the reader reported inside it, children before their
+/// parent.
 #[derive(Debug, Clone)]
 pub struct TapForm {
     /// SBCL's number of this form in the file.
     pub number: u32,
     /// The events, in the reader's order.
     pub events: Vec<ReadEvent>,
-    /// The events of forms with numbers: (number, index of the event), sorted.
+    /// The events of numbered forms: (number, index of the event), sorted.
     numbered: Vec<(u32, u32)>,
 }
 
@@ -106,7 +111,7 @@ pub struct TapForm {
 pub enum EventKind {
     /// A form that the compiler numbered.
     Form(u32),
-    /// A list that it did not number: quoted data.
+    /// A list without a number: quoted data.
     List,
     /// A symbol, by index into [`Sidecar::names`].
     Symbol(u32),
@@ -116,10 +121,11 @@ pub enum EventKind {
     Other,
 }
 
-/// The operators that SBCL's reader makes from abbreviations, and that decide what the text inside them is.
+/// The operators for which the reader has abbreviations, and which determine how the text inside
+/// them is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abbreviation {
-    /// Any other operator, or none.
+    /// Another operator, or no operator.
     Any,
     /// `(quote x)` or `'x`.
     Quote,
@@ -127,68 +133,69 @@ pub enum Abbreviation {
     Function,
     /// A backquoted form.
     Backquote,
-    /// A comma within one.
+    /// A comma inside a backquoted form.
     Comma,
 }
 
-/// One object in the text, from `start` to before `end`, in characters.
+/// One object in the text, at the characters from `start` up to `end`.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadEvent {
-    /// What it is.
+    /// The kind of the object.
     pub kind: EventKind,
-    /// Its operator, where that is one of the reader's own.
+    /// Its operator, if that has an abbreviation.
     pub operator: Abbreviation,
-    /// Position of its first character.
+    /// The position of its first character.
     pub start: u32,
-    /// Position after its last character.
+    /// The position after its last character.
     pub end: u32,
-    /// Its place in the parent, from 1 (the operator); 0 when it is no element of the object around it.
+    /// Its index in the parent, from 1 (the operator), or 0 if it is not an element of the object
+    /// around it.
     pub place: u32,
-    /// Index of the innermost event around it.
+    /// The index of the innermost event around it.
     pub parent: Option<u32>,
-    /// Index of the first event directly inside it, or [`NO_EVENT`].
+    /// The index of the first event directly inside it, or [`NO_EVENT`].
     first_child: u32,
-    /// Index of the next event with the same parent, or [`NO_EVENT`].
+    /// The index of the next event with the same parent, or [`NO_EVENT`].
     next_sibling: u32,
 }
 
-/// In place of an event's index: there is none.
+/// The index that stands for a missing event.
 const NO_EVENT: u32 = u32::MAX;
 
 /// One use by top-level code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TapTopLevelUse {
-    /// What is done with the name.
+    /// The kind of use.
     pub kind: Kind,
-    /// Index of the name in [`Sidecar::names`].
+    /// The index of the name in [`Sidecar::names`].
     pub name: u32,
-    /// True when `(setf name)` is meant.
+    /// Whether `(setf name)` is used.
     pub setf: bool,
-    /// The top-level form.
+    /// The number of the top-level form.
     pub form: u32,
-    /// The number of the sub-form within it.
+    /// The number of the sub-form in it.
     pub number: u32,
 }
 
-/// Why a sidecar could not be used.
+/// The reason why a sidecar cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// The bytes do not start as a sidecar does.
-    #[error("this is no steelbank sidecar; delete it and load the system again")]
+    /// The bytes do not start like a sidecar.
+    #[error("this is not a steelbank sidecar; delete it and load the system again")]
     NotASidecar,
-    /// The sidecar has a version that this program does not know.
+    /// The sidecar has a version that this program does not support.
     #[error(
-        "the sidecar has version {found}, this program reads version {SIDECAR_VERSION}; load the system again"
+        "the sidecar has version {found}, but this program reads version {SIDECAR_VERSION}; load the system again"
     )]
     Version {
         /// The version found.
         found: u8,
     },
-    /// The bytes end early or hold an impossible number.
+    /// The bytes end early or contain an invalid number.
     #[error("the sidecar is damaged at byte {offset}; delete it and load the system again")]
     Damaged {
-        /// Where.
+        /// The byte offset of the problem.
         offset: usize,
     },
     /// The file could not be read.
@@ -202,7 +209,7 @@ pub enum SidecarError {
 }
 
 impl SidecarError {
-    /// Whether there simply is no such file.
+    /// Returns whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, SidecarError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
@@ -216,14 +223,14 @@ impl Sidecar {
         Sidecar::parse(&bytes)
     }
 
-    /// Reads the names in the sidecar at `path` and nothing that follows them.
+    /// Reads only the names in the sidecar at `path`.
     pub fn read_names(path: &Path) -> Result<Vec<Name>, SidecarError> {
         let bytes = steelbank_cache::read(path)
             .map_err(|source| SidecarError::Unreadable { path: path.to_path_buf(), source })?;
         Ok(Sidecar::parse_head(&bytes)?.1.names)
     }
 
-    /// Decodes `bytes`. Damaged input gives an error, never a panic or an endless loop.
+    /// Decodes `bytes`. Damaged input returns an error, and never panics or loops.
     pub fn parse(bytes: &[u8]) -> Result<Sidecar, SidecarError> {
         let (mut input, head) = Sidecar::parse_head(bytes)?;
         let name_count = head.names.len() as u64;
@@ -254,7 +261,7 @@ impl Sidecar {
         Ok(Sidecar { forms, uses, locals, ..head })
     }
 
-    /// Decodes what stands before the forms. The rest is empty in it.
+    /// Decodes the part before the forms. The other fields are empty.
     fn parse_head(bytes: &[u8]) -> Result<(SidecarBytes<'_>, Sidecar), SidecarError> {
         if bytes.len() < 7 || &bytes[..6] != b"SBTAP\0" {
             return Err(SidecarError::NotASidecar);
@@ -315,39 +322,42 @@ impl Sidecar {
         Ok((input, head))
     }
 
-    /// The top-level form that SBCL numbered `number`.
+    /// Returns the top-level form with SBCL's number `number`.
     pub fn form(&self, number: u32) -> Option<&TapForm> {
         self.form_index(number).map(|index| &self.forms[index])
     }
 
-    /// The index in [`Sidecar::forms`] of the top-level form that SBCL numbered `number`.
+    /// Returns the index in [`Sidecar::forms`] of the top-level form with SBCL's number `number`.
     pub fn form_index(&self, number: u32) -> Option<usize> {
         self.forms.binary_search_by_key(&number, |form| form.number).ok()
     }
 
-    /// The kind of operator that the symbol at index `name` named.
+    /// Returns the kind of operator that the symbol at index `name` named.
     pub fn kind(&self, name: u32) -> NameKind {
         self.kinds.get(name as usize).copied().unwrap_or(NameKind::Other)
     }
 
-    /// True when the symbol at index `name` is bound as a local variable in top-level form `form`.
+    /// Returns whether the symbol at index `name` is bound as a local variable in top-level form
+    /// `form`.
     pub fn is_local_variable(&self, form: u32, name: u32) -> bool {
         self.locals.binary_search(&(form, name, false)).is_ok()
     }
 
-    /// True when the symbol at index `name` is bound as a local function in top-level form `form`.
+    /// Returns whether the symbol at index `name` is bound as a local function in top-level form
+    /// `form`.
     pub fn is_local_function(&self, form: u32, name: u32) -> bool {
         self.locals.binary_search(&(form, name, true)).is_ok()
     }
 
-    /// True when `bytes` are what SBCL read.
+    /// Returns whether SBCL read exactly `bytes`.
     pub fn matches(&self, bytes: &[u8]) -> bool {
         bytes.len() as u64 == self.size && fnv_1a(bytes) == self.content_hash
     }
 }
 
 impl ReadEvent {
-    /// Makes an event of the characters `range`. [`TapForm::new`] finds what is around it.
+    /// Returns an event for the characters `range`. [`TapForm::new`] sets its links to other
+    /// events.
     pub(crate) fn new(
         kind: EventKind,
         operator: Abbreviation,
@@ -361,37 +371,39 @@ impl ReadEvent {
 }
 
 impl TapForm {
-    /// Makes the top-level form of that number from its events, children before their parent.
+    /// Returns the top-level form with this number and these events, which must have children
+    /// before their parent.
     pub(crate) fn new(number: u32, mut events: Vec<ReadEvent>) -> TapForm {
         link(&mut events);
         TapForm { number, numbered: numbered(&events), events }
     }
 
-    /// The event of sub-form `number`.
+    /// Returns the event of sub-form `number`.
     pub fn sub_form(&self, number: u32) -> Option<usize> {
         self.nearest_sub_form(number).filter(|(found, _)| *found == number).map(|(_, event)| event)
     }
 
-    /// The sub-form with the largest number up to `number`, and its event.
+    /// Returns the sub-form with the largest number up to `number`, and its event.
     pub fn nearest_sub_form(&self, number: u32) -> Option<(u32, usize)> {
         let after = self.numbered.partition_point(|(found, _)| *found <= number);
         let (found, event) = self.numbered[after.checked_sub(1)?];
         Some((found, event as usize))
     }
 
-    /// The events directly inside `parent`, in order; none if there is no such event.
+    /// Lists the events directly inside `parent`, in order. Lists nothing if there is no such
+    /// event.
     pub fn children(&self, parent: usize) -> impl Iterator<Item = usize> + '_ {
         let index = |event: u32| (event != NO_EVENT).then_some(event as usize);
         let first = self.events.get(parent).and_then(|parent| index(parent.first_child));
         std::iter::successors(first, move |&child| index(self.events[child].next_sibling))
     }
 
-    /// The event that is an element of `parent` at `place`, from 1.
+    /// Returns the event that is element `place`, from 1, of `parent`.
     pub fn child(&self, parent: usize, place: u32) -> Option<usize> {
         self.children(parent).find(|&child| self.events[child].place == place && place > 0)
     }
 
-    /// The events around `index`, innermost first; none if there is no such event.
+    /// Lists the events around `index`, innermost first. Lists nothing if there is no such event.
     pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
         let parent = self.events.get(index).and_then(|event| event.parent);
         std::iter::successors(parent, |&parent| self.events[parent as usize].parent)
@@ -399,20 +411,21 @@ impl TapForm {
     }
 }
 
-/// The name of the sidecar of the file `truename`, as it was at `write_date` (universal time).
+/// Returns the name of the sidecar for the file `truename`, as written at `write_date` (universal
+/// time).
 pub fn sidecar_name(truename: &Path, write_date: u64) -> String {
     use std::os::unix::ffi::OsStrExt;
     format!("{:016x}-{}.tap", fnv_1a(truename.as_os_str().as_bytes()), write_date)
 }
 
-/// The FNV-1a hash of `bytes`, 64 bits.
+/// Returns the 64-bit FNV-1a hash of `bytes`.
 pub fn fnv_1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Sets each event's parent, first child and next sibling: children stand before their parent.
+/// Sets each event's parent, first child and next sibling. Children must precede their parent.
 fn link(events: &mut [ReadEvent]) {
     let mut open: Vec<u32> = Vec::new();
     for index in 0..events.len() {
@@ -432,7 +445,7 @@ fn link(events: &mut [ReadEvent]) {
     }
 }
 
-/// The numbers of the forms among `events`, sorted, each with its first event.
+/// Lists the numbers of the forms among `events`, sorted, each with its first event.
 fn numbered(events: &[ReadEvent]) -> Vec<(u32, u32)> {
     let mut numbered: Vec<(u32, u32)> = (0..)
         .zip(events)
@@ -487,7 +500,8 @@ impl SidecarBytes<'_> {
         u32::try_from(value).map_err(|_| self.damaged())
     }
 
-    /// The position that is a signed distance from the one before, which is `lowest` - 1, and not before `lowest`.
+    /// Reads a position stored as a signed distance from the previous one, which is `lowest` - 1.
+    /// Returns an error if the position is before `lowest`.
     fn advance(&mut self, lowest: i64) -> Result<u32, SidecarError> {
         let base = if lowest == 0 { 0 } else { lowest - 1 };
         let value = base.checked_add(self.signed()?).filter(|&value| value >= lowest);
@@ -513,7 +527,8 @@ impl SidecarBytes<'_> {
         mut one: impl FnMut(&mut Self) -> Result<T, SidecarError>,
     ) -> Result<Vec<T>, SidecarError> {
         let count = self.unsigned()?;
-        // Every entry takes a byte at least, so a damaged count cannot ask for more memory than the input.
+        // Every entry takes at least one byte, so a damaged count cannot request more memory than
+        // the input has.
         if count > (self.bytes.len() - self.offset) as u64 {
             return Err(self.damaged());
         }

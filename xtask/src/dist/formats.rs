@@ -10,7 +10,7 @@ use super::{Made, Release, deb, mcpb, npm, oci, output};
 pub(super) const SUMMARY: &str =
     "Common Lisp code intelligence in one file: what a symbol is, who uses it, what breaks when it changes";
 pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
-/// Whose the packages are: the account of the repository, and of the names below. docs/publishing.md tells what to set.
+/// Whose the packages are: the account of the repository, and of the names below. docs/internals/publishing.md tells what to set.
 pub(super) const OWNER: &str = "steelbank";
 pub(super) const MAINTAINER: &str = "steelbank's maintainers <maintainers@steelbank.invalid>";
 /// The name in the registry of MCP servers, which looks for it in the packages.

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: what is published, made of a release build for an old glibc and tried. `--program FILE` packs a program that
 //! is built already: what continuous integration does.
 //!
-//! Nothing is published by it: docs/publishing.md has the lines for that.
+//! Nothing is published by it: docs/internals/publishing.md has the lines for that.
 
 mod archive;
 mod build;

@@ -1,4 +1,4 @@
-//! Checks one file in a copy of the image as it is loaded: nothing else is compiled.
+//! Checks a single file in a copy of the image as it is loaded, without compiling anything else.
 
 use std::path::Path;
 
@@ -9,16 +9,17 @@ use crate::handle::question::Action;
 use crate::handle::scratch::{Overlay, Scratch, ScratchError, ScratchRequest};
 use crate::{LoadRequest, StartedFrom, Steelbank};
 
-/// The order to compile and load one file as if it had the text of an overlay.
+/// The order to compile and load one file as if it had an overlay's text.
 pub(crate) const CHECK: &str = "check-alone";
 
-/// A request for a confined copy that starts from the snapshot of what this image has loaded, also if files have changed
-/// since. It can be started ahead, and checks one text: compiling leaves packages, structures and `eval-when` behind, with
-/// which a second check would lie.
+/// A request for a confined copy of the image that starts from the snapshot of the loaded systems,
+/// even if files have changed. It can be started in advance. It checks only one text, because
+/// compilation leaves packages, structures and the effects of `eval-when` behind, which would
+/// falsify a second check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpareCopyRequest;
 
-/// A copy that has compiled nothing.
+/// A copy that has compiled nothing yet.
 #[derive(Debug)]
 pub struct SpareCopy(Scratch);
 
@@ -27,7 +28,7 @@ impl Action for SpareCopyRequest {
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<SpareCopy, Error> {
         if !bank.snapshot_key().is_some_and(|key| key.is_made_after(bank.changed_at())) {
-            return Err(ScratchError::Broken("there is no snapshot of what is loaded".to_owned()).into());
+            return Err(ScratchError::Broken("there is no snapshot of the loaded systems".to_owned()).into());
         }
         Ok(SpareCopy(bank.scratch(&ScratchRequest::new().confined(true).of_loaded(), control)?))
     }
@@ -37,18 +38,18 @@ impl SpareCopy {
     /// Compiles and loads the file at `path` as if it had `text`.
     ///
     /// # Errors
-    /// There was no snapshot to start from, so that nothing is loaded in the copy; it ended; `control` ended the wait.
+    /// Fails if there was no snapshot to start from, the copy died, or `control` ended the wait.
     pub fn check(mut self, path: &Path, text: &str, control: &Control) -> Result<LoadAnswer, Error> {
         let overlay = Overlay { path: path.to_owned(), text: Some(text.to_owned()) };
         Ok(self.0.order(CHECK, &overlay, control)?)
     }
 }
 
-/// Carries out the order, in the copy `bank`.
+/// Runs the order in the copy `bank`.
 pub(crate) fn check(bank: &Steelbank, overlay: Overlay, control: &Control) -> Result<LoadAnswer, Error> {
     if let StartedFrom::Core { why } | StartedFrom::PartOfSnapshot { why } = bank.started_from() {
         let why = why.unwrap_or_default();
-        return Err(ScratchError::Broken(format!("it has not started from a snapshot: {why}")).into());
+        return Err(ScratchError::Broken(format!("it did not start from a snapshot: {why}")).into());
     }
     let project = bank.project();
     let cache = &project.settings().ok_or(ScratchError::NoCache)?.cache;
@@ -62,5 +63,5 @@ pub(crate) fn check(bank: &Steelbank, overlay: Overlay, control: &Control) -> Re
     };
     let path = overlay.path.clone();
     bank.become_scratch(cache, &[(overlay.path, text)])?;
-    bank.run(&LoadRequest::file(path).thrown_away(), control)
+    bank.run(&LoadRequest::file(path).temporary(), control)
 }

@@ -1,5 +1,5 @@
-//! Checks in a scratch image whether the project loads: from the files on disk, and from texts that are not
-//! written yet.
+//! Runs [`CheckRequest`]: loads the project in a scratch image, from the files on disk and from
+//! texts that are not written yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,8 +20,8 @@ use crate::handle::scratch::{Scratch, ScratchError, ScratchRequest};
 impl Action for CheckRequest {
     type Answer = CheckAnswer;
 
-    /// Checks in a scratch image whether a system or files load. The main image stays as it is; files do, too,
-    /// unless code that is not confined writes to them. A failed load is an answer.
+    /// Loads a system or files in a scratch image. The main image does not change, and files change
+    /// only if code that is not confined writes to them. A failed load is an answer.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<CheckAnswer, Error> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
@@ -31,8 +31,7 @@ impl Action for CheckRequest {
         };
         if systems.is_empty() && self.paths.is_empty() && self.edits.is_empty() {
             return Err(ScratchError::Call(
-                "There is nothing to check: no system is loaded. Name one with \"system\", or files with \"paths\" or \
-                 \"edits\"."
+                "Nothing to check: no system is loaded. Give a system in \"system\", or files in \"paths\" or \"edits\"."
                     .to_owned(),
             )
             .into());
@@ -45,7 +44,7 @@ impl Action for CheckRequest {
             confined: self.confined,
             ..CheckAnswer::default()
         };
-        // Compile the edited files themselves if no system loads them.
+        // If no system loads the edited files, compile them directly.
         let edited = self.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());
         let files = self.paths.iter().chain(edited.map(|edit| &edit.path));
         let files = files.map(|path| LoadTarget::File(bank.project().real(path).display().to_string()));
@@ -57,18 +56,18 @@ impl Action for CheckRequest {
                 LoadTarget::System(_) => None,
                 LoadTarget::File(path) => Some(path.clone()),
             }));
-            let (reached, told) = (Arc::clone(&at), control.clone());
+            let (reached, parent) = (Arc::clone(&at), control.clone());
             let control = control.until(deadline).on_progress(move |progress| {
                 if progress.path.is_some() {
                     reached.lock().clone_from(&progress.path);
                 }
-                told.report(progress);
+                parent.report(progress);
             });
             match load(&mut scratch, &target, &control) {
                 Err(ScratchError::Ended(why)) => {
                     let at = at.lock().clone();
                     let place = at.as_ref().map_or_else(String::new, |path| format!(", at {path}"));
-                    let message = format!("Lisp died in the copy{place}: {why}.");
+                    let message = format!("Lisp died in the scratch image{place}: {why}.");
                     answer.add(LoadAnswer::stopped(target, FailureKind::Load, at, message).finished());
                     break;
                 }
@@ -76,7 +75,7 @@ impl Action for CheckRequest {
             }
         }
         if self.confined {
-            // A copy whose Lisp has died cannot tell.
+            // A copy that has died cannot report them.
             let refused = scratch.refused(&Control::default().with_cancellation(control.cancellation()));
             answer.refused = refused.unwrap_or_default();
         }
@@ -104,5 +103,5 @@ fn load(scratch: &mut Scratch, target: &LoadTarget, control: &Control) -> Result
     arguments["detail"] = true.into();
     let answer = scratch.call(tool, arguments, control)?;
     serde_json::from_value(answer.structured)
-        .map_err(|error| ScratchError::Broken(format!("its answer cannot be read: {error}")))
+        .map_err(|error| ScratchError::Broken(format!("cannot parse its answer: {error}")))
 }

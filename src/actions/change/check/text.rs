@@ -1,14 +1,14 @@
-//! Renders the answer of check.
+//! Formats check's answer as text.
 
 use std::fmt;
 
 use crate::actions::change::check::CheckAnswer;
 
-/// Renders whether the system or files load, the failures, and the diagnostics.
+/// Whether the systems or files load, followed by failures and diagnostics.
 impl fmt::Display for CheckAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.systems.as_slice() {
-            [] => "What was asked about".to_owned(),
+            [] => "The code".to_owned(),
             [system] => format!("System {system}"),
             systems => format!("Not all of {}", systems.join(", ")),
         };
@@ -20,19 +20,19 @@ impl fmt::Display for CheckAnswer {
         }?;
         write!(
             f,
-            " ({} compiled, {:.1} s). It was tried in a {} of the image{}.",
+            " ({} compiled, {:.1} s), checked in a {} of the image{}.",
             self.compiled.len(),
             self.duration_ms as f64 / 1000.0,
             if self.confined { "confined copy" } else { "copy" },
-            if self.confined { ", which may write in a folder of its own only" } else { "" },
+            if self.confined { ", which can write only to its own folder" } else { "" },
         )?;
         if !self.refused.is_empty() {
-            write!(f, "\nIt was refused to write {}.", self.refused.join(", "))?;
+            write!(f, "\nWrites were denied to {}.", self.refused.join(", "))?;
         }
         if !self.not_loaded.is_empty() {
             write!(
                 f,
-                "\nNo system that was checked loads {}: name one that does, or check the file without a system.",
+                "\\nNone of the checked systems contains {}. Give a system that does, or check the file without a system.",
                 self.not_loaded.join(", ")
             )?;
         }
@@ -42,9 +42,9 @@ impl fmt::Display for CheckAnswer {
                 write!(f, "\n  Try: {remedy}")?;
             }
         }
-        for said in &self.diagnostics {
-            let place = said.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
-            write!(f, "\n{place}{}: {}", said.severity, said.message)?;
+        for diagnostic in &self.diagnostics {
+            let place = diagnostic.place.as_ref().map_or_else(String::new, |place| format!("{place}: "));
+            write!(f, "\n{place}{}: {}", diagnostic.severity, diagnostic.message)?;
         }
         match self.diagnostics_total {
             Some(total) => write!(f, "\n… {} more", total.saturating_sub(self.diagnostics.len())),

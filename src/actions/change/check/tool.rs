@@ -1,4 +1,4 @@
-//! The tool `check`: whether the project still loads, tried in a scratch image.
+//! Implements the tool check.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,51 +8,47 @@ use serde::Deserialize;
 
 use crate::actions::change::check::{CheckAnswer, CheckRequest};
 use crate::actions::missing::{LookupReply, NotFoundReply, missing_path, systems};
-use crate::actions::run::load_system::shorter;
+use crate::actions::run::load_system::shorten_failure;
 use crate::handle::scratch::Overlay;
 use crate::tools::arguments::Timeout;
 use crate::tools::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
 };
 
-/// What check takes.
+/// The arguments of check.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct CheckArguments {
-    /// Files to compile, changed or not, as they are on disk.
+    /// Files to compile from disk, whether changed or not.
     #[serde(default)]
     paths: Vec<String>,
-    /// Files with the text that they would have.
+    /// Files with their proposed text.
     #[serde(default)]
     edits: Vec<CheckedEdit>,
-    /// The system to load; left out: those that are loaded.
+    /// The system to load; default: the loaded systems.
     #[serde(default)]
     system: Option<String>,
     #[serde(flatten)]
     timeout: Timeout,
 }
 
-/// A file with the text that it would have.
+/// A file with its proposed text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CheckedEdit {
-    /// The file; it need not exist.
+    /// The file; it may be a new one.
     path: String,
-    /// The whole text.
+    /// The complete text.
     text: String,
 }
 
-/// The permissions with either of which texts are tried in a copy that is not confined.
+/// Either of these permissions allows texts to be checked in a copy that is not confined.
 const FREE: &[Permission] = &[Permission::Eval, Permission::Edits];
 
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "check",
         title: "Check whether it loads",
-        description: "Tells whether a system still loads with what is on disk now, or with texts that are not written \
-            yet (edits), and what the compiler says, with file, line and column. It is tried in a copy of the image \
-            that is thrown away: the loaded image does not change. Use it before writing an edit, or to see all \
-            diagnostics of files (paths). This runs the system's code, in the copy; with edits, and unless the server \
-            was started with --allow-eval or --allow-edits, that may write in a folder of its own only.",
+        description: "Reports whether a system still loads with the files on disk, or with texts that are not written yet (edits), and lists the compiler's diagnostics with file, line and column. Runs in a throwaway copy of the image; the loaded image does not change. Use it before writing an edit, or to list all diagnostics of files (paths). Runs the system's code in the copy. With edits, the copy can write only to its own folder, unless the server was started with --allow-eval or --allow-edits.",
         effect: Effect::Runs,
     };
     Tool::new::<CheckArguments, LookupReply<CheckAnswer>>(about, check).may_need(FREE).starts(Starts::Copy)
@@ -75,21 +71,22 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
         system: given.system,
         confined: false,
     };
-    // Texts are the caller's code, files the project's.
+    // The given texts are the caller's code, whereas the files are the project's.
     request.confined =
         !request.edits.is_empty() && !FREE.iter().any(|permission| session.allows(*permission));
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let mut answer = bank.run(&request, &control)?;
     let shown = |path: &str| bank.project().shown(Path::new(path));
     answer.compiled.iter_mut().for_each(|path| *path = shown(path));
-    answer.failures = answer.failures.into_iter().map(|failure| shorter(failure, shown, false)).collect();
-    for place in answer.diagnostics.iter_mut().filter_map(|said| said.place.as_mut()) {
+    answer.failures =
+        answer.failures.into_iter().map(|failure| shorten_failure(failure, shown, false)).collect();
+    for place in answer.diagnostics.iter_mut().filter_map(|diagnostic| diagnostic.place.as_mut()) {
         place.file = shown(&place.file);
     }
     if let Some(system) = &request.system
         && answer.failures.iter().any(|failure| failure.is_of_unknown(system))
     {
-        // Drop the failure: the answer below reports it as missing.
+        // The "not found" answer reports this failure.
         answer.failures.retain(|failure| !failure.is_of_unknown(system));
         return NotFoundReply::system(&systems(bank), system).with_partial(answer);
     }

@@ -1,4 +1,4 @@
-//! The tool check-structure: finds unbalanced parentheses.
+//! Implements the tool check-structure.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, Too
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The file, relative to the project. Or give `text`.
+    /// The file, relative to the project. Alternatively give `text`.
     #[serde(default)]
     path: Option<String>,
-    /// Lisp text to check in place of a file's.
+    /// Lisp text to check instead of a file's contents.
     #[serde(default)]
     text: Option<String>,
 }
@@ -26,9 +26,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "check-structure",
         title: "Check parentheses",
-        description: "Tells whether a Lisp file or text is balanced, and if not, where the first form begins that is not \
-            closed or closes too much, judged by indentation, and what to insert or take out where. Reads only: nothing \
-            is evaluated. Use it when a file does not read, or before writing one.",
+        description: "Reports whether a Lisp file or text is balanced. If not, it locates the first form that is unclosed or has an extra parenthesis, judging by indentation, and the position at which to insert or delete text. Evaluates nothing. Use it when a file cannot be read, or before writing one.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<Arguments>, LookupReply<StructureAnswer>>(about, check)
@@ -41,13 +39,13 @@ fn check(session: &Session, given: Continued<Arguments>, _: &Call) -> Result<Too
         (Some(path), Some(text)) => check_structure(text.as_bytes(), Some(path)),
         (Some(path), None) => {
             let bank = session.bank()?;
-            match bank.own_text(path) {
+            match bank.project_text(path) {
                 Ok((text, shown)) => check_structure(&text, Some(&shown)),
                 Err(error) => return of_file(bank, error),
             }
         }
         (None, None) => {
-            return Err(Failure::arguments("check-structure needs \"path\" or \"text\"."));
+            return Err(Failure::arguments("Give \"path\" or \"text\"."));
         }
     };
     ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
@@ -62,7 +60,7 @@ impl fmt::Display for StructureAnswer {
             Some(problem) => {
                 let wrong = match problem.kind {
                     ProblemKind::Unclosed => "A list is not closed",
-                    ProblemKind::ExtraClose => "A parenthesis closes too much",
+                    ProblemKind::ExtraClose => "Extra closing parenthesis",
                     ProblemKind::UnclosedString => "A string is not closed",
                     ProblemKind::UnclosedBar => "A | is not closed",
                     ProblemKind::UnclosedComment => "A #| comment is not closed",
@@ -72,10 +70,10 @@ impl fmt::Display for StructureAnswer {
                     None => in_words(&problem.place),
                 };
                 write!(f, "{wrong}: {place}\n    {}\n", problem.text)?;
-                write!(f, "It shows at line {}. ", line(&problem.shows_at))?;
+                write!(f, "It becomes visible at line {}. ", line(&problem.shows_at))?;
                 let at = in_words(&problem.mend);
                 match problem.insert.as_str() {
-                    "" => write!(f, "Take out the parenthesis at {at}."),
+                    "" => write!(f, "Delete the parenthesis at {at}."),
                     insert => write!(f, "Insert {insert} at {at}."),
                 }?;
             }
@@ -85,16 +83,18 @@ impl fmt::Display for StructureAnswer {
         match (&self.problem, self.balanced) {
             (Some(_), Some(_)) | (None, Some(false)) => Ok(()),
             (None, Some(_)) => {
-                write!(f, "\nThat is so by the standard syntax; from line {line} on it has its own: {form}")
+                write!(
+                    f,
+                    "\nThis assumes standard syntax, but from line {line} on the text uses its own: {form}"
+                )
             }
             (None, None) => write!(
                 f,
-                "Whether {what} is balanced cannot be judged: from line {line} on it has a syntax of its own, and by the \
-                 standard one it is not: {form}"
+                "Cannot decide whether {what} is balanced: it is not in standard syntax, but from line {line} on it uses its own: {form}"
             ),
             (Some(_), None) => write!(
                 f,
-                "\nThat may be no fault: from line {line} on {what} has a syntax of its own, which cannot be judged: {form}"
+                "\\nThis may be a false alarm: from line {line} on, {what} uses its own syntax: {form}"
             ),
         }
     }
@@ -104,7 +104,7 @@ fn line(place: &Location) -> u32 {
     place.line.unwrap_or_default()
 }
 
-/// Says where a place is in a text that may have no name.
+/// Formats a position without a file name.
 fn in_words(place: &Location) -> String {
     format!("line {}, column {}", line(place), place.column.unwrap_or_default())
 }

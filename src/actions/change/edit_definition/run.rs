@@ -1,4 +1,4 @@
-//! The part of [`Steelbank`] that reads and edits a project's texts, without Lisp.
+//! Runs [`EditRequest`], and reads the project's files without Lisp.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use crate::workspace::write::FileError;
 impl Action for EditRequest {
     type Answer = EditAnswer;
 
-    /// Edits one definition of a file of the project. Compiles and loads nothing. After an error nothing was changed:
-    /// [`Error::request`] has the [`EditError`].
+    /// Edits one definition of a file of the project. Compiles and loads nothing. After an error
+    /// nothing was changed, and [`Error::request`] returns the [`EditError`].
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<EditAnswer, Error> {
         Ok(edit_definition(&bank.index(), bank.project(), self)?)
     }
@@ -30,8 +30,8 @@ impl From<EditError> for Error {
 }
 
 impl Steelbank {
-    /// Reads a file of the project. Returns also its path as answers show it.
-    pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
+    /// Reads a file of the project. Also returns its path as answers show it.
+    pub(crate) fn project_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
         let file = write::own_file(self.project().own_root()?, Path::new(path))?;
         let shown = self.project().shown(&file);
         let text = steelbank_tree::read_source(&file).map_err(|error| FileError::new(&shown, &error))?;

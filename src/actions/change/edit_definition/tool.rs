@@ -1,4 +1,4 @@
-//! The tool edit-definition: edits one definition of a file.
+//! Implements the tool edit-definition.
 
 use std::fmt;
 
@@ -12,10 +12,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "edit-definition",
         title: "Edit one definition",
-        description: "Replaces or deletes one top-level definition of a Lisp file, found by name and kind, or puts a new \
-            form before or after it. Comments around it, line ends and encoding stay. Refused if the text is not exactly \
-            one form that can be read there, if several definitions have that name, or if the file changed meanwhile; \
-            then nothing is written. Nothing is loaded: call reload afterwards.",
+        description: "Replaces or deletes one top-level definition of a Lisp file, found by name and kind, or inserts a new form before or after it. Preserves surrounding comments, line ends and encoding. Fails without writing if the text is not exactly one readable form, if several definitions match, or if the file has changed. Loads nothing; call reload afterwards.",
         effect: Effect::Writes,
     };
     Tool::new::<EditRequest, LookupReply<EditAnswer>>(about, edit).needs(Permission::Edits)
@@ -23,7 +20,7 @@ pub(crate) fn tool() -> Tool {
 
 fn edit(session: &Session, request: EditRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     if request.text.trim().is_empty() && request.operation != EditOperation::Delete {
-        return Err(Failure::arguments("edit-definition needs the argument \"text\", the new form."));
+        return Err(Failure::arguments("Give the new form in \"text\"."));
     }
     let bank = session.bank()?;
     call.begin_writing()?;

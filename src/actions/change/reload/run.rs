@@ -1,4 +1,4 @@
-//! Brings the image up to date with the files on disk.
+//! Runs [`ReloadRequest`]: reloads changed files and finds definitions that are no longer in them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::workspace::{ImageSystem, Project};
 impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
-    /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded,
-    /// and files that were loaded by themselves. Lists the definitions that their file does not have any
-    /// more, or whose file no system has, and removes them if the request says so. This runs the project's code. A failed load is
-    /// an answer.
+    /// Reloads changed files and their dependents: the loaded systems of the project, and files
+    /// that were loaded individually. Lists definitions that their file no longer has or whose file
+    /// no system has any more, and removes them if the request asks for it. Runs the project's
+    /// code. A failed load is an answer.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -34,8 +34,8 @@ impl Action for ReloadRequest {
             known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
         let systems = loaded_systems(project);
         let in_systems = files_of(&systems);
-        // Leave out `.asd` files, and files of systems: a new file may belong to a system through its changed
-        // definition.
+        // A file that a system loads is not reloaded individually. A changed `.asd` file may add
+        // files, so reload systems for it.
         let alone = |path: &Path| !in_systems.contains(path) && !defines_systems(path);
         let single: Vec<PathBuf> = match wanted.is_empty() {
             true => changed.iter().filter(|path| alone(path)).cloned().collect(),
@@ -79,7 +79,7 @@ impl Action for ReloadRequest {
         if left.iter().any(|leftover| leftover.removed)
             && let Err(error) = bank.refresh()
         {
-            all.cautions.push(Caution::IndexBehindRemoval(error.to_string()));
+            all.cautions.push(Caution::IndexStaleAfterRemoval(error.to_string()));
         }
         let shown = |paths: &[PathBuf]| paths.iter().map(|path| project.shown(path)).collect();
         let nothing_loaded = systems.is_empty() && known.is_empty();
@@ -92,7 +92,7 @@ fn loaded_systems(project: &Project) -> Vec<(String, ImageSystem)> {
     project.own_systems().into_iter().filter(|(_, system)| system.loaded).collect()
 }
 
-/// Lists the files of `systems`, and those that define them.
+/// Lists the files of `systems`, including those that define them.
 fn files_of(systems: &[(String, ImageSystem)]) -> BTreeSet<PathBuf> {
     let files = |(_, system): &(String, ImageSystem)| -> Vec<PathBuf> {
         system.files.iter().flatten().chain([&system.asd]).cloned().collect()
@@ -134,7 +134,7 @@ impl Steelbank {
     }
 }
 
-/// Returns the paths that are text. Without the others, only the leftovers of those files are lost.
+/// Returns the paths that are valid UTF-8. For other files, leftovers are not found.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().filter_map(|path| Some(path.to_str()?.to_owned())).collect()
 }

@@ -1,4 +1,4 @@
-//! The tool reload: brings the image up to date with the files on disk.
+//! Implements the tool reload.
 
 use std::fmt::{self, Write as _};
 use std::path::Path;
@@ -24,16 +24,16 @@ struct Arguments {
     timeout: Timeout,
 }
 
-/// What was loaded again, and what is left over, as it is listed.
+/// The outcome of a reload, with long lists shortened.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ListedReload {
-    /// The files that had changed since they were loaded.
+    /// The files that had changed after they were loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changed: Vec<String>,
-    /// Definitions that the image has and their files do not.
+    /// Definitions that are in the image but no longer in their files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<Leftover>,
-    /// True if nothing of the project was loaded, so that there was nothing to bring up to date.
+    /// True if nothing of the project was loaded, so that there was nothing to reload.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     nothing_loaded: bool,
     #[serde(flatten)]
@@ -43,10 +43,8 @@ struct ListedReload {
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "reload",
-        title: "Reload what changed on disk",
-        description: "Loads again what has changed on disk since it was loaded, and what depends on it, and reports what \
-            the compiler says. Lists definitions that are no longer in their file (renamed, deleted); remove=true \
-            deletes them from the image. Call it after editing files. This runs the project's code.",
+        title: "Reload changed files",
+        description: "Reloads the files that changed on disk after they were loaded, and their dependents, and reports the compiler's diagnostics. Lists definitions that are no longer in their file (renamed or deleted); remove=true deletes them from the image. Call it after editing files. Runs the project's code.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload)
@@ -56,14 +54,14 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = given.request;
     let bank = session.bank()?;
-    // Accept a file that was loaded and deleted since: it has changed.
+    // Accept a file that was deleted after it was loaded: that is a change.
     let is_known = |path: &Path| path.exists() || bank.project().loaded_date(path).is_some();
     if let Some(missing) = missing_path(bank, &request.paths, is_known) {
         return missing.answer(CallOutcome::NotFound);
     }
     let mut answer = bank.run(&request, &control)?;
     answer.load = relative(answer.load, |path| bank.project().shown(Path::new(path)));
-    let kept = if request.remove { " (it cannot be removed: restart-lisp makes a clean image)" } else { "" };
+    let kept = if request.remove { " (cannot be removed; restart-lisp starts a clean image)" } else { "" };
     let mut shown = text(&answer, kept);
     if answer.nothing_loaded {
         shown.extend([" ", &Advice::Load.worded(call.wording())]);
@@ -88,18 +86,18 @@ impl fmt::Display for ReloadAnswer {
     }
 }
 
-/// Renders it; `kept` follows each definition that is not removed.
+/// Formats the answer. `kept` follows each definition that was not removed.
 fn text(answer: &ReloadAnswer, kept: &str) -> String {
     let mut text = match answer.changed.as_slice() {
-        // End here: nothing was loaded again, and nothing can be left.
+        // Nothing was reloaded and nothing can be left over.
         _ if answer.nothing_loaded => return "Nothing of the project is loaded.".to_owned(),
-        [] => "No file has changed since it was loaded.".to_owned(),
-        changed => format!("Changed since they were loaded: {}.", changed.join(", ")),
+        [] => "No loaded file has changed.".to_owned(),
+        changed => format!("Changed after loading: {}.", changed.join(", ")),
     };
     // Writing to a string cannot fail.
     let _ = write!(text, "\n{}", text::reload(&answer.load));
     if !answer.left.is_empty() {
-        text.push_str("\nDefinitions in the image that the project no longer has:");
+        text.push_str("\nDefinitions in the image that are no longer in the project:");
     }
     for left in &answer.left {
         let removed = if left.removed { " (removed)" } else { kept };

@@ -18,7 +18,7 @@ use crate::actions::change::rename::{
 use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::list_systems::ListSystemsRequest;
 use crate::actions::run::run_tests::RunTestsRequest;
-use crate::actions::run::trial::ToldFrame;
+use crate::actions::run::trial::FrameReport;
 use crate::actions::symbols::find_definition::FindDefinitionRequest;
 use crate::actions::uses::code_find_references;
 use crate::answer::designator::Designator;
@@ -179,10 +179,9 @@ impl Steelbank {
             .into_iter()
             .flat_map(|root| known.iter().flat_map(|system| &system.components).map(|file| root.join(file)))
             .collect();
-        let files = project
-            .own_loaded_files()
-            .into_iter()
-            .filter(|path| !of_systems.contains(path) && !defines_systems(path) && self.is_whole(path));
+        let files = project.own_loaded_files().into_iter().filter(|path| {
+            !of_systems.contains(path) && !defines_systems(path) && self.is_loaded_completely(path)
+        });
         let own = |system: &&String| known.iter().any(|known| known.name == **system);
         let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
         Ok(TracesRequest {
@@ -322,7 +321,8 @@ impl Steelbank {
     /// Lists the calls that have looked it up.
     fn look_ups(&self, control: &Control) -> Result<Vec<(Option<Location>, String)>, Error> {
         let context = self.context();
-        let (frames, _): (Vec<ToldFrame>, _) = context.ask_on(Lane::Work, "look-ups", Vec::new(), control)?;
+        let (frames, _): (Vec<FrameReport>, _) =
+            context.ask_on(Lane::Work, "look-ups", Vec::new(), control)?;
         let mut places = context.places();
         Ok(frames.iter().map(|frame| (frame.place(&mut places, None), frame.name().to_owned())).collect())
     }

@@ -181,7 +181,7 @@ impl<'a> Planner<'a> {
     /// Adds a conflict if a name that is renamed along would become another symbol's.
     fn check_collision(&mut self, other: &DerivedSymbol<'_>, new: &str) {
         let home = &other.uses.sought().package;
-        let context = self.context.knowing(&canonical(home, new), None);
+        let context = self.context.with_sidecar_symbols(&canonical(home, new), None);
         let index = &context.index;
         let found = index.symbol_named(home, new).map(|(found, _)| found);
         if let Some(found) = found.filter(|&found| self.is_used(index, found)) {
@@ -284,7 +284,7 @@ impl<'a> Planner<'a> {
             if let Some(range) = file.form_range(form, 0) {
                 place = Location::placed(place.file, &file, range).whole_line();
             }
-            parts = file.parts_in(form, 0, name);
+            parts = file.name_parts_in(form, 0, name);
         }
         let makes = format!("{symbol} is made by a form in {place} in which it does not stand");
         let fitting = parts.iter().find_map(|part| Some((part, makers::part_of_new(name, part, &self.new)?)));

@@ -18,7 +18,7 @@ use crate::answer::name::readable;
 use crate::engine::control::{ALLOWED, Control};
 use crate::tools::arguments::Timeout;
 use crate::tools::page::{Paging, Part, Sequence};
-use crate::tools::work::Waited;
+use crate::tools::work::WaitResult;
 use crate::tools::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer,
 };
@@ -224,9 +224,9 @@ fn wait(
 ) -> Result<ToolAnswer, Failure> {
     let patience = call.patience().map(|usual| seconds.map_or(usual, Duration::from_secs));
     match session.work().wait(number, call, patience) {
-        Waited::Ended(outcome) => outcome(call),
-        Waited::Running(since) => running.reply(number, since, call),
-        Waited::Unknown => Err(unknown_work(session, number)),
+        WaitResult::Ended(outcome) => outcome(call),
+        WaitResult::Running(since) => running.reply(number, since, call),
+        WaitResult::Unknown => Err(unknown_work(session, number)),
     }
 }
 
@@ -265,7 +265,7 @@ impl Planned {
         if policy.writes(plan, verified.as_ref()) {
             call.begin_writing()?;
             let written = bank.run(&RenameApplyRequest::new(plan), &Control::default())?;
-            session.seat().iter().for_each(|seat| seat.note_edit(&written.undo));
+            session.client_slot().iter().for_each(|seat| seat.note_edit(&written.undo));
             applied = Some(written);
         }
         Ok(Done { verified, applied })
@@ -299,7 +299,7 @@ impl Planned {
             }
             Some(applied) => {
                 let anew = verified.as_ref().is_some_and(|verified| verified.anew);
-                let load = if anew { Advice::LoadAnew } else { Advice::Reload };
+                let load = if anew { Advice::ForceLoad } else { Advice::Reload };
                 let undo = Advice::UndoRename(applied.undo.clone());
                 format!("{} {}", load.worded(call.wording()), undo.worded(call.wording()))
             }
@@ -379,11 +379,11 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     call.begin_writing()?;
     let undone = loop {
         // Of several clients, each has a last edit of its own.
-        let own = session.seat().filter(|_| id == "last").map(|seat| (seat, seat.edits().pop()));
+        let own = session.client_slot().filter(|_| id == "last").map(|seat| (seat, seat.edits().pop()));
         let number = match &own {
             None => id,
             Some((_, Some(number))) => number,
-            Some((_, None)) => return NotFoundReply::own_edit().answer(CallOutcome::NotFound),
+            Some((_, None)) => return NotFoundReply::no_edit_of_client().answer(CallOutcome::NotFound),
         };
         match bank.run(&UndoRequest::new(number), &Control::default()) {
             Ok(undone) => break undone,
@@ -397,7 +397,7 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
             },
         }
     };
-    if let Some(seat) = session.seat() {
+    if let Some(seat) = session.client_slot() {
         seat.forget_edit(&undone.undo);
     }
     let text = format!("{undone} If the new name was loaded: reload with remove=true.");

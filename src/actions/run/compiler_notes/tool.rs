@@ -1,4 +1,4 @@
-//! The tool compiler-notes: the compiler's diagnostics for one definition.
+//! Implements the tool compiler-notes.
 
 use std::fmt;
 
@@ -10,9 +10,8 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, Too
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "compiler-notes",
-        title: "Tell what the compiler says of a definition",
-        description: "Compiles one definition of a loaded file once more, without replacing it, and lists SBCL's optimisation \
-            notes and warnings by line: what it could not optimise, and why. Runs the macros that it uses.",
+        title: "List the compiler's notes on a definition",
+        description: "Recompiles one definition of a loaded file without replacing it, and lists SBCL's optimization notes and warnings by line: what it could not optimize, and why. Runs the macros that the definition uses.",
         effect: Effect::Runs,
     };
     Tool::new::<CompilerNotesRequest, LookupReply<CompilerNotes>>(about, notes).of_image()
@@ -31,18 +30,18 @@ fn notes(session: &Session, request: CompilerNotesRequest, call: &Call) -> Resul
     Ok(answer.looked_up_in(looked_up_in))
 }
 
-/// The definitions that were compiled, and what the compiler says of them.
+/// The definitions that were compiled, and the compiler's notes on them.
 impl fmt::Display for CompilerNotes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.definitions.is_empty() {
-            return write!(f, "{} is no function or macro that was loaded from a file.", self.symbol);
+            return write!(f, "{} is not a function or macro loaded from a file.", self.symbol);
         }
         for NotedDefinition { name, kind, place, skipped } in &self.definitions {
             let skipped = skipped.as_deref().map(|why| format!(" (not compiled: {why})")).unwrap_or_default();
             writeln!(f, "{place}: {kind} {name}{skipped}")?;
         }
         if self.notes.is_empty() && self.definitions.iter().any(|definition| definition.skipped.is_none()) {
-            f.write_str("\nThe compiler says nothing.")?;
+            f.write_str("\nThe compiler has no notes.")?;
         }
         self.notes.iter().try_for_each(|CompilerNote { place, severity, message }| {
             write!(f, "\n  {place}: {severity}: {}", message.replace('\n', "\n      "))

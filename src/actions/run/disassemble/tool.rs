@@ -1,4 +1,4 @@
-//! The tool disassemble: the machine code of a function.
+//! Implements the tool disassemble.
 
 use std::fmt;
 
@@ -19,8 +19,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "disassemble",
         title: "Disassemble a function",
-        description: "Shows the machine code of a function, macro, setf function, compiler macro, or of the methods of a \
-            generic function, as SBCL disassembles it, with size and number of instructions.",
+        description: "Lists the machine code of a function, macro, setf function or compiler macro, or of all methods of a generic function, as SBCL disassembles it, with code size and number of instructions.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<DisassembleRequest>, LookupReply<Disassembly>>(about, disassemble).of_image()
@@ -48,7 +47,7 @@ fn disassemble(
     Ok(page.looked_up_in(looked_up_in))
 }
 
-/// The functions in figures, and their code.
+/// The size of each function, followed by the code.
 impl fmt::Display for Disassembly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.functions.is_empty() {

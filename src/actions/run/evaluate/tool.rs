@@ -1,4 +1,4 @@
-//! The tool evaluate: evaluates forms, and tells values, output, warnings and failure.
+//! Implements the tool evaluate.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::actions::missing::{LookupReply, NotFoundReply};
 use crate::actions::run::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
-use crate::actions::run::trial::tool::{in_scratch, take_lists};
+use crate::actions::run::trial::tool::{in_scratch, lift_lists};
 use crate::actions::run::trial::{Restart, StackFrame};
 use crate::answer::NotFound;
 use crate::tools::arguments::{Timeout, default_package};
@@ -19,19 +19,20 @@ use crate::tools::{
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The forms; any number.
+    /// The forms to evaluate, in order.
     code: String,
-    /// The package to read and print them in.
+    /// The package in which forms are read and values are printed.
     #[serde(default = "default_package")]
     package: String,
-    /// Evaluate in a copy of the image that is thrown away.
+    /// Evaluate in a throwaway copy of the image.
     #[serde(default)]
     scratch: bool,
     #[serde(flatten)]
     timeout: Timeout,
 }
 
-/// The answer's schema: the lists of the failure stand in the answer itself, where they can be cut.
+/// The schema of the answer. The failure's lists are moved to the top level, where the answer can
+/// be paged.
 #[derive(Debug, Serialize, JsonSchema)]
 struct EvaluationSchema {
     #[serde(flatten)]
@@ -46,9 +47,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "evaluate",
         title: "Evaluate Lisp forms",
-        description: "Evaluates Lisp forms in the image, in order. Answers all values of the last, output, and warnings with \
-            places; of an error the condition, its report, restarts, and a backtrace of the user's frames with places and \
-            local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
+        description: "Evaluates Lisp forms in the image, in order. Returns all values of the last form, output, and warnings with positions. For an error it returns the condition, its report, restarts, and a backtrace of the user's frames with positions and local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<EvaluationSchema>>(about, evaluate)
@@ -57,7 +56,7 @@ pub(crate) fn tool() -> Tool {
         .of_image()
 }
 
-/// The most characters of output in an answer with a budget.
+/// The most characters of output in an answer that has a size budget.
 const OUTPUT: usize = 12_000;
 
 fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -86,11 +85,12 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
     };
     let text = if call.names_handles() { evaluation.to_string() } else { format!("{evaluation:#}") };
     let mut answer = ToolAnswer::new(text, &LookupReply::yes(evaluation), outcome)?;
-    take_lists(&mut answer.structured);
+    lift_lists(&mut answer.structured);
     Ok(answer)
 }
 
-/// The values with their handles, which `{:#}` leaves out, or the failure; then warnings and output.
+/// The values, or the failure, followed by warnings and output. The alternate form `{:#}` omits the
+/// values' handles.
 impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.failure, &self.unread_at) {
@@ -107,9 +107,9 @@ impl fmt::Display for Evaluation {
         }?;
         for value in &self.values {
             let handle = value.handle.as_deref().filter(|_| !f.alternate());
-            let said: Vec<&str> = handle.into_iter().chain(value.cut.then_some("cut")).collect();
-            if !said.is_empty() {
-                write!(f, "\n  ({})", said.join(", "))?;
+            let texts: Vec<&str> = handle.into_iter().chain(value.cut.then_some("cut")).collect();
+            if !texts.is_empty() {
+                write!(f, "\n  ({})", texts.join(", "))?;
             }
         }
         if !self.warnings.is_empty() {

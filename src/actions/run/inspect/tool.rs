@@ -1,4 +1,4 @@
-//! The tool inspect: shows an object and its parts.
+//! Implements the tool inspect.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Permission, Sessio
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// A form: its value is inspected.
+    /// A form to evaluate; its value is inspected.
     #[serde(default)]
     expression: String,
-    /// Or a handle that evaluate or inspect gave.
+    /// Alternatively, a handle from an answer of evaluate or inspect.
     #[serde(default)]
     handle: String,
-    /// Which part of it: a part's `path`, as 2/0.
+    /// The `path` of a part to inspect instead of the object itself, such as 2/0.
     #[serde(default)]
     path: String,
-    /// The package to read and print in.
+    /// The package in which forms are read and values are printed.
     #[serde(default = "default_package")]
     package: String,
     #[serde(flatten)]
@@ -39,15 +39,14 @@ impl Sequence for Inspection {
     }
 }
 
-/// How many parts to print by default.
+/// The number of parts on a page by default.
 const PRINTED: usize = 200;
 
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "inspect",
         title: "Inspect an object",
-        description: "Shows what an object is made of: type, printed form, and parts (elements, keys and values, slots, \
-            closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
+        description: "Lists the type, printed form and parts of an object (elements, keys and values, slots, closed-over values). Each part has a path for inspecting it in turn. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<Paged<Inspection>>>(about, inspect).needs(Permission::Eval).of_image()
@@ -57,7 +56,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
         (false, true) => Inspected::Expression(given.expression),
         (true, false) => Inspected::Handle(given.handle),
-        _ => return Err(Failure::arguments("Give either an expression or a handle.")),
+        _ => return Err(Failure::arguments("Give either `expression` or `handle`.")),
     };
     let offset = given.paging.offset()?;
     let request = InspectRequest {
@@ -94,8 +93,8 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     }
     longest_page(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
-        let said = &listed.answer;
-        let text = if call.names_handles() { said.to_string() } else { format!("{said:#}") };
+        let shown = &listed.answer;
+        let text = if call.names_handles() { shown.to_string() } else { format!("{shown:#}") };
         ToolAnswer::new(
             text + &range.rest(),
             &LookupReply { found, answer: Some(&*listed), missing: None },
@@ -104,7 +103,8 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     })
 }
 
-/// What it is, with its handle, which `{:#}` leaves out, its facts and its parts.
+/// The object's kind and printed form, its type, properties and parts. The alternate form `{:#}`
+/// omits the handle.
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, &self.evaluation) {
@@ -112,7 +112,7 @@ impl fmt::Display for Inspection {
                 let asked = &self.asked;
                 return write!(
                     f,
-                    "The object of {asked} was forgotten since: only so many are kept. Evaluate again."
+                    "{asked} has expired: only the most recent handles stay valid. Evaluate the expression again."
                 );
             }
             (InspectStatus::Unknown, _) => return write!(f, "No object has the handle {}.", self.asked),

@@ -1,11 +1,11 @@
-//! list-systems' answer as text.
+//! Formats list-systems' answer as text.
 
 use std::fmt::{Display, Formatter, Result};
 
 use super::{SystemEntry, SystemsAnswer};
 use crate::answer::counted;
 
-/// A line for each system.
+/// One line for each system, followed by its details.
 impl Display for SystemsAnswer {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self.count {
@@ -14,9 +14,9 @@ impl Display for SystemsAnswer {
         }?;
         self.systems.iter().try_for_each(|system| write!(f, "\n  {system}"))?;
         if !self.vendored.is_empty() {
-            write!(f, "\nNot listed, as they are dependencies: {}", self.vendored.join(", "))?;
+            write!(f, "\\nVendored dependencies, not listed: {}", self.vendored.join(", "))?;
         }
-        self.left_out.iter().try_for_each(|out| write!(f, "\nLeft out: {}: {}", out.path, out.reason))
+        self.left_out.iter().try_for_each(|out| write!(f, "\nNot read: {}: {}", out.path, out.reason))
     }
 }
 
@@ -28,13 +28,13 @@ impl Display for SystemEntry {
             (false, _) => "not loaded".to_owned(),
         };
         write!(f, "{} ({state}) {}", self.name, self.asd)?;
-        let how = if self.loaded { "which is not used" } else { "of which ASDF takes one" };
+        let how = if self.loaded { "which ASDF does not use" } else { "ASDF will use one of them" };
         let mut line = |line: String| write!(f, "\n      {line}");
         self.also_defined_in.iter().try_for_each(|path| line(format!("also defined in {path}, {how}")))?;
         self.changed.iter().try_for_each(|path| line(format!("changed: {path}")))?;
         self.components.iter().try_for_each(|path| line(path.clone()))?;
         match self.incomplete {
-            true => line("Its definition tells all of its files only when it is loaded.".to_owned()),
+            true => line("Some of its files are known only after it is loaded.".to_owned()),
             false => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The tool list-systems: lists the project's systems and whether they are loaded.
+//! Implements the tool list-systems.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,9 +27,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "list-systems",
         title: "List the project's systems",
-        description: "Lists the systems that the project's .asd files define (read, not run), secondary ones and tests \
-            included, which of them are loaded, and which files have changed on disk since they were loaded. Tells which \
-            other repositories and worktrees in the folder are no part of the project.",
+        description: "Lists the systems that the project's .asd files define, including secondary and test systems, which of them are loaded, and which files changed on disk after loading. Parses the files and runs no code. Also lists other repositories and worktrees inside the folder, which are not searched.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<Arguments>, SystemsAnswer>(about, systems).of_image()

@@ -1,4 +1,4 @@
-//! The tool macroexpand: expands a form as the compiler does.
+//! Implements the tool macroexpand.
 
 use std::fmt;
 
@@ -16,24 +16,26 @@ use std::time::Duration;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The form to expand. Or leave it out, and give `path` and `line`.
+    /// The form to expand. Alternatively give `path` and `line`.
     #[serde(default)]
     form: String,
-    /// The file in which the form stands, relative to the project.
+    /// The file that contains the form, relative to the project.
     #[serde(default)]
     path: String,
-    /// The line, from 1, on which the form begins.
+    /// The line on which the form begins, from 1.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     line: u32,
-    /// The column, from 1, of the form or of its operator, or one before it; 0 for the first form of the line.
+    /// The column of the form or of its operator, from 1; 0 selects the first form of the line.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     column: u32,
-    /// The package that the form is read in; of a form in a file, that of the file.
+    /// The package in which the form is read. For a form in a file, the file's package takes
+    /// precedence.
     #[serde(default = "default_package")]
     package: String,
-    /// `once`: one step. `full`: until the form itself is no macro form. `all`: the forms inside it too.
+    /// `once`: one step. `full`: until the form itself is no longer a macro form. `all`: also the
+    /// forms inside it.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["once", "full", "all"]))]
     depth: Depth,
@@ -45,10 +47,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "macroexpand",
         title: "Expand a macro form",
-        description: "Shows what the compiler makes of a macro form, given as text or by file and line: the expansion, \
-            and which macro made each step. Use it to see what a macro call defines or evaluates. Expanding runs the \
-            macros' code; local definitions in forms (macrolet) are evaluated by `serve --allow-eval` only, and else \
-            left as they stand.",
+        description: "Returns the expansion of a macro form, given as text or by file and line, and lists the macro of each step. Use it to see what a macro call defines or evaluates. Expansion runs the macros' code. Local definitions inside forms (macrolet) are evaluated only under `serve --allow-eval`; without it, such forms are not expanded.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<MacroexpandAnswer>>(about, expand)
@@ -69,7 +68,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     if request.form.trim().is_empty() {
         if given.path.is_empty() || given.line == 0 {
-            return Err(Failure::arguments("Give a form, or the path and line of one."));
+            return Err(Failure::arguments("Give `form`, or `path` and `line`."));
         }
         let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
         let path = root.join(&given.path);
@@ -80,7 +79,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         };
         let Some(found) = found else {
             return Err(Failure::arguments(format!(
-                "No form begins on line {} of {}, nor is one around it.",
+                "No form begins on or contains line {} of {}.",
                 given.line, given.path
             )));
         };
@@ -99,14 +98,14 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     ToolAnswer::new(answer.to_string(), &LookupReply::yes(answer), CallOutcome::Answered)
 }
 
-/// The expansion and its steps, and what was left as it stands.
+/// The expansion, its steps, and the forms that were not expanded.
 impl fmt::Display for MacroexpandAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.status != LookupStatus::Found {
             return write!(f, "{}", NotFound::Package(self.package.clone()));
         }
         if self.expanded {
-            let cut = if self.cut { "\n... cut here" } else { "" };
+            let cut = if self.cut { "\n... truncated" } else { "" };
             write!(f, "{}{cut}\n\n{}:", self.expansion, counted(self.step_count, "step", "steps"))?;
             self.steps.iter().try_for_each(|step| write!(f, "\n  {}", step.macro_name))?;
             let more = self.step_count.saturating_sub(self.steps.len() as u64);
@@ -115,13 +114,12 @@ impl fmt::Display for MacroexpandAnswer {
             }
         } else {
             let hint = if self.compiler_macro { " Its operator has a compiler macro." } else { "" };
-            write!(f, "This is no macro form.{hint}\n\n{}", self.expansion)?;
+            write!(f, "This is not a macro form.{hint}\n\n{}", self.expansion)?;
         }
         self.left.iter().try_for_each(|form| {
             write!(
                 f,
-                "\n\nLeft as it stands, as its local definitions would be evaluated (allowed by `steelbank serve \
-                 --allow-eval`): {form}"
+                "\\n\\nNot expanded, because its local definitions would be evaluated (`steelbank serve --allow-eval` permits that): {form}"
             )
         })
     }

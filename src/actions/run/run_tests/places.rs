@@ -1,4 +1,4 @@
-//! Where tests are defined, and where in them an assertion stands.
+//! Locates the definitions of tests and the assertions inside them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, Dialect, Features, FormId, LispText, Range, TokenKind};
 use steelbank_text::DefinitionKind;
 
-use super::{AssertionResult, KnownTest, TestSystem};
+use super::{AssertionResult, FrameworkTest, TestSystem};
 use crate::actions::uses::graph::{Target, UserFinder};
 use crate::answer::Location;
 use crate::answer::lookup::find_package;
 use crate::handle::context::QueryContext;
 
-/// The operators that define tests of frameworks that keep no function of a test, or none that has a place.
+/// The operators that define tests, for frameworks that store no function for a test or one without
+/// a source position.
 const DEFINERS: [(&str, &str, &[&str]); 8] = [
     ("fiveam", "IT.BESE.FIVEAM", &["TEST", "DEF-TEST"]),
     ("rt", "REGRESSION-TEST", &["DEFTEST"]),
@@ -33,14 +34,16 @@ pub(super) struct TestForm {
     last_line: u32,
 }
 
-/// Where the tests of systems are defined.
+/// The definitions of the tests of some systems.
 pub(super) struct TestPlaces {
     files: BTreeSet<PathBuf>,
     packages: BTreeSet<String>,
-    /// The forms whose operator's name has TEST in it, by package and the name that stands second.
+    /// Forms whose operator's name contains TEST, by package and the name that is the second
+    /// element.
     forms: BTreeMap<(String, String), TestForm>,
-    /// The top-level forms that expand to definitions of tests, by framework, each with the names in it.
-    made: Vec<(&'static str, TestForm, BTreeSet<String>)>,
+    /// Top-level forms that expand to definitions of tests: the framework, the form, and the names
+    /// in it.
+    generated: Vec<(&'static str, TestForm, BTreeSet<String>)>,
 }
 
 impl TestForm {
@@ -58,51 +61,53 @@ impl TestForm {
 }
 
 impl TestPlaces {
-    /// Looks into the files of `systems`.
+    /// Searches the files of `systems`.
     pub(super) fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
         let mut found = Self {
             files: systems.iter().flat_map(|system| system.files.iter().cloned()).collect(),
             packages: BTreeSet::new(),
             forms: BTreeMap::new(),
-            made: Vec::new(),
+            generated: Vec::new(),
         };
         let files: BTreeMap<String, &PathBuf> = systems
             .iter()
             .flat_map(|system| &system.files)
             .map(|path| (context.project.shown(path), path))
             .collect();
-        let made = definers_used(context, &files);
+        let generated = definers_used(context, &files);
         for (shown, path) in &files {
-            found.read(context, shown, path, made.get(shown));
+            found.read(context, shown, path, generated.get(shown));
         }
         found
     }
 
     /// Finds the form that defines a test.
-    pub(super) fn of_test(&self, test: &KnownTest) -> Option<TestForm> {
+    pub(super) fn of_test(&self, test: &FrameworkTest) -> Option<TestForm> {
         let name = test.name.to_uppercase();
         let written = match &test.package {
             Some(package) => self.forms.get(&(package.clone(), name.clone())),
             None => self.forms.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place),
         };
-        written.or_else(|| self.maker(&test.framework, &name, self.has_package(test))).cloned()
+        written.or_else(|| self.generating_form(&test.framework, &name, self.has_package(test))).cloned()
     }
 
-    /// Whether a test is one of the systems': by the file of its function, or else by its package, or a place that was found.
-    pub(super) fn is_own(&self, test: &KnownTest) -> bool {
+    /// Tests whether a test belongs to the systems. The file of its function decides; otherwise its
+    /// package or a definition in the files does.
+    pub(super) fn belongs(&self, test: &FrameworkTest) -> bool {
         let by_file = test.file.as_ref().map(|file| self.files.contains(file));
         test.place.is_some() && by_file != Some(false) || by_file.unwrap_or_else(|| self.has_package(test))
     }
 
-    /// Whether a form of the systems is in the test's package.
-    fn has_package(&self, test: &KnownTest) -> bool {
+    /// Tests whether a form of the systems is in the test's package.
+    fn has_package(&self, test: &FrameworkTest) -> bool {
         test.package.as_ref().is_some_and(|package| self.packages.contains(package))
     }
 
-    /// Finds the form that made the test called `name`: the one that has the name, or, among the systems' `own`, the longest part
-    /// of it.
-    fn maker(&self, framework: &str, name: &str, own: bool) -> Option<&TestForm> {
-        let mut forms = self.made.iter().filter(|(of, _, _)| *of == framework);
+    /// Finds the form whose expansion defines the test `name`. In a package of the systems, that is
+    /// the form with the longest name that is part of `name`. Elsewhere the form must contain
+    /// `name` itself.
+    fn generating_form(&self, framework: &str, name: &str, own: bool) -> Option<&TestForm> {
+        let mut forms = self.generated.iter().filter(|(of, _, _)| *of == framework);
         if !own {
             return forms.find(|(_, _, names)| names.contains(name)).map(|(_, form, _)| form);
         }
@@ -114,23 +119,26 @@ impl TestPlaces {
         (likeness(&best.2) > 0).then_some(&best.1)
     }
 
-    /// Notes what the file at `path` defines. `made` are the lines at which it uses the operators of a framework.
+    /// Records the definitions in the file at `path`. `generated` lists the lines that use a framework's
+    /// operators.
     fn read(
         &mut self,
         context: &QueryContext<'_>,
         shown: &str,
         path: &Path,
-        made: Option<&BTreeSet<(&'static str, u32)>>,
+        generated: Option<&BTreeSet<(&'static str, u32)>>,
     ) {
         let Ok(bytes) = steelbank_tree::read_source(path) else { return };
         let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
         let lines = LineIndex::new(&bytes);
         for top in text.toplevel() {
             let form = TestForm::new(path, shown, &lines, &bytes, top.span);
-            if let Some((framework, _)) = made.into_iter().flatten().find(|(_, used)| form.has_line(*used)) {
+            if let Some((framework, _)) =
+                generated.into_iter().flatten().find(|(_, used)| form.has_line(*used))
+            {
                 let names = top.tokens().filter_map(|index| text.tokens().get(index));
                 let names = names.map(|token| token.symbol(&bytes).name.trim_matches('"').to_uppercase());
-                self.made.push((framework, form.clone(), names.collect()));
+                self.generated.push((framework, form.clone(), names.collect()));
             }
             let package = top.package.as_deref().and_then(|name| find_package(&context.index, name));
             let Some(package) = package.map(|package| context.index.package_name(package).into_owned())
@@ -145,7 +153,8 @@ impl TestPlaces {
     }
 }
 
-/// The name of the test that a form defines, by its looks: `(test name …)` or `(test (name :suite …) …)`.
+/// Extracts the name of the test that a form defines, by its shape: `(test name …)` or `(test (name
+/// :suite …) …)`.
 fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
     let mut elements = text.elements(form);
     let Datum::Token(head) = elements.next()? else { return None };
@@ -160,7 +169,7 @@ fn test_name(text: &LispText, bytes: &[u8], form: FormId) -> Option<String> {
     Some(text.tokens()[name].symbol(bytes).name.trim_matches('"').to_uppercase())
 }
 
-/// The lines of `files` at which the frameworks' operators stand, or macros that use them.
+/// Lists the lines of `files` that use the frameworks' operators, directly or through macros.
 fn definers_used(
     context: &QueryContext<'_>,
     files: &BTreeMap<String, &PathBuf>,
@@ -168,7 +177,7 @@ fn definers_used(
     let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
     let users = UserFinder::new(context);
     for (framework, package, operators) in DEFINERS {
-        // The framework's operators, and the macros whose definitions contain them.
+        // Start with the framework's operators, and add the macros whose definitions use them.
         let mut waiting: Vec<Target> =
             operators.iter().map(|operator| Target::any(package, *operator)).collect();
         let mut seen = BTreeSet::new();
@@ -190,7 +199,8 @@ fn definers_used(
     found
 }
 
-/// Puts to each of the assertions of the test that `form` defines the place at which its form stands, if that is one.
+/// Sets the position of each assertion whose form occurs exactly once in the test that `form`
+/// defines.
 pub(super) fn place_assertions(
     context: &QueryContext<'_>,
     form: &TestForm,
@@ -220,7 +230,8 @@ pub(super) fn place_assertions(
     }
 }
 
-/// What a form consists of, by which it is found again where it was printed: parentheses, and atoms without their packages.
+/// Returns the tokens of a form, with symbols stripped of packages, for comparing a printed form
+/// with the source.
 fn shape(text: &LispText, bytes: &[u8], form: FormId) -> Vec<String> {
     let mut parts = vec!["(".to_owned()];
     for element in text.elements(form) {

@@ -1,26 +1,26 @@
-//! run-tests' answer as text.
+//! Formats run-tests' answer as text.
 
 use std::fmt::{Display, Formatter, Result};
 
 use super::{AssertionResult, AssertionStatus, TestResult, TestRun};
 
-/// Says that there is no such test.
+/// The message for a test that does not exist.
 pub(super) fn unknown(test: &str) -> String {
     format!("Test {test} not found")
 }
 
-/// Says why no test of `systems` ran; with `some`, of which only some were wanted.
+/// Explains why no test of `systems` ran. `some` is true if the request selected tests by line.
 pub(super) fn no_tests(systems: &[String], some: bool) -> String {
     let systems = systems.join(", ");
     match some {
-        true => format!("No tests were run: none of {systems} stands on a line that was asked for."),
+        true => format!("No tests were run: no test of {systems} is on a requested line."),
         false => format!(
-            "No tests were run: {systems} has none of a framework that is recognised, and no test-op that does anything."
+            "No tests were run: {systems} has no tests of a recognized framework and no test-op that does anything."
         ),
     }
 }
 
-/// The counts, and what became of each test; or why none ran.
+/// The counts, followed by each test; or the reason why no test ran.
 impl Display for TestRun {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         if let Some((test, _)) = &self.unknown_test {
@@ -37,7 +37,7 @@ impl Display for TestRun {
         let checks = [
             (self.checks.passed, "passed"),
             (self.checks.failed, "failed"),
-            (self.checks.error, "raised an error"),
+            (self.checks.error, "signalled an error"),
             (self.checks.skipped, "skipped"),
         ];
         let checks = checks.iter().filter(|(count, _)| *count > 0);
@@ -71,7 +71,7 @@ impl Display for TestResult {
     }
 }
 
-/// Lines below a test's.
+/// Lines below the line of a test.
 impl Display for AssertionResult {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let mut line = |line: String| write!(f, "\n      {}", line.replace('\n', "\n        "));

@@ -1,4 +1,4 @@
-//! The tool run-tests: runs a system's tests one by one.
+//! Implements the tool run-tests.
 
 use std::time::Duration;
 
@@ -18,20 +18,21 @@ use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Starts, T
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
-    /// The system whose tests are meant. Left out: those that are loaded.
+    /// The system to test; it is loaded first. Default: all loaded systems.
     #[serde(default)]
     system: Option<String>,
-    /// The names of tests; all by default.
+    /// Names of tests to run; default: all.
     #[serde(default)]
     tests: Vec<String>,
-    /// `diff`: only tests that reach what `git diff HEAD` says has changed.
+    /// `diff`: run only tests that reach a definition changed since the last commit (`git diff
+    /// HEAD`).
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["diff"]))]
     only_affected_by: Option<TestChange>,
-    /// Run them in a copy of the image that is thrown away.
+    /// Run in a throwaway copy of the image.
     #[serde(default)]
     scratch: bool,
-    /// The most seconds for one test.
+    /// Time limit for each test, in seconds.
     #[serde(default = "one_minute")]
     #[schemars(range(min = 1, max = 86_400))]
     test_timeout_seconds: u64,
@@ -39,11 +40,11 @@ struct Arguments {
     timeout: Timeout,
 }
 
-/// What may have changed.
+/// A set of changes that selects tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum TestChange {
-    /// The working tree.
+    /// The changes in the working tree.
     Diff,
 }
 
@@ -55,9 +56,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "run-tests",
         title: "Run tests",
-        description: "Loads a system with its tests and runs them, each by itself: FiveAM, Rove, Parachute, prove, Fiasco, \
-            lisp-unit2, RT, ptester, 1AM; else the system's test-op. Answers each test's result, time and place, and of \
-            failed assertions form, expected and actual value. A test that hangs, exits or fills the heap costs that test.",
+        description: "Loads a system with its tests and runs each test separately. Recognizes FiveAM, Rove, Parachute, prove, Fiasco, lisp-unit2, RT, ptester and 1AM; otherwise it performs the system's test-op. Reports each test's result, duration and position, and for failed assertions the form, the expected and the actual value. A test that hangs, exits or fills the heap fails without affecting the others.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<TestRun>>(about, run).starts(Starts::Copy).of_image()
@@ -67,7 +66,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     if given.system.is_none() && bank.loaded_systems().is_empty() {
-        return Err(Failure::arguments("No system is loaded.").advised(Some(Advice::NameSystem)));
+        return Err(Failure::arguments("No system is loaded.").advised(Some(Advice::SpecifySystem)));
     }
     if given.scratch {
         let arguments = json!({
@@ -83,7 +82,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
         ..RunTestsRequest::new()
     };
     if given.only_affected_by.is_some() {
-        // Load the tests first, without running any: then the index knows what they use.
+        // Load the tests without running any, so that the index has their uses.
         let none = RunTestsRequest { lines: Some(Vec::new()), ..request.clone() };
         let loaded = bank.run(&none, &control)?;
         if loaded.not_loaded.is_some() {
@@ -95,7 +94,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     answer(bank, run, given.only_affected_by.is_some())
 }
 
-/// Lists the definitions and tests that the working tree's changes reach, by file and line.
+/// Lists file and line of the definitions and tests that the working tree's changes reach.
 fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, Failure> {
     let request = ImpactRequest { diff: true, depth: 20, ..ImpactRequest::default() };
     let impact = session.bank()?.ask(&request, control)?;
@@ -116,7 +115,7 @@ fn answer(bank: &Steelbank, mut run: TestRun, only_affected: bool) -> Result<Too
     }
     if only_affected && run.note.is_some() {
         run.note = Some(format!(
-            "No tests were run: none of {} reaches what has changed since the last commit.",
+            "No tests were run: no test of {} reaches a definition changed since the last commit.",
             run.systems.join(", ")
         ));
     }

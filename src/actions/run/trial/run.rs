@@ -1,4 +1,4 @@
-//! Questions that run code, here or in a scratch image.
+//! Runs tests in this image, and calls tools in a scratch image.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -20,9 +20,9 @@ use crate::handle::scratch::{ScratchAnswer, ScratchError, ScratchRequest};
 impl Action for RunTestsRequest {
     type Answer = TestRun;
 
-    /// Loads the systems that testing needs and runs the tests one by one: those of the frameworks that are
-    /// recognised, or else the system's test-op. Reports each test before it runs. This runs the
-    /// project's code.
+    /// Loads the systems that contain the tests, then runs each test in a separate call. Runs the
+    /// tests of recognized frameworks, or else the system's test-op. Reports progress before each
+    /// test. Runs the project's code.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<TestRun, Error> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
@@ -31,7 +31,7 @@ impl Action for RunTestsRequest {
             Some(system) => vec![system.clone()],
             None => bank.loaded_systems(),
         };
-        let news = |name: &str, done: usize, total: usize| {
+        let report = |name: &str, done: usize, total: usize| {
             control.report(Progress {
                 what: Step::Test(name.to_owned()),
                 path: None,
@@ -41,20 +41,21 @@ impl Action for RunTestsRequest {
         };
         let mut run = TestRun::default();
         let mut known = Vec::new();
-        // Several of the systems may be tested by the same tests.
+        // Several systems may be tested by the same test-op; perform it once.
         let mut performed = BTreeSet::new();
         for name in &names {
             let found = bank.load_tests(name, control, deadline, &mut run)?;
             let Some(found) = found else { return Ok(run.finished(self, begun.elapsed())) };
             let mut tests = found.tests(&bank.context(), &control.until(deadline))?;
-            // Run the test-op of a system that was asked for by name and has no tests that are recognised.
+            // The system has no recognized tests, so perform its test-op. Skip this if the request
+            // selects tests.
             if tests.is_empty() && self.tests.is_empty() && self.lines.is_none() {
                 for tested in found.operations(&bank.context(), &control.until(deadline))? {
                     if !performed.insert(tested.clone()) {
                         continue;
                     }
                     let allowed = left();
-                    news(&tested, 0, 0);
+                    report(&tested, 0, 0);
                     run.tests.push(run_test_op(&bank.context(), &tested, allowed, control)?);
                 }
             }
@@ -79,7 +80,7 @@ impl Action for RunTestsRequest {
                 continue;
             }
             let result = test.not_run();
-            news(result.name.as_str(), number, total);
+            report(result.name.as_str(), number, total);
             let result = test.run(&bank.context(), allowed, control)?;
             died = result.status == TestStatus::Died;
             run.tests.push(result);
@@ -92,8 +93,8 @@ impl Action for RunTestsRequest {
 }
 
 impl Steelbank {
-    /// Loads `name` and the systems that its tests are in. None if one does not load, which is noted in
-    /// `run`.
+    /// Loads `name` and the systems that contain its tests. Returns `None` if one fails to load,
+    /// and records the reason in `run`.
     fn load_tests(
         &self,
         name: &str,
@@ -111,7 +112,7 @@ impl Steelbank {
             let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
             let folder = self.project().root().map(|root| format!("{}/", root.display()));
             let why = folder.map_or_else(|| why.clone(), |folder| why.replace(&folder, ""));
-            run.not_loaded = Some(format!("The system {system} does not load: {why}"));
+            run.not_loaded = Some(format!("The system {system} failed to load: {why}"));
             Ok(false)
         };
         if !load(name)? {
@@ -128,12 +129,13 @@ impl Steelbank {
         Ok(Some(found))
     }
 
-    /// Calls `tool` with `arguments` in a scratch image that has the systems of this one loaded, and is
-    /// thrown away afterwards: the call cannot touch this image. Sets the argument `timeout_seconds` to the
-    /// rest of `control`'s time.
+    /// Calls `tool` with `arguments` in a scratch image, so that the call cannot affect this one.
+    /// The scratch image loads the same systems and is discarded afterwards. Sets the argument
+    /// `timeout_seconds` to the time left in `control`.
     ///
     /// # Errors
-    /// There is no scratch image, it ended, a system does not load in it, or the tool cannot answer.
+    /// Fails if the scratch image cannot be started or dies, if a system fails to load in it, or if
+    /// the tool fails.
     pub(crate) fn call_in_scratch(
         &self,
         tool: &str,
@@ -152,7 +154,7 @@ impl Steelbank {
             let answer = scratch.call("load-system", load, &control)?;
             if answer.structured.get("status") != Some(&json!("loaded")) {
                 return Err(ScratchError::Call(format!(
-                    "The system {system} does not load in a scratch image: {}",
+                    "The system {system} failed to load in a scratch image: {}",
                     answer.text
                 )));
             }

@@ -10,8 +10,8 @@ use crate::handle::Error;
 use crate::handle::scratch::ScratchOutcome;
 use crate::tools::{CallOutcome, Failure, Session, ToolAnswer};
 
-/// Calls `tool` in a scratch image, which is thrown away. Removes handles from the structured answer, as its text has none: their
-/// objects are gone.
+/// Calls `tool` in a scratch image. Removes handles from the structured answer, because their
+/// objects are discarded with the image.
 pub(crate) fn in_scratch(
     session: &Session,
     tool: &str,
@@ -20,7 +20,7 @@ pub(crate) fn in_scratch(
 ) -> Result<ToolAnswer, Failure> {
     let answer = session.bank()?.call_in_scratch(tool, arguments, control);
     let mut answer = answer.map_err(Error::from)?;
-    forget_handles(&mut answer.structured);
+    remove_handles(&mut answer.structured);
     let outcome = match answer.outcome {
         ScratchOutcome::Answered => CallOutcome::Answered,
         ScratchOutcome::NotFound => CallOutcome::NotFound,
@@ -29,20 +29,20 @@ pub(crate) fn in_scratch(
     ToolAnswer::new(answer.text, &answer.structured, outcome)
 }
 
-/// Removes the handles from `value`.
-fn forget_handles(value: &mut Value) {
+/// Removes all handles from `value`.
+fn remove_handles(value: &mut Value) {
     match value {
         Value::Object(object) => {
             object.remove("handle");
-            object.values_mut().for_each(forget_handles);
+            object.values_mut().for_each(remove_handles);
         }
-        Value::Array(array) => array.iter_mut().for_each(forget_handles),
+        Value::Array(array) => array.iter_mut().for_each(remove_handles),
         _ => (),
     }
 }
 
-/// Moves a failure's lists to the top of the answer, where they can be cut.
-pub(crate) fn take_lists(structured: &mut Value) {
+/// Moves a failure's lists to the top level of the answer, where the answer can be paged.
+pub(crate) fn lift_lists(structured: &mut Value) {
     let Value::Object(answer) = structured else { return };
     let Some(Value::Object(failure)) = answer.get_mut("failure") else { return };
     let lists: Map<String, Value> = ["backtrace", "restarts"]

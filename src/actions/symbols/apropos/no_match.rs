@@ -1,4 +1,5 @@
-//! Suggestions for a pattern that nothing matches: similar names, and how many would match in a wider search.
+//! Builds suggestions for a pattern that nothing matches: similar names, and wider searches that
+//! find something.
 
 use super::{AproposAnswer, AproposRequest, Matching};
 use crate::actions::uses::code_find_references::unseen;
@@ -13,11 +14,11 @@ use crate::handle::{Error, QueryContext};
 pub struct NoMatch {
     /// The pattern as given.
     pub pattern: String,
-    /// Names spelt nearly as the pattern, or whose words are spelt nearly as its words, as one types them.
+    /// Similar names, compared as a whole or word by word.
     pub near: Vec<String>,
-    /// Wider searches in which something matches.
+    /// Wider searches that find something.
     pub wider: Vec<Wider>,
-    /// A sentence that says where text that is not loaded has the name; empty if none has it.
+    /// A sentence about files that are not loaded and contain the name; empty if there are none.
     pub unseen: String,
 }
 
@@ -25,25 +26,25 @@ pub struct NoMatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wider {
-    /// How it differs from the search that found nothing.
+    /// How it differs from the original search.
     pub change: Widening,
-    /// How many symbols it finds.
+    /// Number of symbols that it finds.
     pub matches: usize,
     /// The first symbol that it finds.
     pub first: LispName,
 }
 
-/// The ways to make a search wider.
+/// The ways to widen a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Widening {
-    /// These arguments are left out, or the prefix of the pattern.
+    /// Omits these arguments, or the prefix of the pattern.
     Without(Vec<&'static str>),
-    /// The pattern is matched word by word.
+    /// Matches the pattern word by word.
     Words,
 }
 
-/// Makes suggestions for `request`, which matches nothing.
+/// Builds suggestions for `request`, which matches nothing.
 pub(super) fn no_match(
     request: &AproposRequest,
     context: &QueryContext<'_>,
@@ -55,7 +56,7 @@ pub(super) fn no_match(
     let single = filters.iter().map(|filter| vec![*filter]);
     let all = (filters.len() > 1).then(|| filters.clone());
     for without in single.chain(all) {
-        // Leaves out all filters at once only if leaving out one alone finds nothing.
+        // Drop all filters at once only if dropping one is not enough.
         if without.len() > 1 && !nothing.wider.is_empty() {
             break;
         }
@@ -78,7 +79,8 @@ pub(super) fn no_match(
                 }
             });
         }
-        // A symbol of that very name names nothing.
+        // A symbol with exactly this name did not match because it has no definition, so do not
+        // suggest it.
         let is_it = |near: &str| {
             near.rsplit(':').next().is_some_and(|name| name.eq_ignore_ascii_case(&words.join("-")))
         };
@@ -91,7 +93,7 @@ pub(super) fn no_match(
     Ok(nothing)
 }
 
-/// Runs the wider search; none if it finds nothing.
+/// Runs the wider search; returns `None` if it finds nothing.
 fn widened(
     request: &AproposRequest,
     change: Widening,

@@ -1,4 +1,4 @@
-//! The tool apropos: finds symbols by parts of their names.
+//! Implements the tool apropos.
 
 use std::fmt::{self, Display};
 
@@ -26,16 +26,14 @@ impl Sequence for AproposAnswer {
     }
 }
 
-/// How many symbols to describe by default: about as many as fit.
+/// The number of symbols on a page by default, about as many as fit.
 const DESCRIBED: usize = 200;
 
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "apropos",
         title: "Find symbols by a part of their name",
-        description: "Finds the symbols in the running image whose names match: what each is, its lambda list, the \
-            first line of its documentation, and its place. Exact matches come first, the project's and libraries' \
-            before SBCL's own. Use it when you do not know a name exactly, or the package that it is in.",
+        description: "Searches the running image for symbols whose names match. Lists each symbol's kinds, lambda list, first line of documentation and position. Exact matches come first; symbols of SBCL come last. Use it when you do not know the exact name or its package.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<AproposAnswer>>>(about, apropos).of_image()
@@ -62,7 +60,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     })
 }
 
-/// Each symbol with its kinds, lambda list and place, and the first line of its documentation.
+/// Each symbol with its kinds, lambda list and position, and the first line of its documentation.
 impl Display for AproposAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(nothing) = &self.nothing {

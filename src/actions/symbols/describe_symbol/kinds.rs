@@ -1,27 +1,27 @@
-//! Enums of the words in descriptions of symbols.
+//! Enums for the kinds and classifications in descriptions of symbols.
 
 use crate::answer::words::words;
 
 words! {
-    /// The classification of a symbol: the first of these words that fits.
+    /// The classification of a symbol: the first one that applies.
     Classification {
-        /// It names a macro.
+        /// A macro.
         Macro = "MACRO",
-        /// It names a generic function.
+        /// A generic function.
         GenericFunction = "GENERIC-FUNCTION",
-        /// It names another function, or a special operator.
+        /// Another function, or a special operator.
         Function = "FUNCTION",
-        /// It names a class.
+        /// A class.
         Class = "CLASS",
-        /// It has a value.
+        /// A variable with a value.
         Variable = "VARIABLE",
-        /// It names none of these.
+        /// None of the others applies.
         Symbol = "SYMBOL",
     }
 }
 
 words! {
-    /// What an operator is.
+    /// The kind of an operator.
     OperatorKind {
         /// A function that is not generic.
         Function = "function",
@@ -35,37 +35,37 @@ words! {
 }
 
 words! {
-    /// What a variable is.
+    /// The kind of a variable.
     VariableKind {
         /// A special variable.
         Special = "special",
         /// A constant.
         Constant = "constant",
-        /// A variable that cannot be bound.
+        /// A variable that cannot be rebound.
         Global = "global",
         /// A symbol macro.
         SymbolMacro = "symbol-macro",
         /// A foreign variable.
         Alien = "alien",
-        /// It has a value, and nothing declares it.
+        /// A variable that has a value but no declaration.
         Undeclared = "undeclared",
     }
 }
 
 words! {
-    /// How a class was defined, which decides what can be done with it.
+    /// How a class was defined.
     ClassKind {
         /// `defclass`.
         Standard = "standard-class",
-        /// `defclass`, for instances that can be called.
+        /// `defclass` with a metaclass of funcallable instances.
         FuncallableStandard = "funcallable-standard-class",
         /// `defstruct`.
         Structure = "structure-class",
         /// `define-condition`.
         Condition = "condition-class",
-        /// By SBCL itself.
+        /// Built into SBCL.
         BuiltIn = "built-in-class",
-        /// By another metaclass.
+        /// With another metaclass.
         Other = "class",
     }
 }
@@ -73,9 +73,9 @@ words! {
 words! {
     /// The inlining that is declaimed for a function.
     Inlining {
-        /// It is to be compiled into its callers.
+        /// Calls are inlined.
         Inline = "inline",
-        /// It is to be called.
+        /// Calls are not inlined.
         Notinline = "notinline",
     }
 }

@@ -1,4 +1,5 @@
-//! describe-symbol's answer as the contract's text.
+//! Formats describe-symbol's answer as text. The first lines are fixed by the contract; our
+//! additions follow below them.
 
 use std::fmt::{self, Display, Write as _};
 
@@ -6,14 +7,14 @@ use super::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, Variab
 use crate::answer::{LispName, NotFound, SourcePlace};
 use crate::tools::phrases::listed;
 
-/// A heading, a line for each item of the contract, and below them every facet with its place.
+/// A heading, the contract's lines, and below them every facet with its position.
 impl Display for DescribeSymbolAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&headed(self, LispName::canonical))
     }
 }
 
-/// Renders the same with the name in the heading as `written` makes it.
+/// Formats the answer, with the heading's name converted by `written`.
 pub(crate) fn headed(answer: &DescribeSymbolAnswer, written: fn(&LispName) -> &str) -> String {
     let Some(description) = &answer.description else {
         let DescribeSymbolAnswer { asked, status, unseen, .. } = answer.clone();
@@ -31,7 +32,7 @@ pub(crate) fn headed(answer: &DescribeSymbolAnswer, written: fn(&LispName) -> &s
     text
 }
 
-/// Adds a variable's default and uses.
+/// Appends a variable's default and uses.
 fn variable_uses(text: &mut String, uses: &VariableUses) {
     let lists = [
         ("Default", &uses.defined),
@@ -39,7 +40,7 @@ fn variable_uses(text: &mut String, uses: &VariableUses) {
         ("Bound by", &uses.bound),
         ("Set by", &uses.set),
     ];
-    // An empty list of a page may have entries on another.
+    // On a page, an empty list may have entries on another page, so omit it.
     for (heading, list) in lists.into_iter().filter(|(_, list)| !uses.is_part || !list.is_empty()) {
         let _ = write!(text, "\n  {heading}:{}", if list.is_empty() { " none" } else { "" });
         for each in list {
@@ -101,10 +102,10 @@ fn contract_lines(
     }
 }
 
-/// Renders every facet with its place, and the parts of a class or a generic function.
+/// Appends every facet with its position, and the parts of a class or generic function.
 fn facets(text: &mut String, description: &Description) {
     for (index, (kind, arglist, sources)) in description.definitions().into_iter().enumerate() {
-        // Skip the operator's lambda list: it is in the contract's line above.
+        // Skip the operator's lambda list, which the contract's line already shows.
         let is_above = index == 0 && description.function.is_some();
         definition(text, &kind, arglist.filter(|_| !is_above), sources);
     }
@@ -129,7 +130,7 @@ fn definition(text: &mut String, kind: &str, arglist: Option<&str>, sources: &[S
     }
     for (index, source) in sources.iter().enumerate() {
         let before = if index == 0 { ":" } else { "," };
-        let stale = if source.stale { " (the file has changed since)" } else { "" };
+        let stale = if source.stale { " (file changed after it was loaded)" } else { "" };
         let _ = write!(text, "{before} {}{stale}", source.place);
     }
 }
@@ -181,7 +182,7 @@ fn class_parts(text: &mut String, class: &ClassFacet) {
         let functions = [&structure.predicate, &structure.copier].into_iter().flatten();
         let made: Vec<&LispName> = structure.constructors.iter().chain(functions).collect();
         if !made.is_empty() {
-            let _ = write!(text, "\n  Made by defstruct: {}", listed(&made));
+            let _ = write!(text, "\n  Defined by defstruct: {}", listed(&made));
         }
     }
 }
@@ -213,11 +214,11 @@ mod tests {
         let text = answer.to_string();
         assert!(text.starts_with(expected), "{text}");
         let ours = &text[expected.len()..];
-        assert!(ours.is_empty() || ours.starts_with("\n  Defined as "), "below the contract's lines: {ours}");
+        assert!(ours.is_empty() || ours.starts_with("\n  Defined as "), "after the contract's lines: {ours}");
     }
 
     #[test]
-    fn a_function_with_everything() {
+    fn function_lists_arglist_documentation_and_source() {
         check(
             json!({ "type": "FUNCTION", "function": {
                 "name": "P::X", "kind": "function", "arglist": "(A &OPTIONAL B)", "documentation": "One.\n\nTwo.",
@@ -228,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn no_parameters_and_unknown_parameters_differ() {
+    fn unknown_lambda_list_is_omitted() {
         let function = |arglist: Value| json!({ "type": "FUNCTION", "function": { "name": "P::X", "kind": "function", "arglist": arglist } });
         check(function(json!("()")), "P::X [FUNCTION]\n  Arglist: ()");
         check(function(Value::Null), "P::X [FUNCTION]");
     }
 
     #[test]
-    fn values_and_what_cannot_be_printed() {
+    fn value_or_printing_error_is_shown() {
         let variable = |value: &str| {
             json!({ "type": "VARIABLE", "variable": {
                 "kind": "special", "bound": true, "value": value, "documentation": "" } })
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_without_a_position_is_left_out() {
+    fn source_without_position_is_omitted() {
         check(
             json!({ "type": "CLASS", "class": {
                 "kind": "standard-class", "metaclass": "COMMON-LISP::STANDARD-CLASS", "subclass_count": 0,
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_types_lambda_list_is_no_operators() {
+    fn type_lambda_list_is_no_arglist_line() {
         check(
             json!({ "type": "SYMBOL", "deftype": { "arglist": "(&OPTIONAL SIZE)", "documentation": "A.\r\n\r\nB." } }),
             "P::X [SYMBOL]\n  Documentation:\n    A.\r\n\r\n    B.\n  Defined as type (&OPTIONAL SIZE)",

@@ -1,4 +1,4 @@
-//! The tool describe-symbol: all that the image knows about a symbol.
+//! Implements the tool describe-symbol.
 
 use super::{DescribeSymbolAnswer, DescribeSymbolRequest, FunctionFacet, PlainFacet};
 use crate::actions::missing::{LookupReply, NotFoundReply};
@@ -42,8 +42,9 @@ impl Sequence for DescribeSymbolAnswer {
         }
     }
 
-    /// Shortens what is on each page, so that most of it is left to entries.
-    fn least(&mut self, budget: usize) -> usize {
+    /// Truncates documentation that repeats on each page, so that most of the page is left for
+    /// entries.
+    fn min_entries(&mut self, budget: usize) -> usize {
         let Some(description) = &mut self.description else { return 1 };
         let functions = description.function.iter_mut().chain(&mut description.setf_function);
         let plain = description.compiler_macro.iter_mut().chain(&mut description.deftype);
@@ -68,11 +69,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "describe-symbol",
         title: "Describe a symbol",
-        description: "Get comprehensive information about a Lisp symbol including its type, value, documentation, \
-            arglist, and source location. Uses SBCL introspection for detailed information. Use it first for any name \
-            that you do not know, in place of guessing an argument order. The number after `Source:` is SBCL's: octets \
-            before the top-level form and the white space in front of it; file:line:column stands below. \
-            structuredContent has every facet when a symbol is several things at once.",
+        description: "Get comprehensive information about a Lisp symbol including its type, value, documentation, arglist, and source location. Uses SBCL introspection for detailed information. Use it first for any name you do not know, instead of guessing an argument order. The number after `Source:` is SBCL's offset: octets before the top-level form and the white space in front of it; file:line:column follows below. structuredContent has a field for every kind of definition, for symbols with several.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<DescribeSymbolRequest>, LookupReply<DescribeSymbolAnswer>>(about, describe)

@@ -1,4 +1,5 @@
-//! A variable in one answer: its default, who reads, binds and sets it, and other text.
+//! Collects a variable's default, readers, bindings and assignments, and other text with its name,
+//! in one answer.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,31 +19,31 @@ use crate::source::positions::SearchTarget;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VariableUses {
-    /// Where its definition stands in loaded files, and the first line of that.
+    /// Its definitions in loaded files, each with its first line.
     pub defined: Vec<VariableUse>,
-    /// Who reads it.
+    /// The definitions that read it.
     pub read: Vec<VariableUse>,
-    /// Who binds it.
+    /// The definitions that bind it.
     pub bound: Vec<VariableUse>,
-    /// Who sets it.
+    /// The definitions that set it.
     pub set: Vec<VariableUse>,
-    /// Where words of text that is no Lisp spell its name.
+    /// Places in files that are not Lisp where words spell its name.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
-    /// Whether other pages have some of the first four.
+    /// Whether other pages have entries of the first four lists.
     #[serde(skip)]
     pub(super) is_part: bool,
 }
 
-/// A place at which something is done with a variable.
+/// A definition or use of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VariableUse {
-    /// The place: `file:line:column`.
+    /// Its position: `file:line:column`.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// The definition that it stands in, or a definition's own line.
+    /// The definition that contains the use; for a definition, its first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }

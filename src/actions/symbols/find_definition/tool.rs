@@ -1,4 +1,4 @@
-//! The tool find-definition: finds the definitions of a symbol.
+//! Implements the tool find-definition.
 
 use super::{FindDefinitionAnswer, FindDefinitionRequest};
 use crate::actions::missing::{LookupReply, of_error};
@@ -16,9 +16,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "find-definition",
         title: "Find where a symbol is defined",
-        description: "Finds every definition of a symbol, as function, method, macro, variable, class, structure, \
-            type and so on, with path, line and column. Evidence via means that the form there makes the definition \
-            without naming it, as defstruct does its accessors.",
+        description: "Lists every definition of a symbol with path, line and column, whether as function, method, macro, variable, class, structure or type. Evidence `via` marks a form that generates the definition without containing its name, as defstruct does for accessors.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<FindDefinitionRequest>, LookupReply<FindDefinitionAnswer>>(about, definition)

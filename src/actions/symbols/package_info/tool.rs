@@ -1,4 +1,4 @@
-//! The tool package-info: what a package exports, uses and shadows.
+//! Implements the tool package-info.
 
 use std::fmt::{self, Display};
 
@@ -37,9 +37,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "package-info",
         title: "Describe a package",
-        description: "Tells what a Common Lisp package exports (each export with its number of uses outside of the \
-            package), uses, shadows and imports, its nicknames, and which exports and imports nothing uses in what is \
-            loaded. Use it to learn a library's interface, or before changing one.",
+        description: "Describes a Common Lisp package: its exports, each with the number of uses outside the package, the packages it uses, its shadowing and imported symbols, and its nicknames. Lists exports and imports that no loaded code uses. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<PackageInfoAnswer>>>(about, info).of_image()
@@ -60,7 +58,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     })
 }
 
-/// What it has, and each export with what it names and its uses.
+/// The package's properties, followed by each export with its kinds and number of uses.
 impl Display for PackageInfoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(package) = &self.package else {
@@ -78,7 +76,7 @@ impl Display for PackageInfoAnswer {
             ("Used by", listed(&package.used_by)),
             ("Shadows", listed(&package.shadowing)),
             ("Unused imports", listed(&package.unused_imports)),
-            ("Exports that nothing else uses", listed(&package.unused_exports)),
+            ("Unused exports", listed(&package.unused_exports)),
         ];
         for (heading, names) in lists {
             if !names.is_empty() {
@@ -87,7 +85,7 @@ impl Display for PackageInfoAnswer {
         }
         write!(
             f,
-            "\n  {} of its own with a definition, {} internal; {} exported:",
+            "\\n  {} with a definition have it as home package, {} internal; {} exported:",
             counted(package.own_symbols, "symbol", "symbols"),
             package.internal_symbols,
             package.export_count

@@ -1,5 +1,4 @@
-//! The tool find_references: finds a name's definitions and every occurrence of it as text, in any source
-//! tree.
+//! Implements the tool find_references.
 
 use crate::engine::{Progress, Step};
 use std::fmt;
@@ -19,23 +18,17 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "find_references",
         title: "Find a name in any source tree",
-        description: "Find a symbol's definition AND all usage sites in a single call, in any \
-            language: Common Lisp, Emacs Lisp, Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, \
-            Java, Ruby, PHP, C#, Zig, Kotlin, Swift, and other text. Nothing need be loaded and nothing is run. Use \
-            it to rename, to see what a change touches, or to find dead code. An identifier matches whole identifiers \
-            of its language (*earmuffs*, set!, json!, $x, pkg:name), anything else is literal text. Each reference \
-            has path, line, column, role (definition, call, reference, comment, string, keyword) and the line. Turn \
-            pages with limit and offset while pagination.has_more. For what the compiler resolved in a loaded Lisp \
-            system, ask code-find-references.",
+        description: "Find a symbol's definition AND all usage sites in a single call, in any language: Common Lisp, Emacs Lisp, Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, Java, Ruby, PHP, C#, Zig, Kotlin, Swift, and other text. Needs no loaded code and runs nothing. Use it before renaming, to find the code that a change affects, or to find dead code. An identifier matches whole identifiers of its language (*earmuffs*, set!, json!, $x, pkg:name); anything else is literal text. Each reference has path, line, column, role (definition, call, reference, comment, string, keyword) and the text of its line. While pagination.has_more is true, get the next page with limit and offset. For references that the compiler resolved in a loaded Lisp system, use code-find-references.",
         effect: Effect::Reads,
     };
     Tool::new::<FindReferencesRequest, References>(about, references)
 }
 
-/// Runs `work` with the call's cancellation, and reports its progress as the call's.
+/// Runs `work` with the call's cancellation, and reports progress through the call.
 pub(crate) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) -> T) -> T {
     let cancellation = call.cancellation();
-    // Count indexed files on from the listed ones, so that progress only goes up.
+    // Continue the count of listed files when indexing begins, so that progress never goes
+    // backward.
     let (listed, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let progress = |progress: steelbank_text::IndexProgress| {
         let (what, at, end) = match progress {
@@ -84,12 +77,12 @@ impl Sequence for References {
     }
 }
 
-/// Removes control characters, which a terminal would obey.
+/// Replaces control characters, which a terminal would interpret.
 fn clean(text: &str) -> String {
     text.chars().map(|each| if each.is_control() && each != '\t' { '\u{fffd}' } else { each }).collect()
 }
 
-/// A line for each place, as grep does, and how many there are.
+/// One line for each position, as grep prints them, followed by the number of references.
 impl fmt::Display for References {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for TextDefinition { place, kind, symbol, declaration, preview, .. } in
@@ -114,12 +107,12 @@ impl fmt::Display for References {
     }
 }
 
-/// Renders it for a terminal, with how to go on.
+/// Formats the answer for a terminal, with the option for the next page.
 fn shown(found: &References) -> String {
     let Pagination { total, count, offset, .. } = found.pagination;
     match count == 0 || count == total {
         true => found.to_string(),
-        false => format!("{found}; the next page has --offset {}", offset + count),
+        false => format!("{found}; next page: --offset {}", offset + count),
     }
 }
 
@@ -131,7 +124,7 @@ mod tests {
     use steelbank_reader::lines::LineColumn;
 
     #[test]
-    fn answers_are_lines_that_editors_understand() {
+    fn matches_are_printed_as_grep_lines() {
         let span = Span { start_line: 1, start_column: 1, end_line: 1, end_column: 9 };
         let found = References {
             definition: Some(TextDefinition {
@@ -157,7 +150,7 @@ mod tests {
         assert_eq!(
             shown(&found),
             "a.lisp:1:8: function f: (defun f ())\n\nb\u{fffd}[31m.lisp:2:3: (f)\n\
-             references 1 to 1 of 2; the next page has --offset 1"
+             references 1 to 1 of 2; next page: --offset 1"
         );
     }
 }

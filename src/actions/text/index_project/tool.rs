@@ -1,4 +1,4 @@
-//! The tool index_project: builds the index of the project's text, or brings it up to date.
+//! Implements the tool index_project.
 
 use std::fmt;
 
@@ -13,10 +13,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "index_project",
         title: "Index the project's text",
-        description: "Builds the index that find_references uses, or brings it up to date. It is rarely needed: \
-            questions keep the index fresh by themselves. Call it when an error says \"Index not found\" or \"stale\", \
-            with force to build it from nothing, or with languages to index only some. The index is kept in the \
-            user's cache, not in the project.",
+        description: "Builds or updates the index that find_references uses. Rarely needed, because queries update the index themselves. Call it if an error reports \"Index not found\" or \"stale\". Pass force to rebuild it from scratch, or languages to index only some. The index is in the user's cache folder, not in the project.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<IndexProjectRequest>, Indexed>(about, index)
@@ -33,12 +30,12 @@ fn index(
     ToolAnswer::json(&indexed, indexed.to_string(), CallOutcome::Answered)
 }
 
-/// How many files were indexed, and those that were left out.
+/// The number of files that were indexed, and the files that were skipped.
 impl fmt::Display for Indexed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} indexed, {} of them read now, {} left out, in {} ms; index of {:.1} MB for {:.1} MB of text",
+            "{} indexed, {} new or changed, {} skipped, in {} ms; index of {:.1} MB for {:.1} MB of text",
             counted(self.files_indexed, "file", "files"),
             self.files_updated,
             self.files_skipped,
@@ -47,7 +44,7 @@ impl fmt::Display for Indexed {
             self.text_bytes as f64 / 1e6,
         )?;
         for file in &self.skipped_files {
-            write!(f, "\n  left out: {} ({})", file.path, file.reason.name())?;
+            write!(f, "\n  skipped: {} ({})", file.path, file.reason.name())?;
         }
         self.failures.iter().try_for_each(|failure| write!(f, "\n  not listed: {failure}"))
     }

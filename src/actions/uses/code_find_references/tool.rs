@@ -42,7 +42,7 @@ pub(crate) fn tool() -> Tool {
             listed: ask find-definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().at_once()
+    Tool::new::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().immediate()
 }
 
 fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -249,7 +249,7 @@ fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'stat
         who(session, kind, given, call)
     })
     .of_image()
-    .at_once()
+    .immediate()
 }
 
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -1,10 +1,10 @@
-//! Definitions: names, structures, classes, methods, packages, alien definitions.
+//! Walks definitions: names, structures, classes, methods, packages, alien definitions.
 
 use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, SyntacticContext, SyntaxRole};
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 impl FormWalk<'_> {
-    /// Walks the name that a form defines. A function's name is that of a block, too.
+    /// Walks the name that a form defines. A function's name also names a block.
     pub(super) fn defines(&mut self, event: usize, defined: Defined, mode: Mode, pending: &mut Vec<Binding>) {
         let named = match self.symbol(event) {
             Some(_) => Some(event),
@@ -20,7 +20,7 @@ impl FormWalk<'_> {
         if matches!(defined, Defined::Function | Defined::Macro)
             && let Some(name) = self.symbol(named)
         {
-            // Not a local block: it goes where the function's name goes.
+            // Not recorded as a local binding, because a rename of the function changes it too.
             let (space, level, event) = (Space::Block, mode.level, named as u32);
             pending.push(Binding { space, name, level, by: "", is_macro: false, event });
         }
@@ -87,7 +87,8 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Walks the list around `event` if that is its first element from place `first` on: the part goes to the end.
+    /// Calls `walk_list` with the list around `event` if `event` is its first element from index
+    /// `first` on, because the part covers all remaining elements.
     fn once(&mut self, event: usize, first: u32, walk_list: impl FnOnce(&mut Self, usize)) {
         let Some(list) = self.form.events[event].parent.map(|list| list as usize) else { return };
         if self.children(list).find(|&child| self.place(child) >= first) == Some(event) {
@@ -126,7 +127,7 @@ impl FormWalk<'_> {
                     _ => walk.form(part, mode),
                 }),
             }),
-            // (:copier nil): there is none.
+            // (:copier nil) defines no copier.
             ("CONSTRUCTOR" | "COPIER" | "PREDICATE", 2)
                 if walk.symbol(child).is_some() && walk.standard(child) != "NIL" =>
             {
@@ -159,7 +160,7 @@ impl FormWalk<'_> {
         });
     }
 
-    /// The keyword before `place` in `list`.
+    /// Returns the keyword before index `place` in `list`.
     fn key(&self, list: usize, place: u32) -> Option<&str> {
         self.child(list, place - 1).and_then(|key| self.keyword(key))
     }
@@ -228,9 +229,9 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Walks a method: qualifiers from place `first` on, lambda list and body.
+    /// Walks a method: qualifiers from index `first` on, lambda list and body.
     fn method(&mut self, list: usize, first: u32, by: &'static str, mode: Mode) {
-        // An empty lambda list has no event of its own.
+        // An empty lambda list has no event.
         let qualifies = |walk: &Self, place: u32| {
             walk.child(list, place).is_some_and(|child| walk.symbol(child).is_some())
         };

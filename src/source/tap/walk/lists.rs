@@ -1,9 +1,9 @@
-//! Lambda lists, local functions, type specifiers and declarations.
+//! Walks lambda lists, local functions, type specifiers and declarations.
 
 use super::{Binding, FormWalk, Lambda, LocalOperator, Mode, Space, SyntacticContext, SyntaxRole};
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
-/// The section of a lambda list that a parameter stands in.
+/// The section of a lambda list that contains a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParameterSection {
     Required,
@@ -18,7 +18,8 @@ impl FormWalk<'_> {
             && self.operator_of(event) == Abbreviation::Any
     }
 
-    /// Walks a lambda list. Its parameters wait in `pending`, except where a default form has seen them already.
+    /// Walks a lambda list. Adds its parameters to `pending`, except the ones that a default form
+    /// already sees, which are in the environment.
     pub(super) fn lambda_list(
         &mut self,
         list: usize,
@@ -89,7 +90,7 @@ impl FormWalk<'_> {
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
-        // The default form sees the parameters before, but not this one.
+        // The default form sees the preceding parameters, but not this one.
         let mut own = Vec::new();
         self.env.append(pending);
         self.children_as(list, |walk, child| match walk.place(child) {
@@ -106,7 +107,7 @@ impl FormWalk<'_> {
         pending.append(&mut own);
     }
 
-    /// Walks the definitions of FLET, LABELS or MACROLET. Their names are bound when this returns.
+    /// Walks the definitions of FLET, LABELS or MACROLET. Leaves their names bound.
     pub(super) fn local_functions(&mut self, list: usize, by: &'static str, kind: LocalOperator, mode: Mode) {
         if !self.is_plain_list(list) {
             return self.form(list, mode.uncertain());
@@ -130,7 +131,8 @@ impl FormWalk<'_> {
         match kind {
             LocalOperator::Flet => {}
             LocalOperator::Labels => self.env.extend(&bindings),
-            // Walk the templates inside the scope: what they become is in it.
+            // Walk the templates with the names bound, because the generated code is inside the
+            // scope.
             LocalOperator::Macrolet => {
                 self.env.extend(bindings.iter().map(|binding| Binding { level: level + 1, ..*binding }));
             }
@@ -189,7 +191,7 @@ impl FormWalk<'_> {
         }
         let head = self.child(event, 1).map_or("", |head| self.standard(head));
         self.depth += 1;
-        if self.depth < super::DEEPEST {
+        if self.depth < super::MAX_DEPTH {
             self.children_as(event, |walk, child| match (head, walk.place(child)) {
                 ("SATISFIES", 2..) => {
                     walk.note(child, SyntaxRole::Function, SyntacticContext::Name, Space::Nowhere, mode);

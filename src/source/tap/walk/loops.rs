@@ -1,11 +1,11 @@
-//! Walks LOOP, whose clauses are recognized by words and not by places.
+//! Walks LOOP forms, whose clauses are recognized by words, not by positions.
 
 use super::super::operators::ClauseWords;
 use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
 
 const BY: &str = "LOOP";
 
-/// The meaning of the next element of a LOOP.
+/// The expected kind of the next element of a LOOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// A word.
@@ -14,11 +14,11 @@ enum Next {
     Form,
     /// Forms up to the next word.
     Forms,
-    /// A variable, then perhaps its type.
+    /// A variable, then an optional type.
     Variable,
-    /// A variable that results are collected in.
+    /// A variable in which results are collected.
     Into,
-    /// The type of the variable before, or a word.
+    /// The type of the preceding variable, or a word.
     TypeOrWord,
     /// A type.
     Type,
@@ -33,7 +33,7 @@ enum Next {
 }
 
 impl FormWalk<'_> {
-    /// Walks the LOOP around `event`, if that is its first element.
+    /// Walks the entire LOOP around `event`, if `event` is its first element.
     pub(super) fn loop_form(&mut self, event: usize, mode: Mode, pending: &mut Vec<Binding>) {
         let Some(list) = self.form.events[event].parent.map(|list| list as usize) else { return };
         let elements: Vec<usize> = self.children(list).filter(|&child| self.place(child) >= 2).collect();
@@ -48,7 +48,8 @@ impl FormWalk<'_> {
         // The kind of clause that AND continues.
         let mut clause = Next::Word;
         for child in elements {
-            // Numbers and strings have no event: they are forms, or (from …) nothing that matters.
+            // Numbers and strings have no event. They are forms, or arguments such as of `from`
+            // that need no walk.
             if self.place(child) > place && !matches!(next, Next::Forms | Next::Word) {
                 next = Next::Word;
             }
@@ -114,7 +115,7 @@ impl FormWalk<'_> {
                     Next::Word
                 }
                 (Next::Word | Next::Being | Next::Of | Next::Forms, None) => {
-                    // A list, or a comma, where a word is due: forms of DO, or something of an extension.
+                    // A list or comma in place of a word: a form of DO, or part of an extension.
                     self.form(child, mode);
                     next
                 }
@@ -126,7 +127,7 @@ impl FormWalk<'_> {
         self.env.append(pending);
     }
 
-    /// Walks a word of LOOP. Returns what comes after it.
+    /// Walks a word of LOOP. Returns the expected kind of the next element.
     fn word(
         &mut self,
         child: usize,
@@ -136,7 +137,7 @@ impl FormWalk<'_> {
         pending: &mut Vec<Binding>,
     ) -> Next {
         if !ClauseWords::Loop.have(word) {
-            // A word of an extension, or a form where none is expected.
+            // A word of an extension, or a form in an unexpected place.
             self.note(child, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode);
             return Next::Form;
         }

@@ -1,8 +1,9 @@
-//! Walks a top-level form from its beginning as the compiler does, by the table of operators, and finds the role and
-//! the binding of every symbol.
+//! Walks a top-level form as the compiler does, guided by the table of operators, and finds the
+//! role and the binding of every symbol.
 //!
-//! A macro may do anything with its arguments: in them, standard operators are taken for what they look like, and
-//! nothing is certain. A template is read as the code that it becomes, one level up; its commas lead back.
+//! A macro may do anything with its arguments. Inside them, standard operators are assumed to be
+//! what they look like, and nothing is certain. A template (backquoted form) is walked as the code
+//! that it generates, one level up; its commas return to the level below.
 
 mod definitions;
 mod lists;
@@ -19,83 +20,85 @@ use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
 pub struct SyntaxContext {
     /// Its role.
     pub role: SyntaxRole,
-    /// In a template: its role in the code that the template becomes.
+    /// In a template: its role in the generated code.
     pub becomes: SyntaxRole,
-    /// Its context among the operators around it.
-    pub standing: SyntacticContext,
-    /// The namespace of its name.
+    /// Its position among the operators around it.
+    pub syntactic: SyntacticContext,
+    /// The namespace in which its name is looked up.
     pub space: Space,
-    /// The operator around it that binds the name in that space, if the text shows one.
+    /// The operator around it that binds the name in that namespace, if the text shows one.
     pub bound: Option<&'static str>,
-    /// For a definition: the kind of thing that it makes of the name.
+    /// For a definition: the kind of thing that it defines.
     pub defined: Option<Defined>,
-    /// It is declared special.
+    /// Whether it is declared special.
     pub special: bool,
-    /// It is a place that a standard macro writes to.
+    /// Whether it is a place that a standard macro writes to.
     pub written: bool,
-    /// What is done with what it names: an operator that is written to is an accessor.
+    /// How the thing that it names is accessed. An operator that is written to is an accessor.
     pub access: PlaceAccess,
-    /// The event that binds the name in that space, if the text shows one: its own, where it is bound.
+    /// The event that binds the name in that namespace, if the text shows one. For a binding, its
+    /// own event.
     pub binding: Option<u32>,
-    /// How many templates deep it stands.
+    /// The number of templates around it.
     pub level: u8,
-    /// It is no token: the symbol was made by a reader macro such as `#.`.
-    pub made: bool,
+    /// Whether it is not a token: a reader macro such as `#.` produced the symbol.
+    pub generated: bool,
 }
 
 /// The position of a symbol among the operators around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntacticContext {
-    /// It is called: it is the operator of a list that is evaluated.
+    /// The operator of a list that is evaluated: it is called.
     Called,
-    /// It is a variable: it stands where a form is evaluated.
+    /// An evaluated form: a variable.
     Variable,
-    /// It stands where a form would be evaluated, in a template or in the arguments of a macro.
+    /// Where a form would be evaluated, in a template or in the arguments of a macro.
     Argument,
-    /// It is the operator of a list in a template or in the arguments of a macro.
+    /// The operator of a list in a template or in the arguments of a macro.
     Operator,
-    /// It starts the list that is the first argument of a macro, or a list in a list of lists there: bindings look so.
+    /// The first element of the list that is the first argument of a macro, or of a list inside
+    /// that list, as in bindings.
     Head,
-    /// It is a type, class, slot or datum in a template; or a datum that stands by itself.
+    /// A type, class, slot or datum in a template, or a datum that is not part of a larger one.
     Name,
     /// Anything else.
     Open,
 }
 
-/// What is done with a variable, or with the place that an accessor names.
+/// How a variable, or the place that an accessor names, is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PlaceAccess {
     /// It is read, called, or named.
     Read,
     /// It is assigned or bound.
     Write,
-    /// It is modified by what it was: `incf`, `push` and their kin.
+    /// It is modified based on its old value, as by `incf` or `push`.
     ReadWrite,
 }
 
 /// The namespaces of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
-    /// Among functions and macros.
+    /// Functions and macros.
     Function,
-    /// Among functions called `(setf name)`.
+    /// Functions called `(setf name)`.
     Setf,
-    /// Among variables and symbol macros.
+    /// Variables and symbol macros.
     Variable,
-    /// Among blocks.
+    /// Blocks.
     Block,
-    /// Among tags.
+    /// Tags.
     Tag,
-    /// That depends on a macro.
+    /// Determined by a macro, so unknown.
     Unknown,
-    /// Nowhere: data, types, classes, slots.
+    /// No namespace: data, types, classes, slots.
     Nowhere,
 }
 
-const NOTHING: SyntaxContext = SyntaxContext {
+const UNKNOWN_CONTEXT: SyntaxContext = SyntaxContext {
     role: SyntaxRole::Argument,
     becomes: SyntaxRole::Argument,
-    standing: SyntacticContext::Open,
+    syntactic: SyntacticContext::Open,
     space: Space::Unknown,
     bound: None,
     defined: None,
@@ -104,38 +107,38 @@ const NOTHING: SyntaxContext = SyntaxContext {
     access: PlaceAccess::Read,
     binding: None,
     level: 0,
-    made: false,
+    generated: false,
 };
 
-/// A name that is bound around.
+/// A binding of a name around the current form.
 #[derive(Debug, Clone, Copy)]
 struct Binding {
     space: Space,
     name: u32,
-    /// How many templates deep.
+    /// The number of templates around it.
     level: u8,
     /// The operator that binds it.
     by: &'static str,
-    /// For functions: it is a macro.
+    /// Whether a function binding is of a macro.
     is_macro: bool,
     /// The event that binds it.
     event: u32,
 }
 
-/// The state of the walk at a place in the code.
+/// The state of the walk at one form.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
-    /// Nothing but known operators stands around.
+    /// Whether all operators around it are known.
     certain: bool,
-    /// How many templates deep.
+    /// The number of templates around it.
     level: u8,
     /// Whether the code around the outermost template was certain.
     outside: bool,
-    /// It is a place that is written to.
+    /// Whether it is a place that is written to.
     place: bool,
-    /// Whether such a place is read, too.
+    /// Whether such a place is also read.
     reads: bool,
-    /// The first argument of a macro, or a list of lists there.
+    /// Whether it is the first argument of a macro, or a list inside it.
     head: bool,
 }
 
@@ -149,10 +152,11 @@ impl Mode {
     }
 }
 
-/// The contexts of all events of `form`. Those of events that are no symbols mean nothing.
+/// Returns the contexts of all events of `form`. Contexts of events other than symbols have no
+/// meaning.
 pub fn contexts(sidecar: &Sidecar, form: &TapForm) -> Box<[SyntaxContext]> {
     let mut walk =
-        FormWalk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
+        FormWalk { sidecar, form, seen: vec![UNKNOWN_CONTEXT; form.events.len()], env: Vec::new(), depth: 0 };
     let mode = Mode { certain: true, level: 0, outside: true, place: false, reads: false, head: false };
     for event in 0..form.events.len() {
         if form.events[event].parent.is_none() {
@@ -170,11 +174,11 @@ struct FormWalk<'a> {
     depth: u32,
 }
 
-/// The value of [`SyntaxContext::bound`] for a variable that stands for the slot of its name.
+/// The value of [`SyntaxContext::bound`] for a variable that is an alias for the slot of its name.
 pub(crate) const SLOT: &str = "slot";
 
-/// The depth below which forms are not walked: they are data that somebody printed.
-const DEEPEST: u32 = 2_000;
+/// The depth below which forms are not walked. Such forms are generated data, not code.
+const MAX_DEPTH: u32 = 2_000;
 
 impl<'a> FormWalk<'a> {
     fn children(&self, list: usize) -> impl Iterator<Item = usize> + use<'a> {
@@ -197,7 +201,7 @@ impl<'a> FormWalk<'a> {
         self.form.events[event].operator
     }
 
-    /// The index of the symbol that stands at `event`.
+    /// Returns the index of the symbol at `event`.
     fn symbol(&self, event: usize) -> Option<u32> {
         match self.form.events[event].kind {
             EventKind::Symbol(name) => Some(name),
@@ -220,7 +224,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// The name of the operator of `list`, if that is a symbol.
+    /// Returns the name of the operator of `list`, if that is a symbol.
     fn head(&self, list: usize) -> Option<&'a Name> {
         self.child(list, 1).and_then(|head| self.name(head))
     }
@@ -236,8 +240,16 @@ impl<'a> FormWalk<'a> {
             .find(|binding| binding.space == space && binding.name == name && binding.level == level)
     }
 
-    /// Notes the role of the symbol at `event`. In a template it is part of the template first.
-    fn note(&mut self, event: usize, role: SyntaxRole, standing: SyntacticContext, space: Space, mode: Mode) {
+    /// Records the role of the symbol at `event`. In a template, its role is `Template` and the
+    /// given one is what it becomes.
+    fn note(
+        &mut self,
+        event: usize,
+        role: SyntaxRole,
+        syntactic: SyntacticContext,
+        space: Space,
+        mode: Mode,
+    ) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {
             Space::Unknown => self
@@ -247,15 +259,15 @@ impl<'a> FormWalk<'a> {
         };
         let bound = found.map(|binding| binding.by).filter(|by| !by.is_empty());
         let binding = found.map(|binding| binding.event);
-        let made = self.children(event).next().is_some();
-        if made {
+        let generated = self.children(event).next().is_some();
+        if generated {
             self.read_time_inside(event);
         }
-        let (role, becomes, standing) = match mode.level {
-            _ if role == SyntaxRole::LoopKeyword => (role, role, standing),
-            0 => (role, role, standing),
+        let (role, becomes, syntactic) = match mode.level {
+            _ if role == SyntaxRole::LoopKeyword => (role, role, syntactic),
+            0 => (role, role, syntactic),
             _ => {
-                let standing = match (role, standing) {
+                let syntactic = match (role, syntactic) {
                     (SyntaxRole::Operator | SyntaxRole::Function, SyntacticContext::Head) => {
                         SyntacticContext::Head
                     }
@@ -274,10 +286,10 @@ impl<'a> FormWalk<'a> {
                     }
                     _ => SyntacticContext::Open,
                 };
-                (SyntaxRole::Template, role, standing)
+                (SyntaxRole::Template, role, syntactic)
             }
         };
-        let role = if made { SyntaxRole::ReadTime } else { role };
+        let role = if generated { SyntaxRole::ReadTime } else { role };
         let (written, level) = (mode.place && space == Space::Variable, mode.level);
         let access = match mode {
             Mode { place: true, reads: true, .. } => PlaceAccess::ReadWrite,
@@ -288,11 +300,11 @@ impl<'a> FormWalk<'a> {
         self.seen[event] = SyntaxContext {
             role,
             becomes,
-            standing,
+            syntactic,
             space,
             bound,
             binding,
-            made,
+            generated,
             written,
             access,
             level,
@@ -300,18 +312,18 @@ impl<'a> FormWalk<'a> {
         };
     }
 
-    /// Notes that the symbol at `event` is what binds its name.
+    /// Records that the symbol at `event` binds its name.
     fn note_bound(&mut self, event: usize, by: &'static str) {
         let seen = &mut self.seen[event];
         (seen.bound, seen.binding, seen.access) = (Some(by), Some(event as u32), PlaceAccess::Write);
     }
 
-    /// Notes a symbol that is looked up in no namespace.
+    /// Records a symbol that is not looked up in any namespace.
     fn datum_role(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         self.note(event, role, SyntacticContext::Open, Space::Nowhere, mode);
     }
 
-    /// Walks what was read and is no part of the form.
+    /// Walks an object that was read but is not part of the form.
     fn read_time(&mut self, event: usize) {
         self.note_read_time(event);
         self.read_time_inside(event);
@@ -327,29 +339,29 @@ impl<'a> FormWalk<'a> {
 
     fn note_read_time(&mut self, event: usize) {
         if self.symbol(event).is_some() {
-            let made = self.children(event).next().is_some();
+            let generated = self.children(event).next().is_some();
             self.seen[event] = SyntaxContext {
                 role: SyntaxRole::ReadTime,
                 space: Space::Nowhere,
-                standing: SyntacticContext::Open,
-                made,
-                ..NOTHING
+                syntactic: SyntacticContext::Open,
+                generated,
+                ..UNKNOWN_CONTEXT
             };
         }
     }
 
-    /// Walks a form, wherever it stands.
+    /// Walks a form.
     fn form(&mut self, event: usize, mode: Mode) {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);
         }
         self.depth += 1;
-        if self.depth < DEEPEST {
+        if self.depth < MAX_DEPTH {
             match self.form.events[event].kind {
                 EventKind::Symbol(_) => {
-                    let standing =
+                    let syntactic =
                         if mode.certain { SyntacticContext::Variable } else { SyntacticContext::Argument };
-                    self.note(event, SyntaxRole::Argument, standing, Space::Variable, mode);
+                    self.note(event, SyntaxRole::Argument, syntactic, Space::Variable, mode);
                 }
                 EventKind::Form(_) | EventKind::List => self.list(event, mode),
                 EventKind::Other => match self.operator_of(event) {
@@ -432,15 +444,15 @@ impl<'a> FormWalk<'a> {
         } else {
             Space::Function
         };
-        let standing = match mode {
+        let syntactic = match mode {
             Mode { certain: true, .. } => SyntacticContext::Called,
             Mode { head: true, .. } => SyntacticContext::Head,
             _ => SyntacticContext::Operator,
         };
-        // (setf (f x) y) is no call of a local function f.
+        // (setf (f x) y) does not call a local function f.
         let hides = |binding: &Binding| !mode.place || binding.is_macro || space == Space::Setf;
         let binding = self.lookup(space, name, mode.level).copied().filter(hides);
-        self.note(head, SyntaxRole::Operator, standing, space, mode);
+        self.note(head, SyntaxRole::Operator, syntactic, space, mode);
         if binding.is_none() {
             (self.seen[head].bound, self.seen[head].binding) = (None, None);
         }
@@ -491,7 +503,7 @@ impl<'a> FormWalk<'a> {
         self.children_from(list, 2, |walk, child| walk.argument(child, list, None, mode));
     }
 
-    /// Walks an argument of a function. `named`: what it names if it is a constant.
+    /// Walks an argument of a function. `named` is what the argument names if it is a constant.
     fn argument(&mut self, event: usize, list: usize, named: Option<NamedBy>, mode: Mode) {
         let before = self.place(event).checked_sub(1).and_then(|place| self.child(list, place));
         let named = named.or_else(|| match before.and_then(|before| self.keyword(before))? {
@@ -507,7 +519,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// Notes the datum of a quoted constant that names something.
+    /// Records the datum of a quoted constant that names something.
     fn named(&mut self, event: usize, named: NamedBy, mode: Mode) {
         let single = self.symbol(event).is_some();
         match named {
@@ -536,7 +548,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// Walks the arguments from `first` on of an unknown operator.
+    /// Walks the arguments of an unknown operator from index `first` on.
     fn arguments(&mut self, list: usize, first: u32, mode: Mode) {
         let mode = mode.uncertain();
         self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
@@ -550,8 +562,8 @@ impl<'a> FormWalk<'a> {
         });
     }
 
-    /// Notes the name in `(define-foo name …)`, `(define-foo (name …) …)`, `(define-foo ("name" name) …)` or
-    /// `(define-foo (setf name) …)`.
+    /// Records the name in `(define-foo name …)`, `(define-foo (name …) …)`, `(define-foo ("name"
+    /// name) …)` or `(define-foo (setf name) …)`.
     fn defined_by_macro(&mut self, list: usize, mode: Mode) {
         let Some(first) = self.child(list, 2) else { return };
         let named = match self.symbol(first) {

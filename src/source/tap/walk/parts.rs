@@ -1,9 +1,10 @@
-//! Walks the elements of a form whose operator is in the table, each by its part.
+//! Walks a form whose operator is in the operator table, each element by its part in the operator's
+//! shape.
 
 use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
 use super::super::sidecar::{Abbreviation, EventKind};
-use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, SyntacticContext};
+use super::{Binding, FormWalk, Lambda, LocalOperator, MAX_DEPTH, Mode, SLOT, Space, SyntacticContext};
 
 impl FormWalk<'_> {
     /// Walks a form whose operator is in the table.
@@ -30,8 +31,8 @@ impl FormWalk<'_> {
         self.env.truncate(depth);
     }
 
-    /// Walks the elements of `list` from place `first` on as `shape` says. What they bind waits in `pending` until a
-    /// part that sees it.
+    /// Walks the elements of `list` from index `first` as `shape` describes. Their bindings are
+    /// added to `pending` until a part that sees them.
     pub(super) fn parts(
         &mut self,
         list: usize,
@@ -93,7 +94,7 @@ impl FormWalk<'_> {
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
-        // Stop at a comma or #.: what it makes of the form is unknown.
+        // Stop at a comma or #., because the form that it produces is unknown.
         if self.operator_of(event) == Abbreviation::Comma {
             if matches!(part, FormPart::Inner | FormPart::Tagbody) {
                 self.env.append(pending);
@@ -179,7 +180,7 @@ impl FormWalk<'_> {
             FormPart::Declaration => self.declaration_specifier(event, mode),
             FormPart::Loop => self.loop_form(event, mode, pending),
             FormPart::List(shape) => match self.symbol(event) {
-                // NIL, or what only looks like a list.
+                // NIL, or a symbol in place of a list.
                 Some(_) => {
                     self.note(event, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode)
                 }
@@ -210,7 +211,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Notes a class or slot.
+    /// Records a class or slot.
     pub(super) fn named_datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         match self.symbol(event) {
             Some(_) => self.datum_role(event, role, mode),
@@ -218,7 +219,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Walks data, down to the last symbol. Commas lead back to code.
+    /// Walks data down to the last symbol. Commas contain code again.
     pub(super) fn datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);
@@ -227,11 +228,12 @@ impl FormWalk<'_> {
             return self.comma(event, mode);
         }
         self.depth += 1;
-        if self.depth < DEEPEST {
+        if self.depth < MAX_DEPTH {
             match self.form.events[event].kind {
                 EventKind::Symbol(_) => self.datum_role(event, role, mode),
                 EventKind::Text(_) => {}
-                // Walk quoted code without its bindings: a name in it means no local one.
+                // Walk quoted code without bindings, because names in it refer to no local
+                // variables.
                 _ => self.children_as(event, |walk, child| walk.datum(child, role, mode)),
             }
         }
@@ -241,8 +243,8 @@ impl FormWalk<'_> {
     /// Walks `name`, `(setf name)`, or a lambda expression.
     pub(super) fn function_name(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.symbol(event).is_some() {
-            let standing = if mode.level > 0 { SyntacticContext::Operator } else { SyntacticContext::Open };
-            return self.note(event, role, standing, Space::Function, mode);
+            let syntactic = if mode.level > 0 { SyntacticContext::Operator } else { SyntacticContext::Open };
+            return self.note(event, role, syntactic, Space::Function, mode);
         }
         if self.operator_of(event) == Abbreviation::Any
             && (self.head_is(event, "SETF") || self.head(event).is_some_and(|name| name.is("SB-EXT", "CAS")))
@@ -255,7 +257,7 @@ impl FormWalk<'_> {
         self.form(event, mode);
     }
 
-    /// Walks a variable that is bound, or a list of them that destructures.
+    /// Walks a bound variable, or a destructuring list of variables.
     pub(super) fn variable(
         &mut self,
         event: usize,
@@ -287,7 +289,7 @@ impl FormWalk<'_> {
     }
 }
 
-/// The part that takes all elements to the end, if the last one does.
+/// Returns the last part of the shape, if it covers all remaining elements.
 fn trailing(shape: &'static Shape) -> Option<&'static FormPart> {
     shape
         .first
