@@ -71,7 +71,7 @@ impl Tapped {
                 context.role == SyntaxRole::Binding && context.space == space
             })
         };
-        let certain = matches!(context.syntactic, SyntacticContext::Called | SyntacticContext::Variable);
+        let certain = matches!(context.position, SyntacticContext::Called | SyntacticContext::Variable);
         match context.space {
             _ if context.special => false,
             Space::Nowhere => false,
@@ -119,7 +119,7 @@ impl PositionedFile {
                 bound: context.bound.is_some(),
                 variable: matches!(context.space, Space::Variable | Space::Unknown),
                 has_variable: tapped.sidecar.is_local_variable(token.form.number, token.name),
-                syntactic: context.syntactic,
+                position: context.position,
                 becomes: context.becomes,
                 never_variable: false,
                 defined: context
@@ -316,7 +316,7 @@ impl PositionedFile {
         self.tokens_as(sought, means, |tapped, token| {
             let event = &token.form.events[token.event];
             let called =
-                token.role == SyntaxRole::Operator && token.context.syntactic == SyntacticContext::Called;
+                token.role == SyntaxRole::Operator && token.context.position == SyntacticContext::Called;
             (token.itself && called && !defines_function(&tapped.sidecar, token.form))
                 .then(|| self.event_range(&tapped.sidecar, event))
         })
