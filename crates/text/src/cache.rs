@@ -1,4 +1,5 @@
-//! Texts that were read for previews, kept for the next question.
+//! Caches the texts of files that were read for previews or filters, so that the next query need
+//! not read them again.
 
 use crate::limits::MAX_FILE_BYTES;
 use crate::store::codec::checksum;
@@ -10,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
-/// The most bytes of text that are kept.
-const KEPT_BYTES: usize = 32 << 20;
+/// The maximum size of the cached texts, in bytes.
+const CACHE_BYTES: usize = 32 << 20;
 
-/// A text with its lines.
+/// A text and its line index.
 #[derive(Debug)]
 pub(crate) struct TextWithLines {
     pub(crate) bytes: Vec<u8>,
@@ -40,7 +41,7 @@ struct CachedText {
 }
 
 impl TextCache {
-    /// Returns the text of a file; `None` if the file has changed since it was indexed.
+    /// Returns the text of a file, or `None` if the file has changed since it was indexed.
     pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<TextWithLines>> {
         let stamp = tree.stamp(&file.path)?;
         if (stamp.size, stamp.signature) != (file.size, file.signature) {
@@ -79,8 +80,8 @@ impl TextCache {
         if let Some(old) = state.texts.insert(Arc::clone(&file.path), kept) {
             state.bytes -= size(&old.text);
         }
-        if state.bytes > KEPT_BYTES {
-            // Evict the half that was used least recently.
+        if state.bytes > CACHE_BYTES {
+            // Evict the least recently used half.
             let mut times: Vec<_> = state.texts.values().map(|kept| kept.used).collect();
             times.sort_unstable();
             let middle = times[times.len() / 2];

@@ -1,4 +1,4 @@
-//! Definitions in a text: from the grammars' own tag queries, and for Lisp from the structural reader.
+//! Finds definitions in a text: by tree-sitter tag queries, and for Lisp by the structural reader.
 
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;
@@ -10,7 +10,8 @@ pub(crate) mod lisp;
 #[cfg(feature = "tree-sitter")]
 mod tags;
 
-/// Finds the definitions of `text`, by the place of their names. `stop` is asked now and then whether to give up.
+/// Finds the definitions of `text`, sorted by the start of their names. `stop` is polled during
+/// parsing; `true` cancels it.
 #[cfg_attr(not(feature = "tree-sitter"), expect(unused_variables))]
 pub(crate) fn definitions(
     text: &[u8],
@@ -26,7 +27,8 @@ pub(crate) fn definitions(
     Vec::new()
 }
 
-/// The set of grammars that are built in, a bit each. An index that was made with another set is made anew.
+/// Returns the set of built-in grammars, one bit each. An index built with a different set is
+/// rebuilt.
 pub(crate) fn built_in_grammars() -> u32 {
     #[cfg(feature = "tree-sitter")]
     return grammars::built_in();
