@@ -1,4 +1,4 @@
-;;;; The sidecar: the record of one file as octets, and where it is kept.
+;;;; The sidecar: the record of one file as octets, and its place in the cache.
 ;;;;
 ;;;; The sidecar, version 3. u = unsigned LEB128; s = zigzag in LEB128; text = u octet count, UTF-8 octets.
 ;;;;   "SBTAP" octet 0, octet version
@@ -41,14 +41,15 @@
     (symbol-name (if (consp format) (car format) format))))
 
 (defun implementation-symbol-p (symbol)
-  "True when SYMBOL is one of SBCL's own and not a standard one: what macros of the system expand into."
+  "Return true if SYMBOL is one of SBCL's own and not a standard one, as in expansions of system
+macros."
   (let ((package (symbol-package symbol)))
     (or (null package)
         (and (system-package-p package)
              (not (eq package (find-package :common-lisp)))))))
 
 (defun tap-sidecar (tap path complete)
-  "The sidecar of TAP, read from PATH; COMPLETE when it was read to its end."
+  "Return the sidecar of TAP for the file PATH. COMPLETE is true if the file was read to its end."
   (declare (type tap tap) (type pathname path))
   (let* ((head (%make-tap :names (tap-names tap) :name-list (tap-name-list tap)))
          (stream (tap-stream tap))
@@ -109,29 +110,29 @@
     (subseq (tap-buffer head) 0 (tap-fill head))))
 
 (defun sidecar-name (truename write-date)
-  "The file name of the sidecar of TRUENAME as it was at WRITE-DATE."
+  "Return the file name of the sidecar of TRUENAME as it was at WRITE-DATE."
   (declare (type pathname truename) (type (integer 0) write-date))
   (let ((octets (coerce (sb-ext:string-to-octets (sb-ext:native-namestring truename) :external-format :utf-8)
                         'octets)))
     (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
 
 (defun sidecar-truename (octets)
-  "The native truename in OCTETS, a whole sidecar."
+  "Return the native truename in OCTETS, an intact sidecar."
   (let ((at 16))
     (flet ((unsigned ()
              (loop for shift from 0 by 7
                    for octet = (aref octets (shiftf at (1+ at)))
                    sum (ash (logand octet 127) shift)
                    while (>= octet 128))))
-      ;; Size and date come before.
+      ;; Skip size and date.
       (unsigned)
       (unsigned)
       (let ((length (unsigned)))
         (sb-ext:octets-to-string octets :external-format :utf-8 :start at :end (+ at length))))))
 
 (defun sidecar-state (octets)
-  "The state of the sidecar OCTETS: :COMPLETE or :INCOMPLETE, the hash of the file's content, and the file's native truename; NIL
-when it is damaged, or of another version."
+  "Return the state of the sidecar OCTETS, :COMPLETE or :INCOMPLETE, the hash of the file's
+contents, and the file's native truename. Return NIL if it is damaged or of another version."
   (declare (type octets octets))
   (let ((end (- (length octets) 8)))
     (flet ((word (start)
@@ -145,7 +146,8 @@ when it is damaged, or of another version."
                 (sidecar-truename octets))))))
 
 (defun better-sidecar-p (known sidecar)
-  "True when KNOWN, octets that are in SIDECAR's place, is a complete sidecar of the same content, and SIDECAR is not, or is the same."
+  "Return true if KNOWN, the octets already stored in SIDECAR's place, equals SIDECAR, or is a
+complete sidecar of the same contents while SIDECAR is incomplete."
   (declare (type octets known sidecar))
   (or (equalp known sidecar)
       (and (/= (aref sidecar 7) 1)
@@ -155,7 +157,7 @@ when it is damaged, or of another version."
                                 sum (ash (aref sidecar (+ 8 index)) (* 8 index)))))))))
 
 (defun write-sidecar (tap sidecar directory)
-  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless the same or a better one is there."
+  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless the same or a better one exists."
   (declare (type tap tap) (type octets sidecar) (type pathname directory))
   (let* ((name (sidecar-name (truename (tap-stream tap))
                              (file-info-write-date (tap-file-info tap))))
