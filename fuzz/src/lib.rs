@@ -46,14 +46,14 @@ pub fn xref(bytes: &[u8]) {
     // The bytes may also be an index.
     for baked in [bake::bake(bytes, &[7; 32]).ok(), Some(bytes.to_vec())].into_iter().flatten() {
         let Ok(index) = Index::open(baked) else { continue };
-        ask(&index);
+        query(&index);
         if let Ok(index) = index.apply(bytes) {
-            ask(&index);
+            query(&index);
         }
     }
 }
 
-fn ask(index: &Index) {
+fn query(index: &Index) {
     for package in index.packages().take(4) {
         index.package_text(package);
         index.find_symbol("F", package);

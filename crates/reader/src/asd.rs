@@ -340,7 +340,7 @@ mod tests {
         );
     }
 
-    /// None of these overflows the stack or takes more than linear time.
+    /// Deep nesting must not overflow the stack or take more than linear time.
     #[test]
     fn deep_nesting_is_read() {
         const DEEP: usize = 100_000;

@@ -39,7 +39,7 @@ const TRANSPARENT: [&str; 6] =
 ///
 /// An error message if `wanted` is neither a name nor the beginning of a definition.
 pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>, String> {
-    let wanted = read_wanted(wanted)?;
+    let wanted = parse_designator(wanted)?;
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };
     Ok(source
@@ -81,7 +81,7 @@ fn matches(wanted: &DefinitionName, named: &DefinitionName) -> bool {
     operator && wanted.name == named.name && qualifiers && classes
 }
 
-fn read_wanted(wanted: &str) -> Result<DefinitionName, String> {
+fn parse_designator(wanted: &str) -> Result<DefinitionName, String> {
     let text = wanted.trim().as_bytes();
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };

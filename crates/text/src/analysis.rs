@@ -15,8 +15,9 @@ use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_reader::lines::{LineIndex, decode};
 
-/// Returns the family of languages whose identifiers share keys. Common Lisp keys are symbol names
-/// after reading (upcased); all other keys are the identifiers as written.
+/// Returns the language family of an index key. Keys of one family are shared between its
+/// languages. Common Lisp keys are symbol names after reading (upcased); all other keys are the
+/// identifiers as written.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
 }

@@ -51,11 +51,11 @@ impl TextCache {
             let mut state = self.state.lock();
             state.clock += 1;
             let clock = state.clock;
-            if let Some(kept) =
-                state.texts.get_mut(&*file.path).filter(|kept| kept.signature == file.signature)
+            if let Some(cached) =
+                state.texts.get_mut(&*file.path).filter(|cached| cached.signature == file.signature)
             {
-                kept.used = clock;
-                return Some(Arc::clone(&kept.text));
+                cached.used = clock;
+                return Some(Arc::clone(&cached.text));
             }
         }
         let read = tree.read(&file.path, MAX_FILE_BYTES).ok()?;
@@ -66,27 +66,27 @@ impl TextCache {
         }
         let text = Arc::new(TextWithLines { lines: LineIndex::new(&read.text), bytes: read.text });
         if !file.recent {
-            self.keep(file, &text);
+            self.insert(file, &text);
         }
         Some(text)
     }
 
-    fn keep(&self, file: &FileEntry, text: &Arc<TextWithLines>) {
+    fn insert(&self, file: &FileEntry, text: &Arc<TextWithLines>) {
         let size = |text: &TextWithLines| text.bytes.len() + text.lines.count() * 4;
         let mut state = self.state.lock();
         let used = state.clock;
-        let kept = CachedText { signature: file.signature, used, text: Arc::clone(text) };
+        let cached = CachedText { signature: file.signature, used, text: Arc::clone(text) };
         state.bytes += size(text);
-        if let Some(old) = state.texts.insert(Arc::clone(&file.path), kept) {
+        if let Some(old) = state.texts.insert(Arc::clone(&file.path), cached) {
             state.bytes -= size(&old.text);
         }
         if state.bytes > CACHE_BYTES {
             // Evict the least recently used half.
-            let mut times: Vec<_> = state.texts.values().map(|kept| kept.used).collect();
+            let mut times: Vec<_> = state.texts.values().map(|cached| cached.used).collect();
             times.sort_unstable();
             let middle = times[times.len() / 2];
-            state.texts.retain(|_, kept| kept.used > middle);
-            state.bytes = state.texts.values().map(|kept| size(&kept.text)).sum();
+            state.texts.retain(|_, cached| cached.used > middle);
+            state.bytes = state.texts.values().map(|cached| size(&cached.text)).sum();
         }
     }
 }

@@ -268,7 +268,7 @@ impl TextIndex {
                     // folders to watch may differ.
                     (0, _) if !changes.walk || freshness == Freshness::Manual => {
                         *self.current.lock() = Some(Arc::clone(&snapshot));
-                        self.settle(generation, &snapshot);
+                        self.mark_covered(generation, &snapshot);
                         Ok(snapshot)
                     }
                     (changed, Freshness::Manual) => {
@@ -317,9 +317,9 @@ impl TextIndex {
         }
         let changed = Changed::default();
         let update = Update::new(&self.tree, &self.folder, &changed, control);
-        let snapshot = update.take(known, files)?;
+        let snapshot = update.apply(known, files)?;
         *self.current.lock() = Some(Arc::clone(&snapshot));
-        watch.settle_few(generation);
+        watch.mark_covered_few(generation);
         Some(snapshot)
     }
 
@@ -418,7 +418,7 @@ impl TextIndex {
         let (snapshot, analysed) = update.run(manifest)?;
         let snapshot = Arc::new(snapshot);
         *self.current.lock() = Some(Arc::clone(&snapshot));
-        self.settle(generation, &snapshot);
+        self.mark_covered(generation, &snapshot);
         Ok((snapshot, analysed))
     }
 
@@ -435,9 +435,9 @@ impl TextIndex {
 
     /// Records in the watch that the index covers everything up to `generation`, and watches the
     /// files and folders of `snapshot`.
-    fn settle(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
+    fn mark_covered(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
         if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
-            watch.settle(generation, snapshot.manifest(), &self.tree);
+            watch.mark_covered(generation, snapshot.manifest(), &self.tree);
             *self.unwatched.lock() = watch.refusal();
         }
     }

@@ -79,8 +79,8 @@ impl LispNames {
     /// texts. `None` if any file may differ.
     pub fn updated_between<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = &'a Path>> {
         let is_other = !self.is(other);
-        let taken = self.0.taken.iter().chain(&other.0.taken).filter(move |_| is_other);
-        (self.0.opened == other.0.opened).then(|| taken.map(|path| &**path))
+        let updated = self.0.updated.iter().chain(&other.0.updated).filter(move |_| is_other);
+        (self.0.opened == other.0.opened).then(|| updated.map(|path| &**path))
     }
 
     /// Returns the identity of the indexed text of the file at `path`, relative to the root. `None`

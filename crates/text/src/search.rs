@@ -56,7 +56,8 @@ pub struct SearchAnswer {
     /// The files with the most occurrences, each with its count, if there are more occurrences than
     /// the bound. At most ten.
     pub densest: Vec<(PathBuf, u64)>,
-    /// `false` if files kept changing during the search, so that the result may be inconsistent.
+    /// `false` if files changed repeatedly during the search, so that the result may be
+    /// inconsistent.
     pub fresh: bool,
 }
 

@@ -90,13 +90,13 @@ impl<'a> Update<'a> {
         Ok((snapshot, analysed))
     }
 
-    /// Updates `known` with the changes of the files at `paths`, of which the index covers those
-    /// that the tree admits. `None` if the operation is cancelled or nothing can be written.
-    pub(crate) fn take(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
+    /// Updates `known` after changes of the files at `paths`. Files that the tree does not admit
+    /// are ignored. `None` if the operation is cancelled or nothing can be written.
+    pub(crate) fn apply(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
         let old = known.manifest();
         let (mut builder, number) = (SegmentBuilder::default(), old.segments.len() as u32);
         let (mut bytes, mut analysed) = (0, false);
-        let mut taken: Vec<(Arc<Path>, Option<FileEntry>)> = Vec::new();
+        let mut updated: Vec<(Arc<Path>, Option<FileEntry>)> = Vec::new();
         for path in paths {
             let before = old.file(&path);
             let is_found = self.tree.stamp(&path).is_some()
@@ -111,20 +111,20 @@ impl<'a> Update<'a> {
                 fresh.entry
             });
             if entry.as_ref() != before {
-                taken.push((path.into(), entry));
+                updated.push((path.into(), entry));
             }
         }
-        if taken.is_empty() {
+        if updated.is_empty() {
             return Some(Arc::clone(known));
         }
         let mut manifest = old.clone();
         let crowded = crowded(old);
         for (_, segment) in known.segments().enumerate().filter(|(at, _)| crowded.contains(at)) {
-            let is_kept = |path: &Path| taken.iter().all(|(other, _)| **other != *path);
+            let is_kept = |path: &Path| updated.iter().all(|(other, _)| **other != *path);
             bytes += absorb(&mut builder, number, &mut manifest, segment, is_kept).ok()?;
             analysed = true;
         }
-        for (path, entry) in &mut taken {
+        for (path, entry) in &mut updated {
             match (manifest.place(path), entry.take()) {
                 (Ok(at), Some(entry)) => manifest.files[at] = entry,
                 (Ok(at), None) => drop(manifest.files.remove(at)),
@@ -146,7 +146,7 @@ impl<'a> Update<'a> {
         };
         let used = segments_used(&manifest);
         renumber(&mut manifest, &used);
-        known.changed(manifest, segment, &used, taken.into_iter().map(|(path, _)| path)).ok().map(Arc::new)
+        known.changed(manifest, segment, &used, updated.into_iter().map(|(path, _)| path)).ok().map(Arc::new)
     }
 
     fn failed(&self, source: std::io::Error) -> TextError {
@@ -317,9 +317,9 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Returns the smallest segments, by index, among those with names that `is_meant` accepts.
-fn smallest(manifest: &IndexManifest, is_meant: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
-    let all = manifest.segments.iter().enumerate().filter(|(_, (name, _))| is_meant(*name));
+/// Returns the smallest segments, by index, among those with names that `is_eligible` accepts.
+fn smallest(manifest: &IndexManifest, is_eligible: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
+    let all = manifest.segments.iter().enumerate().filter(|(_, (name, _))| is_eligible(*name));
     let mut by_size: Vec<(u64, usize)> = all.map(|(at, (_, bytes))| (*bytes, at)).collect();
     by_size.sort_unstable();
     by_size.into_iter().map(|(_, at)| at).take(MAX_SEGMENTS)

@@ -23,7 +23,7 @@ pub(crate) struct TreeWatch {
     /// A counter that increases with every batch of changes.
     seen: u64,
     /// The value of `seen` that the index covers, if it is up to date.
-    settled: Option<u64>,
+    covered: Option<u64>,
     /// The changes since then.
     changed: Changed,
     /// Recently added or removed entries. Their events may have been premature.
@@ -61,7 +61,7 @@ impl TreeWatch {
             queue,
             root: root.to_owned(),
             seen: 0,
-            settled: None,
+            covered: None,
             changed: Changed::default(),
             fresh: Vec::new(),
             unwatched: HashMap::new(),
@@ -71,13 +71,13 @@ impl TreeWatch {
     }
 
     /// Reads all pending events and records what changed.
-    fn look(&mut self, tree: &Tree) {
+    fn refresh(&mut self, tree: &Tree) {
         match self.watch.changes() {
             Changes::Nothing => {}
             Changes::Some(changes) => {
                 self.seen += 1;
                 for change in changes {
-                    self.note(&change);
+                    self.record(&change);
                 }
             }
             Changes::Everything => {
@@ -97,7 +97,7 @@ impl TreeWatch {
         }
     }
 
-    fn note(&mut self, change: &steelbank_watch::Change) {
+    fn record(&mut self, change: &steelbank_watch::Change) {
         // Changes of these files decide what is vendored.
         const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
@@ -120,22 +120,22 @@ impl TreeWatch {
     /// Records a change that the kernel did not report.
     pub(crate) fn mark(&mut self) {
         self.seen += 1;
-        self.settled = None;
+        self.covered = None;
     }
 
     /// Returns whether something may have changed since the index was updated.
     pub(crate) fn is_dirty(&mut self, tree: &Tree) -> bool {
-        self.look(tree);
-        self.settled != Some(self.seen) || !self.fresh.is_empty()
+        self.refresh(tree);
+        self.covered != Some(self.seen) || !self.fresh.is_empty()
     }
 
     /// Returns the only files that may have changed since the last update, with the current
     /// generation. `None` if more than `most` files or any other files may have changed.
     pub(crate) fn few_changes(&mut self, tree: &Tree, most: usize) -> Option<(u64, Vec<PathBuf>)> {
-        self.look(tree);
+        self.refresh(tree);
         let fresh = self.fresh.iter().map(|(path, _)| path.clone());
         let files: HashSet<PathBuf> = self.changed.files.iter().cloned().chain(fresh).collect();
-        let few = self.settled.is_some() && !self.changed.walk && files.len() <= most;
+        let few = self.covered.is_some() && !self.changed.walk && files.len() <= most;
         few.then(|| (self.seen, files.into_iter().collect()))
     }
 
@@ -147,25 +147,25 @@ impl TreeWatch {
 
     /// Records that the index covers the changes that [`TreeWatch::few_changes`] returned with
     /// `generation`.
-    pub(crate) fn settle_few(&mut self, generation: u64) {
-        self.settled = Some(generation);
+    pub(crate) fn mark_covered_few(&mut self, generation: u64) {
+        self.covered = Some(generation);
         self.fresh.retain(|(_, then)| then.elapsed() < PREMATURE);
         if generation == self.seen {
             self.changed = Changed::default();
         }
     }
 
-    /// Returns the current generation, to be passed to [`TreeWatch::settle`] later, and the
+    /// Returns the current generation, to be passed to [`TreeWatch::mark_covered`] later, and the
     /// recorded changes.
     pub(crate) fn generation(&mut self, tree: &Tree) -> (u64, Changed) {
-        self.look(tree);
+        self.refresh(tree);
         (self.seen, self.changed.clone())
     }
 
     /// Records that the index covers all changes up to `generation`, and watches everything listed
     /// in `manifest`. A folder that was not watched before may have changed before its watch
     /// started, so the index does not count as up to date yet.
-    pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
+    pub(crate) fn mark_covered(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut unwatched = tree.outside(&manifest.watched);
         self.has_repositories = tree.has_repositories(&manifest.watched);
         // New files above the root are reported if all folders there are watched.
@@ -176,17 +176,17 @@ impl TreeWatch {
                 !is_above || signature.is_some() || tree.signature(path).is_some()
             });
         }
-        let mut settled = !unwatched.keys().any(|path| tree.is_recent(path));
+        let mut covered = !unwatched.keys().any(|path| tree.is_recent(path));
         self.refusal = None;
         let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());
         for (path, signature) in within {
             let full = self.root.join(path);
             match self.watch.folder(&full) {
                 Watched::Already => {}
-                Watched::New => settled = false,
+                Watched::New => covered = false,
                 // Either an ignore file, or a folder that cannot be watched.
                 Watched::No if full.is_dir() => {
-                    settled = false;
+                    covered = false;
                     self.refusal = self.refusal.or(self.watch.refusal());
                 }
                 Watched::No if self.watch.file(&full) => {}
@@ -199,14 +199,14 @@ impl TreeWatch {
                 && !self.changed.files.contains(&*file.path)
                 && !self.unwatched.contains_key(&*file.path);
             if !told && !self.watch.file(&full) {
-                settled &= !file.recent;
+                covered &= !file.recent;
                 unwatched.insert(file.path.to_path_buf(), Some(file.signature));
             }
         }
         self.unwatched = unwatched;
         self.fresh.retain(|(_, then)| then.elapsed() < PREMATURE);
-        self.settled = settled.then_some(generation);
-        if self.settled == Some(self.seen) {
+        self.covered = covered.then_some(generation);
+        if self.covered == Some(self.seen) {
             self.changed = Changed::default();
         }
     }
@@ -244,7 +244,7 @@ mod tests {
             };
             let mut watch = TreeWatch::new(root, SharedQueue::default()).unwrap();
             let (generation, _) = watch.generation(&tree);
-            watch.settle(generation, &manifest, &tree);
+            watch.mark_covered(generation, &manifest, &tree);
             assert_eq!(watch.refusal(), expected);
         }
     }
@@ -258,19 +258,19 @@ mod tests {
         fs::create_dir(root.join("seen")).unwrap();
         std::os::unix::fs::symlink("seen", root.join("unseen")).unwrap();
         let tree = Tree::open(&root).unwrap();
-        let settled = |watch: &mut TreeWatch, folders: &[&str]| {
+        let covered = |watch: &mut TreeWatch, folders: &[&str]| {
             let watched = folders.iter().map(|path| (PathBuf::from(path), 0)).collect();
             let manifest = IndexManifest { root: root.clone(), watched, ..IndexManifest::default() };
             let (generation, _) = watch.generation(&tree);
-            watch.settle(generation, &manifest, &tree);
+            watch.mark_covered(generation, &manifest, &tree);
             !watch.is_dirty(&tree)
         };
         let mut watch = TreeWatch::new(&root, SharedQueue::default()).unwrap();
         // A newly watched folder may have changed before.
-        assert!(!settled(&mut watch, &["", "seen"]));
-        assert!(settled(&mut watch, &["", "seen"]));
+        assert!(!covered(&mut watch, &["", "seen"]));
+        assert!(covered(&mut watch, &["", "seen"]));
         for question in 1..4 {
-            assert!(!settled(&mut watch, &["", "seen", "unseen"]), "at question {question}");
+            assert!(!covered(&mut watch, &["", "seen", "unseen"]), "at question {question}");
         }
     }
 }

@@ -169,7 +169,7 @@ impl Watch {
             return Watched::No;
         }
         match self.add(|queue| queue.add_folder(path)) {
-            Ok(number) => self.note(path, Number { number, what: WatchTarget::Entries }),
+            Ok(number) => self.register(path, Number { number, what: WatchTarget::Entries }),
             Err(error) => {
                 self.refusal = Some(WatchRefusal::of(&error));
                 Watched::No
@@ -188,7 +188,7 @@ impl Watch {
         path.ancestors().skip(1).all(|folder| {
             self.numbers.contains_key(folder)
                 || self.add(|queue| queue.add_above(folder)).is_ok_and(|number| {
-                    self.note(folder, Number { number, what: WatchTarget::Above });
+                    self.register(folder, Number { number, what: WatchTarget::Above });
                     true
                 })
         })
@@ -203,7 +203,7 @@ impl Watch {
             return false;
         }
         let Ok(number) = self.add(|queue| queue.add_file(path)) else { return false };
-        self.note(path, Number { number, what: WatchTarget::File });
+        self.register(path, Number { number, what: WatchTarget::File });
         path.symlink_metadata().is_ok_and(|found| {
             found.is_file() && found.nlink() == 1 && self.reports_everything(path, found.dev())
         })
@@ -234,7 +234,7 @@ impl Watch {
         }
         let mut changes = Vec::new();
         let events = self.queue.read(self.number);
-        if !events.is_some_and(|events| events.iter().all(|event| self.take(event, &mut changes))) {
+        if !events.is_some_and(|events| events.iter().all(|event| self.handle(event, &mut changes))) {
             self.lost = true;
             return Changes::Everything;
         }
@@ -252,7 +252,7 @@ impl Watch {
 
     /// Adds the changes reported by an event. Returns `false` if the event means that others were
     /// lost.
-    fn take(&mut self, event: &KernelEvent, changes: &mut Vec<Change>) -> bool {
+    fn handle(&mut self, event: &KernelEvent, changes: &mut Vec<Change>) -> bool {
         // The event may be for a watch that has been removed meanwhile.
         let Some(paths) = self.watched.get(&event.number) else { return true };
         if event.unmounted {
@@ -289,7 +289,7 @@ impl Watch {
         true
     }
 
-    fn note(&mut self, path: &Path, new: Number) -> Watched {
+    fn register(&mut self, path: &Path, new: Number) -> Watched {
         match self.numbers.get(path) {
             Some(before) if *before == new => return Watched::Already,
             Some(before) if before.number != new.number => self.forget_one(path),

@@ -61,7 +61,7 @@ columns! {
     }
     /// A package-local nickname; exported and baked.
     LocalNicknameColumn {
-        /// The package in which the nickname is valid.
+        /// The package that defines the nickname.
         Package,
         Nickname,
         /// The package that the nickname refers to.

@@ -226,7 +226,7 @@ impl XrefSegment {
         self.cell(Section::Symbols, symbol, column)
     }
 
-    /// Returns the packages in which `symbol` is present, and whether it is external there.
+    /// Returns the packages that contain `symbol`, each with whether it is external there.
     pub fn presents(&self, symbol: u32) -> impl Iterator<Item = (u32, bool)> + '_ {
         let rows = self.rows::<BakedPresenceColumn>(Section::Presents);
         self.range_of(symbol, BakedSymbolColumn::FirstPresence, rows).map(|row| {

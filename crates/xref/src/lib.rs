@@ -2,9 +2,9 @@
 //! packages and symbols needed to look names up.
 //!
 //! The records of the saved core are baked into an index when the program is built ([`bake`]) and
-//! read in place. For code compiled later, the Lisp half sends exports, each of which produces a
-//! new [`Index`] snapshot ([`Index::apply`]). Lookups need only a snapshot, so they work while Lisp
-//! is busy and after it has died.
+//! read in place. For code compiled later, the Lisp half sends exports. Each export produces a new
+//! [`Index`] snapshot ([`Index::apply`]). Lookups need only a snapshot, so they work while Lisp is
+//! busy and after it has died.
 
 pub mod bake;
 pub mod columns;

@@ -21,13 +21,13 @@ pub(crate) struct Tagger {
 pub(crate) fn tagger(language: Language) -> Option<&'static Tagger> {
     static TAGGERS: LazyLock<Vec<OnceLock<Option<Tagger>>>> =
         LazyLock::new(|| Language::all().map(|_| OnceLock::new()).collect());
-    TAGGERS.get(usize::from(language.index()))?.get_or_init(|| make(parts(language)?).ok()).as_ref()
+    TAGGERS.get(usize::from(language.index()))?.get_or_init(|| compile(parts(language)?).ok()).as_ref()
 }
 
 /// Returns the error of a language's query, if it does not compile.
 #[cfg(test)]
 pub(crate) fn query_error(language: Language) -> Option<String> {
-    make(parts(language)?).err().map(|error| error.to_string())
+    compile(parts(language)?).err().map(|error| error.to_string())
 }
 
 /// Returns the set of languages with built-in grammars, one bit each. An index built with a
@@ -36,7 +36,7 @@ pub(crate) fn built_in() -> u32 {
     Language::all().filter(|language| parts(*language).is_some()).map(|language| 1 << language.index()).sum()
 }
 
-fn make((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError> {
+fn compile((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError> {
     let mut query = Query::new(&language, &queries.join("\n"))?;
     let kinds: Vec<_> = query.capture_names().iter().map(|name| kind(name)).collect();
     let name = query.capture_index_for_name("name").unwrap_or(u32::MAX);

@@ -1,4 +1,8 @@
-//! Finds definitions in a text: by tree-sitter tag queries, and for Lisp by the structural reader.
+//! Finds the definitions in a text. For Lisp, the structural reader supplies the forms, and
+//! `definers.table` lists the defining operators of each dialect. For other languages, tree-sitter
+//! parses the text, and tag queries (`queries/`) select the definitions. Both return
+//! [`LispTextDefinition`]: a kind, the range of the name and the range of the form. Languages
+//! without a built-in grammar have no definitions.
 
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;

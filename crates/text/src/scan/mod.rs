@@ -59,7 +59,7 @@ impl Scanner<'_> {
     fn scan(mut self, emit: &mut dyn FnMut(ScannedName<'_>)) {
         while let Some(&byte) = self.text.get(self.at) {
             if let ScanState::Within(Quote { code: Some(code), .. }) = self.state
-                && self.here(code)
+                && self.is_at(code)
                 && let ScanState::Within(quote) = std::mem::replace(&mut self.state, ScanState::Code)
             {
                 self.at += code.len();
@@ -89,17 +89,17 @@ impl Scanner<'_> {
         }
     }
 
-    fn here(&self, what: &str) -> bool {
-        self.text[self.at..].starts_with(what.as_bytes())
+    fn is_at(&self, text: &str) -> bool {
+        self.text[self.at..].starts_with(text.as_bytes())
     }
 
     fn code(&mut self, byte: u8) {
         if let Some((open, _)) = self.lexis.block
-            && self.here(open)
+            && self.is_at(open)
         {
             self.at += open.len();
             self.state = ScanState::BlockComment(1);
-        } else if self.lexis.line.iter().any(|line| self.here(line)) {
+        } else if self.lexis.line.iter().any(|line| self.is_at(line)) {
             self.at += 1;
             self.state = ScanState::LineComment;
         } else if !self.string_opens() {
@@ -125,7 +125,9 @@ impl Scanner<'_> {
     }
 
     fn string_opens(&mut self) -> bool {
-        let Some(quote) = self.lexis.strings.iter().find(|quote| self.here(quote.open)) else { return false };
+        let Some(quote) = self.lexis.strings.iter().find(|quote| self.is_at(quote.open)) else {
+            return false;
+        };
         self.at += quote.open.len();
         self.state = ScanState::Within(*quote);
         true
@@ -149,10 +151,10 @@ impl Scanner<'_> {
 
     fn block_comment(&mut self, depth: usize) {
         let Some((open, close)) = self.lexis.block else { return self.at += 1 };
-        if self.here(close) {
+        if self.is_at(close) {
             self.at += close.len();
             self.state = if depth > 1 { ScanState::BlockComment(depth - 1) } else { ScanState::Code };
-        } else if self.lexis.nested && self.here(open) {
+        } else if self.lexis.nested && self.is_at(open) {
             self.at += open.len();
             self.state = ScanState::BlockComment(depth + 1);
         } else {
@@ -161,7 +163,7 @@ impl Scanner<'_> {
     }
 
     fn string(&mut self, quote: Quote, byte: u8) {
-        if self.here(quote.close) {
+        if self.is_at(quote.close) {
             self.at += quote.close.len();
             self.state = ScanState::Code;
         } else if byte == b'\n' && !quote.lines {

@@ -27,7 +27,7 @@ pub(crate) struct TextSnapshot {
     /// Identifies the opening of the index on disk that this snapshot derives from.
     pub(crate) opened: u64,
     /// The files that were updated since the index was opened.
-    pub(crate) taken: BTreeSet<Arc<Path>>,
+    pub(crate) updated: BTreeSet<Arc<Path>>,
 }
 
 /// The differences between a snapshot and the tree.
@@ -60,25 +60,30 @@ impl TextSnapshot {
         TextSnapshot::of(manifest, segments, opened, BTreeSet::new())
     }
 
-    /// Returns the snapshot for an updated `manifest`, in which the files `taken` have changed. Its
+    /// Returns the snapshot for an updated `manifest`, in which the files `updated` have changed. Its
     /// segments are those of this snapshot and `segment`, if their flag in `used` is set.
     pub(crate) fn changed(
         &self,
         manifest: IndexManifest,
         segment: Option<TextSegment>,
         used: &[bool],
-        taken: impl Iterator<Item = Arc<Path>>,
+        updated: impl Iterator<Item = Arc<Path>>,
     ) -> Result<TextSnapshot, PageError> {
         let all = self.segments.iter().cloned().chain(segment.map(Arc::new)).zip(used);
         let segments = all.filter(|(_, used)| **used).map(|(segment, _)| segment).collect();
-        TextSnapshot::of(manifest, segments, self.opened, self.taken.iter().cloned().chain(taken).collect())
+        TextSnapshot::of(
+            manifest,
+            segments,
+            self.opened,
+            self.updated.iter().cloned().chain(updated).collect(),
+        )
     }
 
     fn of(
         manifest: IndexManifest,
         segments: Vec<Arc<TextSegment>>,
         opened: u64,
-        taken: BTreeSet<Arc<Path>>,
+        updated: BTreeSet<Arc<Path>>,
     ) -> Result<TextSnapshot, PageError> {
         let mut files: Vec<_> =
             segments.iter().map(|segment| vec![REMOVED; segment.files() as usize]).collect();
@@ -90,7 +95,7 @@ impl TextSnapshot {
         }
         let indexed = manifest.files.iter().filter(|file| matches!(file.place, FilePlace::Segment(..)));
         let present = indexed.map(|file| file.language).collect();
-        Ok(TextSnapshot { manifest, segments, files, present, opened, taken })
+        Ok(TextSnapshot { manifest, segments, files, present, opened, updated })
     }
 
     pub(crate) fn manifest(&self) -> &IndexManifest {
