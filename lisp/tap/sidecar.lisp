@@ -1,34 +1,39 @@
 ;;;; The sidecar: the record of one file as octets, and its place in the cache.
 ;;;;
-;;;; The sidecar, version 3. u = unsigned LEB128; s = zigzag in LEB128; text = u octet count, UTF-8 octets.
+;;;; Format, version 3. u = unsigned LEB128; s = zigzag LEB128; text = u octet count, UTF-8 octets.
 ;;;;   "SBTAP" octet 0, octet version
-;;;;   octet         1 when the whole file was read, 0 when reading stopped early
+;;;;   octet         1 if the file was read completely, 0 if reading stopped early
 ;;;;   8 octets      FNV-1a 64 of the file's octets, little-endian
 ;;;;   u             size of the file in octets
 ;;;;   u             write date (universal time), as in a definition source and the debug source
 ;;;;   text          native truename
-;;;;   text          external format's name, upcased ("UTF-8")
-;;;;   u, s...       newlines: count, then position of each #\Newline minus that of the one before (from 0)
-;;;;   u, entries    symbols: count, then each: octet 0 interned (3 and a function's name by now, 4 and a macro's or
-;;;;                                         special operator's, 5 and a symbol macro's), text package, text name
-;;;;                                         or octet 1 uninterned, text name; or octet 2 string, text
+;;;;   text          name of the external format, upcased ("UTF-8")
+;;;;   u, s...       newlines: count, then each position minus the previous one (from 0)
+;;;;   u, entries    symbols: count, then each one of:
+;;;;                   octet 0 (interned), text package, text name; instead of 0 the octet is
+;;;;                     3 for the name of a function, 4 of a macro or special operator, 5 of a
+;;;;                     symbol macro, as of the end of reading
+;;;;                   octet 1 (uninterned), text name
+;;;;                   octet 2 (string), text
 ;;;;   u, forms      top-level forms: count, then each:
 ;;;;     u             top-level form number
-;;;;     u             event count; then each event, children before their parent:
-;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted form,
-;;;;                     4 a comma, 0 anything else; however these were written
-;;;;       s             start minus the start of the event before (from 0 for a file's first)
+;;;;     u             event count, then each event, children before their parent:
+;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted
+;;;;                     form, 4 a comma, 0 anything else; in any notation
+;;;;       s             start minus the start of the previous event (from 0 for the first one)
 ;;;;       u             length
-;;;;       u             place in the parent plus 1: 1 = the operator; 0 = no element of the enclosing object
-;;;;       u             kind 0: form number; kinds 2 and 3: index of the symbol or string; else absent
-;;;;   u, uses       top-level uses: count, then each: octet kind (0 binds 1 calls 2 sets 3 references
-;;;;                 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)), u top-level form, u form number
-;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index (+ 1 for a
-;;;;                 function, else a variable)
-;;;;   8 octets      FNV-1a 64 of all octets before, little-endian
-;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string in a
-;;;; package definition; 4 another object that contains events (a vector, a comma, #. and the like).
-;;;; Positions and lengths count characters as decoded; a byte order mark counts as one.
+;;;;       u             position in the parent plus 1; 1 is the operator, 0 means no element
+;;;;       u             kind 0: form number; kinds 2 and 3: index of the symbol or string;
+;;;;                     absent for other kinds
+;;;;   u, uses       top-level uses: count, then each: octet kind (0 binds, 1 calls, 2 sets,
+;;;;                 3 references, 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)),
+;;;;                 u top-level form, u form number
+;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index
+;;;;                 (+ 1 for a function, + 0 for a variable)
+;;;;   8 octets      FNV-1a 64 of all preceding octets, little-endian
+;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string
+;;;; in a package definition; 4 another object that contains events (a vector, a comma, #. and others).
+;;;; Positions and lengths count decoded characters; a byte order mark counts as one.
 
 (in-package :steelbank)
 
