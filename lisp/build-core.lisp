@@ -1,33 +1,34 @@
-;;;; Saves the core. Run by build-core.sh, with a folder in the variable STEELBANK_BUILD.
+;;;; Builds and saves the core. Run by build-core.sh, with a folder in the environment variable
+;;;; STEELBANK_BUILD.
 
 (setf *compile-verbose* nil *compile-print* nil *load-verbose* nil)
 
 (defpackage :steelbank-build
-  (:documentation "The builder of the core, which no answer shows.")
+  (:documentation "The builder of the core. Answers do not show it.")
   (:use :common-lisp))
 
 (in-package :steelbank-build)
 
 (defun path-from-environment (name &rest options)
-  "The pathname that build-core.sh put in the environment variable NAME."
+  "Return the pathname that build-core.sh passed in the environment variable NAME."
   (apply #'sb-ext:parse-native-namestring
          (or (sb-ext:posix-getenv name) (error "~a is not set." name))
          nil *default-pathname-defaults* options))
 
 (defparameter *out* (path-from-environment "STEELBANK_BUILD" :as-directory t)
-  "The folder of the build's results.")
+  "The folder for the build's results.")
 
 (defparameter *core* (merge-pathnames "steelbank.core" *out*)
   "The core to write.")
 
 (defparameter *loaded* (merge-pathnames "loaded.core" *out*)
-  "The core with everything loaded, from which the core is made.")
+  "The core with everything loaded, from which the final core is created.")
 
 (defparameter *fasls* (merge-pathnames "fasls/" *out*)
-  "The folder of the Lisp half's fasls.")
+  "The folder for the Lisp half's fasls.")
 
 (defparameter *xref* (sb-ext:native-namestring (merge-pathnames "xref.export" *out*))
-  "The export of the core's cross references to write.")
+  "The file for the export of the core's cross references.")
 
 (defparameter *preloaded*
   '("asdf" "uiop" "sb-introspect" "sb-posix" "sb-bsd-sockets" "sb-cltl2" "sb-md5" "sb-rotate-byte"
@@ -35,26 +36,29 @@
   "The modules that projects commonly depend on.")
 
 (defun contribs ()
-  "The names of the contrib modules of this SBCL."
+  "Return the names of the contrib modules of this SBCL."
   (mapcar #'pathname-name
           (directory (merge-pathnames "contrib/*.fasl"
                                       (path-from-environment "SBCL_HOME" :as-directory t)))))
 
 (require "asdf")
 
-;; Nothing of this machine: ASDF would put a newer ASDF of its registry in place of SBCL's.
+;; Ignore this machine's configuration: ASDF would replace SBCL's ASDF by a newer one from its
+;; registry.
 (asdf:initialize-source-registry '(:source-registry :ignore-inherited-configuration))
 (asdf:initialize-output-translations
  '(:output-translations :disable-cache :ignore-inherited-configuration))
 
 (mapc #'require *preloaded*)
 
-;; Immutable: a mere preloaded system gives way to an .asd that ASDF finds, and would be loaded a second time.
+;; Make them immutable. A system that is only preloaded would be replaced by an .asd file that ASDF
+;; finds, and loaded a second time.
 (dolist (name *preloaded*)
   (asdf:register-immutable-system name))
 
 (defun load-lisp-half ()
-  "Compile and load the components of system steelbank, in the system's order; a warning ends the build."
+  "Compile and load the components of system steelbank, in the system's order. A warning ends the
+build."
   (let ((folder (make-pathname :name nil :type nil :defaults *load-truename*)))
     (asdf:load-asd (merge-pathnames "steelbank.asd" folder))
     (with-compilation-unit ()
@@ -62,7 +66,7 @@
         (let ((source (asdf:component-pathname component)))
           (multiple-value-bind (fasl warnings failure)
               (handler-bind ((sb-ext:compiler-note #'muffle-warning))
-                ;; The core must not say in which folder it was built.
+                ;; The core must not reveal in which folder it was built.
                 (with-compilation-unit (:source-namestring (format nil "steelbank/lisp/~a.lisp"
                                                                    (asdf:component-name component)))
                   (compile-file source
@@ -72,7 +76,7 @@
                                                               *fasls*))))
             (declare (ignore warnings))
             (when (or failure (null fasl))
-              (format *error-output* "~&The Lisp half does not compile: ~a~%" source)
+              (format *error-output* "~&Failed to compile the Lisp half: ~a~%" source)
               (sb-ext:exit :code 1 :abort t))
             (load fasl)))))
     (mapc #'asdf:clear-system (list "steelbank" "steelbank/tests"))))
@@ -85,8 +89,8 @@
     (write-string text stream)))
 
 (defun practise-loading ()
-  "Load a small system twice, once from its fasls, and forget it: ASDF's generic functions have their dispatch functions and caches then,
-which else each process makes anew."
+  "Load a small system twice, once from its fasls, and forget it. This creates the dispatch
+functions and caches of ASDF's generic functions, which each process would otherwise create again."
   (let ((folder (merge-pathnames "practice/" *out*)))
     (ensure-directories-exist folder)
     (write-practice-file folder "steelbank-practice.asd"
@@ -110,28 +114,30 @@ which else each process makes anew."
 
 (setf steelbank::*contribs* (contribs))
 (push 'steelbank::provide-contrib sb-ext:*module-provider-functions*)
-;; Last: a project's own wins.
+;; It comes last, so that a project's own system takes precedence.
 (setf asdf:*system-definition-search-functions*
       (append asdf:*system-definition-search-functions* '(steelbank::find-contrib-system)))
 
-;; Settings of the machine that builds must not be found on the machine that runs, nor those made above.
+;; Clear the settings of the build machine and those made above, which must not affect the target
+;; machine.
 (asdf:clear-configuration)
 (setf asdf/source-registry:*source-registry-parameter* nil
       asdf/output-translations:*output-translations-parameter* nil)
 (setf sb-ext:*evaluator-mode* :compile)
 
-;; ASDF's and ours: else each process compiles those that it calls.
+;; Compile ASDF's and our constructors now; otherwise each process compiles those that it calls.
 (steelbank::compile-constructors)
 
 (defparameter *save* (fdefinition 'sb-ext:save-lisp-and-die)
-  "The function that saves a core. Its name will refuse, as every exit does.")
+  "The function that saves a core. Calls by its name will be refused, like every exit.")
 
 (defun save-with-index ()
-  "In a core that was just saved, as whose toplevel function this is: export the cross references, and save the core without a trace of the
-builder. What the build replaced is no more then: the old core's code is collected by a save alone, and the stack keeps nothing."
+  "Export the cross references, and save the core without the builder. This is the toplevel
+function of a core that was just saved. Code that the build replaced no longer exists there,
+because only saving collects the old core's code, and the stack holds no references to it."
   (handler-case (steelbank::write-octets (steelbank::xref-baseline) *xref*)
     (error (condition)
-      (format *error-output* "~&The cross references cannot be exported: ~a~%" condition)
+      (format *error-output* "~&Could not export the cross references: ~a~%" condition)
       (finish-output *error-output*)
       (sb-posix:kill (sb-posix:getpid) sb-posix:sigkill)))
   (let ((core *core*)
@@ -144,8 +150,8 @@ builder. What the build replaced is no more then: the old core's code is collect
     (funcall save core :toplevel #'steelbank:main)))
 
 (defun save ()
-  "Refuse every exit, and save the core from which SAVE-WITH-INDEX starts."
-  ;; The object system makes now what the export calls.
+  "Refuse every exit, and save the core in which SAVE-WITH-INDEX starts."
+  ;; Make the object system compile now what the export calls.
   (steelbank::xref-baseline)
   (steelbank::refuse-exits)
   (steelbank::replace-debugger)

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Makes steelbank.core and the export of its cross references, as build.rs does:
+# Builds steelbank.core and the export of its cross references, as build.rs does:
 #   sh build-core.sh SBCL OUT MEGABYTES
 #   SBCL       the tree that bootstrap built
 #   OUT        the folder for steelbank.core, xref.export and fasls/
-#   MEGABYTES  the size of the heap that programs start with. The width of the collector's card marks is compiled into
-#              the core's code for the heap that it is saved with; a start with another rewrites all code, which takes 15 ms.
-# The environment is emptied: nothing of this machine and its user may get into the core. tests/it/hermetic.rs checks it.
+#   MEGABYTES  the heap size with which programs start. SBCL compiles the width of the collector's
+#              card marks into the core's code for the heap size at saving. A start with another
+#              size rewrites all code, which takes 15 ms.
+# The environment is empty, so that nothing of this machine and its user gets into the core.
+# tests/it/hermetic.rs checks that.
 set -eu
 here=$(cd -- "$(dirname -- "$0")" && pwd -P)
 tree=$1 out=$2 megabytes=$3

@@ -1,7 +1,7 @@
-;;;; The Lisp half of steelbank. Loads in a plain SBCL too: (asdf:load-system "steelbank").
+;;;; The Lisp half of steelbank. It also loads in a plain SBCL: (asdf:load-system "steelbank").
 
 (asdf:defsystem "steelbank"
-  :description "The Lisp half of steelbank: what the core answers."
+  :description "The Lisp half of steelbank, which runs inside the core."
   :license "MIT OR Apache-2.0"
   :depends-on ("sb-introspect" "sb-posix" "uiop")
   :serial t
@@ -39,7 +39,7 @@
                (:file "load/diagnostics")
                (:file "load/failures")
                (:file "load/redefinitions")
-               (:file "load/settled")
+               (:file "load/up-to-date")
                (:file "load/definitions")
                (:file "load/memory")
                (:file "load/constructors")
@@ -81,7 +81,7 @@
                (:file "xref")
                (:file "tap")
                (:file "project")
-               (:file "settled")
+               (:file "up-to-date")
                (:file "versions")
                (:file "internals")
                (:file "constructors")

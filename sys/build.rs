@@ -1,10 +1,11 @@
-//! Has SBCL's runtime objects be linked with the shim into one shared library, and tells dependents where it is.
+//! Links SBCL's runtime objects with the shim into one shared library, and passes its path to
+//! dependents.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The size to which Lisp's heap can grow unless a program says otherwise, in MiB: cores are saved with it.
+/// The default limit of Lisp's heap, in MiB. Cores are saved with it.
 const HEAP_MEGABYTES: &str = include_str!("heap-megabytes").trim_ascii();
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,13 +32,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The script `bootstrap`.
+/// Returns the path of the script `bootstrap`.
 fn script() -> Result<PathBuf, Box<dyn std::error::Error>> {
-    // The links beside this file are in its crate as what they lead to.
+    // The links next to this file are resolved, because a packaged crate contains copies.
     Ok(fs::canonicalize(Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("bootstrap"))?)
 }
 
-/// The SBCL tree that `script` built. Only the script knows how its key is made, so it is asked.
+/// Returns the SBCL tree that `script` built. Runs the script to get the path, because only the
+/// script can compute its key.
 fn sbcl_tree(script: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={}", script.display());
     println!("cargo::rerun-if-changed={}", script.with_file_name("vendor-notes").join("sbcl").display());
@@ -47,8 +49,8 @@ fn sbcl_tree(script: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
         .output()
         .map_err(|error| format!("cannot run {}: {error}", script.display()))?;
     if !output.status.success() {
-        let (script, said) = (script.display(), String::from_utf8_lossy(&output.stderr));
-        return Err(format!("SBCL is not built yet; run  sh '{script}'  first ({})", said.trim()).into());
+        let (script, message) = (script.display(), String::from_utf8_lossy(&output.stderr));
+        return Err(format!("SBCL is not built yet; run  sh '{script}'  first ({})", message.trim()).into());
     }
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
 }
@@ -63,8 +65,8 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
         .output()
         .map_err(|error| format!("cannot run link.sh: {error}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        return Err(format!("linking SBCL's runtime in {} failed:\n{said}", sbcl.display()).into());
+        let message = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        return Err(format!("linking SBCL's runtime in {} failed:\n{message}", sbcl.display()).into());
     }
     for line in String::from_utf8_lossy(&output.stderr).lines() {
         println!("cargo::warning={line}");
@@ -72,8 +74,8 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
     Ok(out.join("libsteelbank-sbcl.so"))
 }
 
-/// `src/bindings.rs` is checked in; with this feature it is made anew from the header, for tests/bindings.rs to
-/// compare.
+/// Generates the bindings from the header. `src/bindings.rs` is checked in; tests/bindings.rs
+/// compares it with the generated file.
 #[cfg(feature = "bindgen")]
 fn generate_bindings(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let bindings = bindgen::Builder::default()

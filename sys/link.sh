@@ -19,14 +19,15 @@ mkdir -p "$out"
 for part in steelbank memory children; do
   compile $part "$@"
 done
-# This part is compiled with SBCL's own headers, which are not free of warnings.
+# This part is compiled with SBCL's headers, which cause warnings.
 compile faults "$@" -I "$here/shim/absent" -isystem "$runtime"
 wraps=
 for function in execv fork personality exit _exit abort lose os_get_runtime_executable_path search_for_embedded_core \
   handle_guard_page_triggered arch_os_thread_init os_alloc_gc_space sig_stop_for_gc_handler lisp_alloc; do
   wraps="$wraps -Wl,--wrap=$function"
 done
-# Programs carry the library: its symbol table is three quarters of it, and what is exported stays.
+# Strip the symbol table, which is three quarters of the library and is embedded in programs.
+# Exported symbols stay.
 # shellcheck disable=SC2086  # options
 "$@" -shared -o "$out/libsteelbank-sbcl.so" "$out/steelbank.o" "$out/memory.o" "$out/children.o" "$out/faults.o" \
   "$runtime"/*.pic.o "$tree/tlsf-bsd/tlsf/tlsf.pic.o" $wraps -ldl -lpthread -lm -Wl,--strip-all

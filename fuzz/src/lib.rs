@@ -1,25 +1,27 @@
-//! What reads bytes that others may have written must survive all bytes: no panic, no endless work, no index outside.
+//! Fuzz tests: parsers of bytes from outside must handle any bytes without a panic, unbounded work
+//! or an index out of range.
 //!
-//! Each body is a target of cargo-fuzz (`cargo +nightly fuzz run NAME --features libfuzzer`) and, in this crate's tests, of
-//! proptest, on bytes of its own making and on good ones with damage in them.
+//! Each function is a target of cargo-fuzz (`cargo +nightly fuzz run NAME --features libfuzzer`).
+//! This crate's tests also run it with proptest, on random bytes and on damaged valid ones.
 
 use steelbank::source::tap::sidecar::{Sidecar, fnv_1a};
 use steelbank_reader::{Dialect, Features, LispText};
 use steelbank_xref::{Index, Kind, bake};
 
-/// A line of an MCP client.
+/// Parses a line from an MCP client.
 pub fn wire(bytes: &[u8]) {
     steelbank::doors::mcp::reads_as_message(bytes);
 }
 
-/// Lisp text, in the dialect that the first byte chooses.
+/// Parses Lisp text in the dialect selected by the first byte.
 pub fn reader(bytes: &[u8]) {
     let Some((choice, text)) = bytes.split_first() else { return };
     let dialect = [Dialect::CommonLisp, Dialect::EmacsLisp, Dialect::Scheme, Dialect::Clojure];
     LispText::read(text, dialect[usize::from(choice % 4)], &Features::sbcl());
 }
 
-/// A sidecar's bytes, as they are and with the checksum that they ought to have; what is read is asked.
+/// Parses a sidecar, both from the bytes as given and with a header and a correct checksum, and
+/// queries the result.
 pub fn sidecar(bytes: &[u8]) {
     let mut sealed = b"SBTAP\x00\x03".to_vec();
     sealed.extend_from_slice(bytes);
@@ -39,19 +41,19 @@ pub fn sidecar(bytes: &[u8]) {
     }
 }
 
-/// An export of cross references: baked, opened, asked, and applied to an index.
+/// Bakes, opens and queries an export of cross references, and applies it to an index.
 pub fn xref(bytes: &[u8]) {
-    // The bytes may also be an index themselves.
+    // The bytes may also be an index.
     for baked in [bake::bake(bytes, &[7; 32]).ok(), Some(bytes.to_vec())].into_iter().flatten() {
         let Ok(index) = Index::open(baked) else { continue };
-        ask(&index);
+        query(&index);
         if let Ok(index) = index.apply(bytes) {
-            ask(&index);
+            query(&index);
         }
     }
 }
 
-fn ask(index: &Index) {
+fn query(index: &Index) {
     for package in index.packages().take(4) {
         index.package_text(package);
         index.find_symbol("F", package);
@@ -66,12 +68,13 @@ fn ask(index: &Index) {
     index.form_after("SYS:A.LISP", 7);
 }
 
-/// A record of any kind, whose first line is right.
+/// Reads a record of each kind, with a correct heading line.
 pub fn record(bytes: &[u8]) {
     steelbank::fuzzing::records(bytes);
 }
 
-/// A segment of the text index: the first byte says how much of the rest is the table. The checksums are right.
+/// Reads a segment of the text index with correct checksums. The first byte determines which part
+/// of the rest is the table.
 pub fn segment(bytes: &[u8]) {
     let Some((part, rest)) = bytes.split_first() else { return };
     let (table, body) = rest.split_at(rest.len() * usize::from(*part) / 256);
@@ -115,20 +118,20 @@ mod tests {
     const EDIT: &[u8] = br#"{"root":{"Unix":[47]},"what":"a","purpose":"Undoable","token":1,"files":[{"path":{"Unix":[97]},"old":{"size":0,"hash":14695981039346656037},"new":{"size":1,"hash":12638187200555641996}}]}
 a"#;
 
-    /// Found by libFuzzer: a form without events, which was asked for the first one's.
+    /// Found by libFuzzer: a query for the first event of a form without events.
     #[test]
     fn a_form_without_events() {
         super::sidecar(b"\x24\xff\xff\x01\0\x80\xff\x01\0\0\0\0\0\0\0\x01\x01\0\0\0");
     }
 
     #[test]
-    fn what_is_damaged_was_good() {
+    fn undamaged_records_are_valid() {
         for (kind, record) in [MANIFEST, REFUSAL, HANDOVER, NAMES, EDIT].into_iter().enumerate() {
             assert!(steelbank::fuzzing::records(record)[kind], "{kind}");
         }
     }
 
-    /// Good bytes with some of them changed, and cut off or not.
+    /// Returns valid bytes with some of them changed, possibly truncated.
     fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
         let length = good.len();
         (proptest::collection::vec((0..length, any::<u8>()), 0..8), 0..=length).prop_map(

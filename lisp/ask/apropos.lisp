@@ -1,9 +1,10 @@
-;;;; apropos: describes symbols in a few words each. The host finds their names.
+;;;; apropos: returns short descriptions of symbols. The host searches for their names.
 
 (in-package :steelbank)
 
 (defun symbol-kinds (symbol)
-  "The kinds of thing that SYMBOL names, as a list of keywords; NIL if it names nothing, as a keyword does."
+  "Return the kinds of thing that SYMBOL names, as a list of keywords, or NIL if it names nothing,
+like a keyword."
   (let ((setf `(setf ,symbol))
         (class (find-class symbol nil)))
     (flet ((present (&rest kinds) (remove nil kinds)))
@@ -30,7 +31,7 @@
        (when (alien-type-name-p symbol) :alien-type)))))
 
 (defun principal-sources (symbol kind)
-  "The definition sources of SYMBOL as KIND, which SYMBOL-KINDS returned, as objects."
+  "Return the definition sources of SYMBOL as KIND, one of SYMBOL-KINDS, as JSON objects."
   (flet ((sources (name kind) (source-object name kind)))
     (cond ((eq kind :setf)
            (or (and (fboundp `(setf ,symbol))
@@ -39,7 +40,7 @@
           (t (sources symbol kind)))))
 
 (defun summary-json (symbol kinds)
-  "The summary of SYMBOL, which names KINDS, as an object."
+  "Return the summary of SYMBOL, which names KINDS, as a JSON object."
   (let ((operator (and (fboundp symbol)
                        (multiple-value-bind (lambda-list known) (known-lambda-list symbol)
                          (and known (lambda-list-text lambda-list))))))
@@ -55,12 +56,13 @@
             "sources" (principal-sources symbol (first kinds)))))
 
 (defun wanted-kinds (text)
-  "The kinds in TEXT, separated by commas; NIL for all."
+  "Return the kinds in TEXT, separated by commas, or NIL for all."
   (and (given text) (uiop:split-string text :separator ",")))
 
 (define-question "apropos" (kinds offset limit &rest names)
-  "The summaries of those of the symbols NAMES (each a package's name, then a symbol's) that name something of KINDS:
-those from OFFSET on, LIMIT at most, in the given order; and how many there are."
+  "Return summaries of the symbols NAMES (alternating package names and symbol names) that name
+something of KINDS: at most LIMIT of them, from OFFSET on, in the given order. Also return their
+total number."
   (let ((wanted (wanted-kinds kinds))
         (offset (parse-integer offset))
         (limit (parse-integer limit))

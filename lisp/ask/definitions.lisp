@@ -1,14 +1,14 @@
-;;;; find-definitions: every definition of a symbol, of any kind. Nothing here runs anyone's code.
+;;;; find-definitions: returns every definition of a symbol, of any kind, without running user code.
 
 (in-package :steelbank)
 
 (defparameter *definition-kinds*
   '(:special-operator :function :generic-function :macro :compiler-macro :setf-expander :variable :constant
     :symbol-macro :class :structure :condition :type :method-combination :declaration :alien-type :package)
-  "The kinds of definition that sb-introspect tells apart, methods excepted.")
+  "The kinds of definition that sb-introspect distinguishes, except methods.")
 
 (defun definition-json (kind name sources)
-  "One definition of NAME as an object."
+  "Return one definition of NAME as a JSON object."
   (object "kind" (string-downcase kind)
           "name" (if (eq kind :package)
                      (escaped-name (string name))
@@ -16,7 +16,7 @@
           "sources" sources))
 
 (defun method-definitions (name)
-  "The methods of the generic function NAME, as objects."
+  "Return the methods of the generic function NAME, as JSON objects."
   (let ((function (and (fboundp name)
                        (not (and (symbolp name) (or (macro-function name) (special-operator-p name))))
                        (fdefinition name))))
@@ -28,7 +28,8 @@
               collect (definition-json :method (method-name method) (list json))))))
 
 (defun definitions-json (symbol)
-  "Every definition of SYMBOL and of (SETF SYMBOL) whose source file is known, as a list of objects."
+  "Return every definition of SYMBOL and of (SETF SYMBOL) whose source file is known, as a list of
+JSON objects."
   (check-type symbol symbol)
   (append
    (loop for kind in *definition-kinds*

@@ -1,9 +1,10 @@
-;;;; describe-symbol: every facet of one symbol. Only PRINT-VALUE runs code of the user's (print-object methods).
+;;;; describe-symbol: returns every facet of one symbol. Only PRINT-VALUE runs user code
+;;;; (print-object methods).
 
 (in-package :steelbank)
 
 (defun symbol-classification (symbol)
-  "The classification of SYMBOL: the one word that the describe-symbol contract puts in brackets."
+  "Return the classification of SYMBOL, the word in brackets in the describe-symbol contract."
   (cond ((and (fboundp symbol) (macro-function symbol)) "MACRO")
         ((and (fboundp symbol) (typep (fdefinition symbol) 'generic-function)) "GENERIC-FUNCTION")
         ((fboundp symbol) "FUNCTION")
@@ -12,8 +13,8 @@
         (t "SYMBOL")))
 
 (defun lambda-list-text (lambda-list &optional (parts 500))
-  "LAMBDA-LIST, or another form, with its names as the programmer wrote them, without package prefixes; () if it is
-empty. Defaults can be of any size, or circular: what is too long is left out."
+  "Return LAMBDA-LIST, or another form, with its names as in the source, without package prefixes;
+() if it is empty. Defaults can be of any size, or circular, so print at most PARTS list elements."
   (labels ((text (form)
              (typecase form
                (null "()")
@@ -49,19 +50,20 @@ empty. Defaults can be of any size, or circular: what is too long is left out."
     (text lambda-list)))
 
 (defun form-text (form)
-  "The beginning of FORM with names as the programmer wrote them."
+  "Return the beginning of FORM, with names as in the source."
   (if (null form) "NIL" (lambda-list-text form 60)))
 
 (defun source-object (name kind)
-  "The definition sources of NAME as a KIND of sb-introspect's: a list of JSON objects, the best known first.
-A position is SBCL's own: octets before the top-level form and the white space in front of it."
+  "Return the definition sources of NAME as KIND, a kind of sb-introspect's, as a list of JSON
+objects, the best one first. An offset is SBCL's: the octets before the top-level form and the
+white space in front of it."
   (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))
     (loop for source in sources
           for json = (definition-source-json source)
           when json collect json)))
 
 (defun definition-source-json (source)
-  "SOURCE, a definition source, as an object; NIL if it has no file."
+  "Return SOURCE, a definition source, as a JSON object, or NIL if it has no file."
   (let* ((pathname (sb-introspect:definition-source-pathname source))
          (file (and pathname (source-file-text pathname)))
          (properties (sb-introspect:definition-source-plist source))
@@ -75,35 +77,36 @@ A position is SBCL's own: octets before the top-level form and the white space i
               "write_date" version))))
 
 (defun source-file-text (pathname)
-  "The name of PATHNAME as answers show it: that of a logical pathname in upper case, else the native one."
+  "Return the name of PATHNAME as answers show it: upper case for a logical pathname, native
+otherwise."
   (if (typep pathname 'logical-pathname)
       (with-plain-printing (string-upcase (namestring pathname)))
       (sb-ext:native-namestring pathname)))
 
 (defun documentation-text (thing kind)
-  "The documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are user code, so an
-error counts as no documentation."
+  "Return the documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are user
+code, so an error counts as no documentation."
   (let ((text (around-user-code (documentation thing kind))))
     (and (stringp text) text)))
 
 (defun type-text (specifier)
-  "A type specifier as it reads in COMMON-LISP."
+  "Return a type specifier as printed in the package COMMON-LISP."
   (with-plain-printing
     (let ((*package* (find-package :common-lisp)))
       (prin1-to-string specifier))))
 
 (defparameter *methods-shown* 100
-  "How many methods of a generic function, or subclasses of a class, a description lists.")
+  "The maximum number of methods, or subclasses, in a description.")
 
 (defun combination-text (function)
-  "The method combination of the generic function FUNCTION, with its options."
+  "Return the method combination of the generic function FUNCTION, with its options."
   (let ((combination (sb-mop:generic-function-method-combination function)))
     (form-text (let ((name (method-combination-name combination))
                      (options (method-combination-arguments combination)))
                  (if options (cons name options) name)))))
 
 (defun method-json (method)
-  "METHOD as an object."
+  "Return METHOD as a JSON object."
   (let ((source (around-user-code (sb-introspect:find-definition-source method))))
     (object "name" (name-text (method-name method))
             "qualifiers" (mapcar #'form-text (method-qualifiers method))
@@ -118,7 +121,7 @@ error counts as no documentation."
                         (and json (list json))))))
 
 (defun methods-json (function)
-  "The first methods of the generic function FUNCTION by name, as objects."
+  "Return the first methods of the generic function FUNCTION by name, as JSON objects."
   (let ((methods (sort (mapcar (lambda (method) (cons (name-text (method-name method)) method))
                                (others-methods function))
                        #'string< :key #'car)))
@@ -127,12 +130,12 @@ error counts as no documentation."
           collect (method-json method))))
 
 (defun known-lambda-list (function)
-  "The lambda list of FUNCTION, a function or the name of one; second, whether it is known."
+  "Return the lambda list of FUNCTION, a function or its name, and whether it is known."
   (let ((found (around-user-code (list (sb-introspect:function-lambda-list function)))))
     (values (first found) (and found t))))
 
 (defun function-facet (name)
-  "The facet of NAME (a symbol or a SETF list) as an operator, or NIL."
+  "Return the facet of NAME (a symbol or a SETF list) as an operator, or NIL."
   (when (fboundp name)
     (let* ((symbol (and (symbolp name) name))
            (special (and symbol (special-operator-p symbol)))
@@ -160,7 +163,7 @@ error counts as no documentation."
                                                     (generic :generic-function) (t :function))))))))
 
 (defun variable-facet (symbol)
-  "The facet of SYMBOL as a variable, or NIL."
+  "Return the facet of SYMBOL as a variable, or NIL."
   (let ((kind (variable-kind symbol))
         (bound (boundp symbol)))
     (when (or bound (not (eq kind :unknown)))
@@ -178,11 +181,12 @@ error counts as no documentation."
                                                 (t :variable)))))))
 
 (defun class-text (class)
-  "CLASS by its name."
+  "Return the name of CLASS."
   (name-text (or (class-name class) class)))
 
 (defun slot-json (slot owner inherited)
-  "SLOT, a direct slot of the class OWNER, as an object; INHERITED if another class is described."
+  "Return SLOT, a direct slot of the class OWNER, as a JSON object. INHERITED is true if another
+class is described."
   (let* ((description (and (typep owner 'structure-class) (structure-description (class-name owner))))
          (structure-slot (and description
                               (structure-slot description (sb-mop:slot-definition-name slot))))
@@ -204,7 +208,8 @@ error counts as no documentation."
             "from" (and inherited (class-text owner)))))
 
 (defun superclasses (class)
-  "CLASS and what it inherits from, the most specific first; the classes that all objects share are left out."
+  "Return CLASS and its superclasses, most specific first, except the classes that all objects
+share."
   (let ((all '()))
     (labels ((visit (each)
                (unless (or (member each all)
@@ -219,7 +224,8 @@ error counts as no documentation."
     (nreverse all)))
 
 (defun slots-json (class)
-  "The slots of CLASS as objects: its own, then those that it inherits under other names."
+  "Return the slots of CLASS as JSON objects: direct slots, then inherited slots that they do not
+override."
   (unless (typep class 'built-in-class)
     (let ((seen '()))
       (loop for owner in (superclasses class)
@@ -230,7 +236,7 @@ error counts as no documentation."
                         do (push name seen))))))
 
 (defun structure-json (name)
-  "The functions that DEFSTRUCT made for NAME, as an object."
+  "Return the functions that DEFSTRUCT defined for NAME, as a JSON object."
   (let ((description (structure-description name)))
     (when description
       (object "constructors" (loop for (constructor) in (structure-constructors description)
@@ -241,14 +247,14 @@ error counts as no documentation."
                          (and copier (name-text copier)))))))
 
 (defun function-call-text (name)
-  "NAME with its lambda list, as it is called."
+  "Return NAME with its lambda list, as a call."
   (multiple-value-bind (lambda-list known) (known-lambda-list name)
     (cond ((not known) (name-text name))
           ((null lambda-list) (format nil "(~a)" (name-text name)))
           (t (format nil "(~a ~a" (name-text name) (subseq (lambda-list-text lambda-list) 1))))))
 
 (defun class-facet (symbol)
-  "The facet of SYMBOL as a class, or NIL."
+  "Return the facet of SYMBOL as a class, or NIL."
   (let ((class (find-class symbol nil)))
     (when class
       (let ((kind (typecase class
@@ -262,7 +268,7 @@ error counts as no documentation."
                 "metaclass" (symbol-text (class-name (class-of class)))
                 "documentation" (documentation-text symbol 'type)
                 "superclasses" (mapcar #'class-text (sb-mop:class-direct-superclasses class))
-                ;; To finalize a class would run the methods of its metaclass.
+                ;; Finalizing a class would run methods of its metaclass.
                 "precedence" (and (sb-mop:class-finalized-p class)
                                   (mapcar #'class-text (sb-mop:class-precedence-list class)))
                 "subclass_count" (length (others-classes (sb-mop:class-direct-subclasses class)))
@@ -281,7 +287,7 @@ error counts as no documentation."
                                                   (t :class))))))))
 
 (defun type-facet (symbol)
-  "The facet of SYMBOL as a type that DEFTYPE made, or NIL."
+  "Return the facet of SYMBOL as a type defined by DEFTYPE, or NIL."
   (when (defined-type-p symbol)
     (object "kind" "type"
             "arglist" (multiple-value-bind (lambda-list known)
@@ -291,7 +297,7 @@ error counts as no documentation."
             "sources" (source-object symbol :type))))
 
 (defun compiler-macro-facet (name)
-  "The facet of NAME's compiler macro, or NIL."
+  "Return the facet of NAME's compiler macro, or NIL."
   (when (compiler-macro-function name)
     (object "documentation" (documentation-text name 'compiler-macro)
             "arglist" (multiple-value-bind (lambda-list known) (known-lambda-list (compiler-macro-function name))
@@ -299,13 +305,14 @@ error counts as no documentation."
             "sources" (source-object name :compiler-macro))))
 
 (defun method-combination-facet (symbol)
-  "The facet of SYMBOL as a method combination, or NIL."
+  "Return the facet of SYMBOL as a method combination, or NIL."
   (when (method-combination-known-p symbol)
     (object "documentation" (documentation-text symbol 'method-combination)
             "sources" (source-object symbol :method-combination))))
 
 (defun describe-symbol-facets (symbol status)
-  "A JSON object with every facet of SYMBOL, which was found with STATUS. Its value is left to PRINT-VALUE."
+  "Return a JSON object with every facet of SYMBOL, which was found with STATUS, except its value;
+see PRINT-VALUE."
   (check-type symbol symbol)
   (object "status" "found"
           "symbol" (symbol-text symbol)
@@ -328,11 +335,11 @@ error counts as no documentation."
                              collect (name-text key))))
 
 (defparameter *value-limit* 10000
-  "The most characters of a value that an answer prints.")
+  "The maximum number of characters of a value in an answer.")
 
 (defun print-value (symbol)
-  "The printed value of SYMBOL, with the print limits of the describe-symbol contract, cut at *VALUE-LIMIT* characters;
-and whether it was cut. Runs print-object methods."
+  "Return the printed value of SYMBOL, with the print limits of the describe-symbol contract and
+at most *VALUE-LIMIT* characters, and whether it was truncated. Runs print-object methods."
   (let ((stream (make-instance 'limited-output :limit *value-limit* :when-full (lambda () (throw 'enough t)))))
     (let ((cut (catch 'enough
                  (with-plain-printing

@@ -1,15 +1,17 @@
-;;;; symbol-facts, package-owners: what is told of very many symbols at once, shorter than describe-symbol tells it of one.
+;;;; symbol-facts, package-owners: return facts about very many symbols at once, in a shorter form
+;;;; than describe-symbol.
 
 (in-package :steelbank)
 
 (defun name-pair (name)
-  "NAME, a symbol or the list (SETF symbol), as a list of the symbol's home package and its name."
+  "Return the home package and name of NAME's symbol as a list. NAME is a symbol or the list (SETF
+symbol)."
   (let ((symbol (if (consp name) (second name) name)))
     (list (if (symbol-package symbol) (package-name (symbol-package symbol)) "")
           (symbol-name symbol))))
 
 (defun operator-facts (name)
-  "What NAME, a symbol or the list (SETF symbol), is as an operator; NIL if it is none."
+  "Return the facts about NAME, a symbol or the list (SETF symbol), as an operator, or NIL."
   (when (fboundp name)
     (let* ((symbol (and (symbolp name) name))
            (special (and symbol (special-operator-p symbol)))
@@ -23,14 +25,15 @@
                 "documentation" (documentation-text name 'function))))))
 
 (defun variable-facts (symbol)
-  "What SYMBOL is as a variable; NIL if it is none."
+  "Return the facts about SYMBOL as a variable, or NIL."
   (let ((kind (variable-kind symbol)))
     (unless (or (keywordp symbol) (and (eq kind :unknown) (not (boundp symbol))))
       (object "kind" (case kind (:constant "constant") (:macro "symbol-macro") (t "special"))
               "documentation" (documentation-text symbol 'variable)))))
 
 (defun slot-facts (slot structure)
-  "SLOT, a direct slot, which STRUCTURE, if given, describes."
+  "Return the facts about SLOT, a direct slot. STRUCTURE is the description of its structure, or
+NIL."
   (let* ((part (and structure (structure-slot structure (sb-mop:slot-definition-name slot))))
          (type (sb-mop:slot-definition-type slot)))
     (object "name" (name-pair (sb-mop:slot-definition-name slot))
@@ -44,7 +47,7 @@
             "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition) (documentation-text slot t)))))
 
 (defun class-facts (symbol)
-  "What SYMBOL is as a class; NIL if it is none."
+  "Return the facts about SYMBOL as a class, or NIL."
   (let* ((class (find-class symbol nil))
          (structure (and (typep class 'structure-class) (structure-description symbol))))
     (when class
@@ -66,7 +69,7 @@
                                                     (mapcar #'first (structure-constructors structure)))))))))))
 
 (defun symbol-facts-json (symbol)
-  "What SYMBOL names: an object with a field for each thing."
+  "Return the facts about SYMBOL, as a JSON object with a field for each namespace."
   (object "exported" (and (symbol-package symbol)
                           (eq (nth-value 1 (find-symbol (symbol-name symbol) (symbol-package symbol))) :external)
                           :true)
@@ -81,14 +84,15 @@
                                        (and known (lambda-list-text lambda-list)))))))
 
 (define-question "symbol-facts" (&rest names)
-  "The facts of the symbols NAMES, each a package's name, then a symbol's, in that order; null for what does not exist."
+  "Return the facts about the symbols NAMES, alternating package names and symbol names, in that
+order; null for a symbol that does not exist."
   (loop for (package name) on names by #'cddr
         collect (multiple-value-bind (symbol status) (find-named-symbol name package)
                   (if (member status '(:no-symbol :no-package)) :null (symbol-facts-json symbol)))))
 
 (define-question "package-owners" (&rest packages)
-  "The loaded systems with their versions, and for each of PACKAGES that exists its documentation and the system of the
-file that defines it, if that is known."
+  "Return the loaded systems with their versions. For each of PACKAGES that exists, also return
+its documentation and the system with the file that defines it, if known."
   (let ((systems (make-hash-table :test 'equal)))
     (loop for (component . path) in (source-components)
           do (setf (gethash path systems) (asdf:component-name (asdf:component-system component))))

@@ -1,9 +1,9 @@
-;;;; impact: the subclasses of a class, and the files that are compiled again when one changes.
+;;;; impact: finds the subclasses of a class, and the files that are recompiled when a file changes.
 
 (in-package :steelbank)
 
 (define-question "subclasses" (name package-name)
-  "All classes below the class called NAME of PACKAGE-NAME, and the lambda list that the function of that name has now."
+  "Return all direct and indirect subclasses of the class NAME of PACKAGE-NAME."
   (multiple-value-bind (symbol status) (find-named-symbol name package-name)
     (if (member status '(:no-symbol :no-package))
         (missing-object status)
@@ -19,7 +19,7 @@
                   "subclasses" (sort (mapcar #'class-text all) #'string<))))))
 
 (defun source-components ()
-  "All Lisp files of loaded systems: an alist of components and native paths."
+  "Return all Lisp files of loaded systems, as an alist of components and native paths."
   (let ((found '()))
     (labels ((visit (component)
                (typecase component
@@ -33,20 +33,22 @@
     (nreverse found)))
 
 (defun files-below (component)
-  "The source files in COMPONENT, a system, module or file."
+  "Return the source files in COMPONENT, a system, module or file."
   (typecase component
     (asdf:parent-component (mapcan #'files-below (copy-list (asdf:component-children component))))
     (asdf:cl-source-file (list component))))
 
 (defun registered-dependency (dependency)
-  "The system that DEPENDENCY, as a system definition lists it, names. ASDF would read its definition again, if that has changed."
+  "Return the registered system for DEPENDENCY, an entry of a system definition. ASDF's own lookup
+would reread a definition that has changed."
   (typecase dependency
     ((or string symbol) (asdf:registered-system (asdf:coerce-name dependency)))
     ((cons (eql :version)) (registered-dependency (second dependency)))
     ((cons (eql :feature)) (and (uiop:featurep (second dependency)) (registered-dependency (third dependency))))))
 
 (defun needed-components (component)
-  "The dependencies of COMPONENT, and of the modules and the system around it, as the system definition lists them."
+  "Return the dependencies of COMPONENT, its modules and its system, as the system definition
+lists them."
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at
@@ -59,7 +61,8 @@
     needed))
 
 (define-question "recompiled" (&rest paths)
-  "The source files of loaded systems that are compiled again when the files PATHS change, PATHS included."
+  "Return the source files of loaded systems that are recompiled when the files PATHS change,
+including PATHS."
   (let* ((components (source-components))
          (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=)) components))
          (dependents (make-hash-table :test 'eq))

@@ -3,10 +3,10 @@
 (in-package :steelbank)
 
 (defparameter *expansion-limit* 30000
-  "The most characters of an expansion that an answer prints.")
+  "The maximum number of characters of an expansion in an answer.")
 
 (defun printed-form (form package limit)
-  "FORM pretty-printed as it would be written in PACKAGE, at most LIMIT characters of it, and whether it was cut."
+  "Return FORM pretty-printed for PACKAGE, at most LIMIT characters, and whether it was truncated."
   (let ((stream (make-instance 'limited-output :limit limit :when-full (lambda () (throw 'enough t)))))
     (let ((cut (catch 'enough
                  (with-plain-printing
@@ -18,88 +18,97 @@
       (values (output-text stream) cut))))
 
 (defparameter *steps-shown* 100
-  "The most steps of an expansion that an answer lists.")
+  "The maximum number of steps of an expansion in an answer.")
 
 (defun only-form (text)
-  "Read TEXT, which must be exactly one form, and return it. An error names line and column, not the stream."
+  "Read TEXT, which must be exactly one form, and return it. An error gives line and column
+instead of the stream."
   (with-input-from-string (stream text)
     (flet ((fail (what)
              (let* ((read (subseq text 0 (min (file-position stream) (length text))))
                     (line (count #\Newline read))
                     (start (position #\Newline read :from-end t)))
-               (error "The form cannot be read (line ~D, column ~D): ~A" (1+ line)
+               (error "Cannot read the form (line ~D, column ~D): ~A" (1+ line)
                       (max 1 (- (length read) (if start (1+ start) 0)))
                       what))))
       (handler-case
           (let* ((end (list nil))
                  (form (read stream nil end)))
-            (when (eq form end) (error "The text has no form."))
-            (unless (eq (read stream nil end) end) (error "The text has more than one form."))
+            (when (eq form end) (error "The text contains no form."))
+            (unless (eq (read stream nil end) end) (error "The text contains more than one form."))
             form)
-        (end-of-file () (fail "it ends before it is closed: a parenthesis, quote or bar is missing."))
+        (end-of-file () (fail "it is not closed: a parenthesis, quote or bar is missing."))
         (reader-error (condition) (fail (describe-condition condition)))))))
 
-;;; Without permission to evaluate, no local definition becomes a function: not one of the form that was given, and not one
-;;; that a macro makes. Whoever walks code with SBCL's walker, DEFMETHOD and SB-CLTL2 too, leaves such forms as they stand:
-;;; names in them may be theirs. Nor is a function called because its call looks constant. The macros themselves run, as everywhere.
+;;; Without permission to evaluate, no local definition becomes a function, neither one in the given
+;;; form nor one that a macro generates. Code that uses SBCL's walker, such as DEFMETHOD and
+;;; SB-CLTL2, leaves such forms unexpanded, because they may define names in them. Likewise no
+;;; function is called because its call looks constant. The macros themselves run, as everywhere.
 
 (defvar *left-forms* :none
-  "The forms that were left as they stand in this expansion, the last first; :NONE if none is to be left.")
+  "The forms that were left unexpanded in this expansion, newest first; :NONE if all forms may be
+expanded.")
 
 (defparameter *packages-of-the-core* (remove (find-package "COMMON-LISP-USER") (list-all-packages))
-  "The packages that were there before any user's: SBCL's and ASDF's.")
+  "The packages that existed before any user's: SBCL's and ASDF's.")
 
 (defvar *refusing-evaluation* nil
-  "True while a macro of SBCL's or ASDF's runs, and *LEFT-FORMS* is in force: some evaluate what they are given.")
+  "True while a macro of SBCL or ASDF runs and *LEFT-FORMS* is in force, because some of them
+evaluate their arguments.")
 
 (defun defines-locally-p (operator)
-  "True if forms of OPERATOR have definitions or values that are evaluated when they are compiled or walked."
+  "Return true if forms of OPERATOR have definitions or values that are evaluated when they are
+compiled or walked."
   (let ((environments (find-package "SB-CLTL2")))
     (and operator
          (or (eq operator 'macrolet)
              (and environments (eq operator (find-symbol "COMPILER-LET" environments)))))))
 
 (defun leave-form (form context environment)
-  "Walk nothing of FORM, and note it."
+  "Record FORM as left, and return it without walking it."
   (declare (ignore context environment))
   (pushnew form *left-forms* :test #'eq)
   form)
 
 (defun careful-walker-template (function operator context)
-  "Around +WALKER-TEMPLATE+: forms with local definitions are left, where that is in force."
+  "Wrap +WALKER-TEMPLATE+ so that forms with local definitions are left unexpanded if *LEFT-FORMS*
+is in force."
   (if (and (listp *left-forms*) (defines-locally-p operator))
       'leave-form
       (funcall function operator context)))
 
 (defun careful-constant-call-p (function &rest arguments)
-  "Around +CONSTANT-CALL-P+: no call of a function is constant, where that is in force. It would be made, if the function is
-one like SOME, which calls another."
+  "Wrap +CONSTANT-CALL-P+ so that no function call is constant if *LEFT-FORMS* is in force. A
+constant call would be executed, and a function such as SOME calls another."
   (unless (listp *left-forms*)
     (apply function arguments)))
 
 (defun careful-eval (function form)
-  "Around EVAL: refuse FORM to a macro of SBCL's or ASDF's, where that is in force, unless it is constant."
+  "Wrap EVAL: signal an error if a macro of SBCL or ASDF evaluates FORM while that is refused,
+unless FORM is constant."
   (when (and *refusing-evaluation* (not (constantp form)))
-    (error "To expand this, ~A would be evaluated. That needs the permission to evaluate code (serve --allow-eval)."
+    (error "The expansion would evaluate ~A, which requires permission to evaluate code (serve --allow-eval)."
            (printed-form form *package* 300)))
   (let ((*refusing-evaluation* nil))
     (funcall function form)))
 
 (defun expand-carefully (hook function form environment)
-  "Expand FORM by HOOK, as *MACROEXPAND-HOOK* is called. Evaluation is refused to SBCL's and ASDF's macros, not to others."
+  "Expand FORM by HOOK, as *MACROEXPAND-HOOK* is called. Refuse evaluation to the macros of SBCL
+and ASDF."
   (let* ((operator (and (consp form) (first form)))
          (*refusing-evaluation*
            (and (symbolp operator) (member (symbol-package operator) *packages-of-the-core*) t)))
     (funcall hook function form environment)))
 
 (sb-ext:define-load-time-global *careful-calls* 0
-  "How many calls of CALL-CAREFULLY there are. One on a lane that was given up may end at any time.")
+  "The number of active calls of CALL-CAREFULLY. A call on an abandoned lane may end at any time.")
 
 (sb-ext:define-load-time-global *careful-calls-lock* (sb-thread:make-mutex :name "steelbank macroexpand")
-  "Held while *CAREFUL-CALLS* and the encapsulations are made to agree.")
+  "Held while *CAREFUL-CALLS* and the encapsulations are updated together.")
 
 (defun count-careful-call (change)
-  "Add CHANGE to *CAREFUL-CALLS*. While there are any, EVAL, CONSTANTP and the walker are encapsulated."
+  "Add CHANGE to *CAREFUL-CALLS*. EVAL, CONSTANTP and the walker are encapsulated while it is
+positive."
   (sb-thread:with-mutex (*careful-calls-lock*)
     (cond ((plusp (incf *careful-calls* change))
            (encapsulate +walker-template+ 'steelbank-macroexpand #'careful-walker-template)
@@ -110,7 +119,7 @@ one like SOME, which calls another."
              (unencapsulate name 'steelbank-macroexpand))))))
 
 (defun call-carefully (function)
-  "Call FUNCTION, in which no local definition is evaluated."
+  "Call FUNCTION without evaluating local definitions."
   (let ((*left-forms* '())
         (counted nil))
     (unwind-protect
@@ -124,9 +133,10 @@ one like SOME, which calls another."
           (count-careful-call -1))))))
 
 (define-question "macroexpand" (text package-name depth read-eval evaluate)
-  "The expansion of the form TEXT, read in the package PACKAGE-NAME, by one step (DEPTH is once), until it is no macro
-form (full), or with all forms in it (all); and which macro made each step. #. is refused unless READ-EVAL is given; forms
-with local definitions are left as they stand unless EVALUATE is given."
+  "Expand the form TEXT, read in the package PACKAGE-NAME. DEPTH is once for one step, full to
+expand until it is not a macro form, or all to expand the forms inside it too. Return the
+expansion and the macro of each step. #. is an error unless READ-EVAL is given. Forms with local
+definitions are left unexpanded unless EVALUATE is given."
   (let ((package (find-package package-name)))
     (if (null package)
         (missing-object :no-package)
@@ -137,7 +147,7 @@ with local definitions are left as they stand unless EVALUATE is given."
               (call-carefully (lambda () (expansion-object form package depth))))))))
 
 (defun expansion-object (form package depth)
-  "The answer of macroexpand for FORM."
+  "Return the answer of macroexpand for FORM."
   (let* ((steps '())
          (count 0)
          (given-hook *macroexpand-hook*)
@@ -145,7 +155,7 @@ with local definitions are left as they stand unless EVALUATE is given."
                    (lambda (function form environment) (expand-carefully given-hook function form environment))
                    given-hook)))
     (flet ((note (function form environment)
-             ;; Expansions that a macro function or the printer makes for itself are no steps.
+             ;; Do not count expansions that a macro function or the printer makes internally.
              (let* ((*macroexpand-hook* hook)
                     (expansion (funcall hook function form environment)))
                (incf count)

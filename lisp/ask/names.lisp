@@ -1,10 +1,10 @@
-;;;; How names are looked up and printed. Nothing here interns.
+;;;; Looks up and prints names, without interning.
 
 (in-package :steelbank)
 
 (defun find-named-symbol (name package-name)
-  "Find the symbol called NAME in the package called PACKAGE-NAME, both exactly as given.
-Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBOL or :NO-PACKAGE."
+  "Find the symbol called NAME in the package called PACKAGE-NAME, both exactly as given. Return
+the symbol and :INTERNAL, :EXTERNAL or :INHERITED, or NIL and :NO-SYMBOL or :NO-PACKAGE."
   (check-type name string)
   (check-type package-name string)
   (let ((package (find-package package-name)))
@@ -14,7 +14,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
           (values symbol (or status :no-symbol))))))
 
 (defmacro with-plain-printing (&body body)
-  "Run BODY with the printer's variables at plain values, whatever the user's code has made of them."
+  "Run BODY with the printer's variables at their standard values, whatever user code has set."
   `(let ((*print-array* t) (*print-base* 10) (*print-case* :upcase) (*print-circle* nil)
          (*print-escape* t) (*print-gensym* t) (*print-length* nil) (*print-level* nil)
          (*print-lines* nil) (*print-miser-width* nil) (*print-pprint-dispatch* *plain-pprint-dispatch*)
@@ -25,29 +25,29 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
      ,@body))
 
 (defpackage :steelbank-nothing
-  (:documentation "An empty package: to print from, so that every symbol gets its prefix.")
+  (:documentation "An empty package. Printing from it gives every symbol a package prefix.")
   (:use))
 
 (defvar *plain-readtable* (copy-readtable nil)
-  "The standard readtable, out of reach of the user's changes.")
+  "A copy of the standard readtable that user code cannot change.")
 
 (defvar *plain-pprint-dispatch* (copy-pprint-dispatch nil)
-  "The standard dispatch table, out of reach of the user's changes.")
+  "A copy of the standard dispatch table that user code cannot change.")
 
-;;; Every symbol is written with its home package and two colons, in standard syntax.
+;;; Every symbol is printed with its home package and two colons, in standard syntax.
 
 (defmacro with-plain-string ((name) &body body)
-  "Compile BODY once for each type of the string that the variable NAME holds, a PLAIN-STRING."
+  "Compile BODY once for each type of string that the variable NAME, a PLAIN-STRING, can have."
   `(etypecase ,name
      (simple-base-string ,@body)
      ((simple-array character (*)) ,@body)))
 
 (deftype plain-string ()
-  "A string as the reader makes it for a symbol's name."
+  "A string as the reader creates it for a symbol's name."
   '(or simple-base-string (simple-array character (*))))
 
 (defun plain-name-p (name)
-  "True if NAME is read back as it is written: no escape is needed, and it cannot be a number."
+  "Return true if NAME can be read back as it is: it needs no escape and cannot be a number."
   (flet ((letter-p (character) (char<= #\A character #\Z))
          (digit-p (character) (char<= #\0 character #\9))
          (mark-p (character)
@@ -57,7 +57,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
     (and (typep name 'plain-string)
          (plusp (length name))
          (with-plain-string (name)
-           ;; What begins with a letter is no potential number.
+           ;; A token that begins with a letter is not a potential number.
            (let ((digits (letter-p (char name 0))))
              (loop for character across name
                    always (or (letter-p character)
@@ -65,7 +65,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
                               (and digits (digit-p character)))))))))
 
 (defun escaped-name (name)
-  "NAME as the printer writes a symbol of that name in standard syntax, without a package."
+  "Return NAME as the printer writes a symbol of that name in standard syntax, without a package."
   (check-type name string)
   (if (plain-name-p name)
       name
@@ -74,9 +74,9 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
           (prin1-to-string (make-symbol name))))))
 
 (defun qualified-name (symbol)
-  "The name of SYMBOL with its home package's full name and two colons."
+  "Return the name of SYMBOL with its home package's full name and two colons."
   (let* ((package (symbol-package symbol))
-         ;; Another thread may delete the package: then it has no name.
+         ;; If another thread deletes the package, it has no name.
          (package-name (and package (package-name package)))
          (name (escaped-name (symbol-name symbol))))
     (if package-name
@@ -84,7 +84,8 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
         (concatenate 'string "#:" name))))
 
 (defvar *parts-left* 0
-  "The number of list elements that a name may still show: objects in EQL specializers can be of any size, or circular.")
+  "The number of list elements that a name may still print. Objects in EQL specializers can be of
+any size, or circular.")
 
 (defun write-form (form stream depth)
   "Write FORM, an argument or a specializer in a name, with qualified symbols."
@@ -114,7 +115,8 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
       (prin1 object stream))))
 
 (defun write-object (object stream)
-  "Write OBJECT, which is no symbol and no list, by itself if that is harmless and else by its type."
+  "Write OBJECT, which is neither a symbol nor a list. Print it only if that is harmless, and
+otherwise its type."
   (typecase object
     ((or fixnum float character)
      (write-plainly object stream))
@@ -125,8 +127,8 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
        (write-string ">" stream))))
 
 (defun write-name (name stream)
-  "Write NAME, the name of a function or of what it uses, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME
-(PKG::CLASS))."
+  "Write NAME, the name of a function or of something that it uses, as answers show it, such as
+(SETF PKG::NAME) or (METHOD PKG::NAME (PKG::CLASS))."
   (cond ((symbolp name) (write-string (qualified-name name) stream))
         ((stringp name) (write-object name stream))
         ((and (consp name) (symbolp (first name)) (proper-list-p name))
@@ -148,7 +150,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
         (t (write-form name stream 0))))
 
 (defun name-text (name)
-  "NAME as answers show it."
+  "Return NAME as answers show it."
   (if (symbolp name)
       (qualified-name name)
       (let ((*print-pretty* nil)
@@ -156,6 +158,6 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
         (with-output-to-string (stream) (write-name name stream)))))
 
 (defun symbol-text (symbol)
-  "SYMBOL as answers show it."
+  "Return SYMBOL as answers show it."
   (check-type symbol symbol)
   (name-text symbol))

@@ -1,13 +1,14 @@
-;;;; package-info: what a package exports, uses and shadows.
+;;;; package-info: returns what a package exports, uses and shadows.
 
 (in-package :steelbank)
 
 (defun sorted-texts (objects function)
-  "The sorted strings that FUNCTION returns for OBJECTS."
+  "Return the sorted strings that FUNCTION returns for OBJECTS."
   (sort (mapcar function objects) #'string<))
 
 (define-question "package-info" (name)
-  "The package called NAME: its nicknames, the packages that it uses and those that use it, its symbols."
+  "Return the package called NAME: its nicknames, the packages that it uses and those that use it,
+and its symbols."
   (let ((package (find-package name)))
     (if (null package)
         (missing-object :no-package)
@@ -18,7 +19,8 @@
             (loop
               (multiple-value-bind (more symbol status) (next)
                 (unless more (return))
-                ;; What names nothing is there or not, as a file was read or its fasl was loaded.
+                ;; Symbols without a definition are interned or not, depending on whether a file was
+                ;; read or its fasl loaded, so do not count them.
                 (let ((counts (if (symbol-kinds symbol) 1 0)))
                   (when (eq status :internal) (incf internal counts))
                   (if (eq (symbol-package symbol) package)

@@ -1,4 +1,5 @@
-;;;; The boundary to the host. sys/include/steelbank.h is the one list of what crosses; this file is Lisp's side of it.
+;;;; The boundary to the host. sys/include/steelbank.h defines the complete interface; this file
+;;;; implements Lisp's side of it.
 
 (in-package :steelbank)
 
@@ -21,7 +22,8 @@
 (defconstant +command-end+ 3
   "STEELBANK_COMMAND_END.")
 
-;;; The host's functions. All are called without interrupts: an interrupt must not unwind the host's frames.
+;;; The host's functions. All are called without interrupts, because an interrupt must not unwind
+;;; the host's frames.
 
 (defmacro call-host (name &rest types-and-values)
   "Call the shim's function NAME with alternating alien types and values."
@@ -32,7 +34,8 @@
                                ,@values))))
 
 (defmacro with-octets ((sap length text) &body body)
-  "Run BODY with SAP and LENGTH standing for the octets of TEXT: a string, as UTF-8, or a vector of octets."
+  "Run BODY with SAP and LENGTH bound to the octets of TEXT: a string, encoded as UTF-8, or a
+vector of octets."
   (let ((octets (gensym "OCTETS")))
     `(let* ((,octets (text-octets ,text))
             (,length (length ,octets)))
@@ -41,7 +44,7 @@
            ,@body)))))
 
 (defun text-octets (text)
-  "The octets of TEXT."
+  "Return the octets of TEXT."
   (etypecase text
     (string (coerce (sb-ext:string-to-octets text :external-format '(:utf-8 :replacement #\ufffd))
                     '(simple-array (unsigned-byte 8) (*))))
@@ -49,34 +52,36 @@
     (vector (coerce text '(simple-array (unsigned-byte 8) (*))))))
 
 (defun answer (text)
-  "Give the host the answer of the running call."
+  "Pass the answer of the running call to the host."
   (with-octets (sap length text)
     (call-host "steelbank_host_answer" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
 (defun progress (text)
-  "Give the host a progress report, a JSON text, of the running call."
+  "Pass a progress report of the running call, a JSON text, to the host."
   (with-octets (sap length text)
     (call-host "steelbank_host_progress" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
 (defun report (sentence)
-  "Give the host a sentence for its log."
+  "Add a sentence to the host's log."
   (with-octets (sap length sentence)
     (call-host "steelbank_host_report" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
 (defun report-output (text dropped)
-  "Give the host what the running call wrote to the standard streams; DROPPED characters came after the limit."
+  "Pass the running call's output to the standard streams to the host. DROPPED is the number of
+characters beyond the limit."
   (with-octets (sap length text)
     (call-host "steelbank_host_output" sb-sys:system-area-pointer sap sb-alien:size-t length
                (sb-alien:unsigned 64) dropped)))
 
-;;; Questions
+;;; Questions: the calls that the host can make
 
 (sb-ext:define-load-time-global *questions* (make-hash-table :test 'equal)
-  "A table from the names of questions to the functions that answer them.")
+  "Maps the names of questions to the functions that answer them.")
 
 (defmacro define-question (name (&rest arguments) documentation &body body)
-  "Define the answer to the question called NAME, a string: a value that WRITE-JSON takes, or a vector of octets. ARGUMENTS are as
-READ-JSON has them. BODY may signal and leave as it likes: the boundary's handler is above it."
+  "Define the answer to the question called NAME, a string. BODY returns a value for WRITE-JSON,
+or a vector of octets. ARGUMENTS are values from READ-JSON. BODY may signal errors and make
+non-local exits, because the boundary handles them."
   (check-type name string)
   (check-type documentation string)
   (let ((function (intern (format nil "ANSWER-~:@(~a~)" name) :steelbank)))
@@ -87,17 +92,18 @@ READ-JSON has them. BODY may signal and leave as it likes: the boundary's handle
        (setf (gethash ,name *questions*) ',function))))
 
 (defparameter *output-limit* 100000
-  "The number of characters of a call's output that are kept.")
+  "The maximum number of characters of a call's output.")
 
 (defun decode-text (text)
-  "The string in the steelbank_text structure at TEXT."
+  "Return the string in the steelbank_text structure at TEXT."
   (let ((octets (make-array (sb-sys:sap-ref-64 text 8) :element-type '(unsigned-byte 8))))
     (sb-sys:with-pinned-objects (octets)
       (copy-foreign-octets (sb-sys:sap-ref-sap text 0) octets))
     (coerce (sb-ext:octets-to-string octets :external-format :utf-8) '(simple-array character (*)))))
 
 (defun perform (question arguments)
-  "Answer QUESTION, a name, with ARGUMENTS, a JSON array; both are steelbank_text. Returns a status and the answer's text."
+  "Answer QUESTION, a name, with ARGUMENTS, a JSON array; both are steelbank_text. Return a status
+and the answer's text."
   (let* ((name (decode-text question))
          (function (gethash name *questions*)))
     (if function
@@ -107,30 +113,32 @@ READ-JSON has them. BODY may signal and leave as it likes: the boundary's handle
                                  (json-string answer))))
         (values +misuse+
                 (fault-json :misuse
-                            (format nil "This image does not know the question ~s. Core and program may be of different builds."
+                            (format nil "Unknown question ~s. The core and the program may be of different builds."
                                     name))))))
 
 (defun perform-caught (call question arguments)
-  "PERFORM as CALL, with conditions that nobody handles and the host's interrupts turned into an outcome: a cons of
-status and text. *CALL* is bound inside of the tags, so nobody throws to them when they are not there."
+  "Call PERFORM as CALL. Turn unhandled conditions and the host's interrupts into an outcome, a
+cons of status and text. *CALL* is bound inside the catch tags, so that nobody throws to them when
+they do not exist."
   (catch 'interrupted
     (let* ((condition
              (catch 'fault
                (let ((*call* call))
-                 (with-simple-restart (abort "Give up what was asked.")
+                 (with-simple-restart (abort "Abort the call.")
                    (return-from perform-caught
                      (multiple-value-call #'cons (perform question arguments)))))
                (make-condition 'left-by-exit)))
            (description
              (catch 'fault
                (when (typep condition 'heap-exhausted)
-                 ;; Collect what the call had filled, or the next call would pay for it. Ignore what is kept: it must
-                 ;; not end this call a second time.
+                 ;; Collect what the call allocated, or the next call would have to. Ignore a heap
+                 ;; that is still full, which must not end this call a second time.
                  (let ((*checking-heap* t))
                    (sb-ext:gc :full t)))
                (let ((*call* call))
                  (fault-json (condition-kind condition) (describe-fault condition) condition)))))
-      ;; Near the end of the stack, code is left by a throw, past the handlers of DESCRIBE-CONDITION.
+      ;; Near the end of the stack, code exits by a throw that bypasses the handlers of
+      ;; DESCRIBE-CONDITION.
       (end-if-nothing-prints condition description)
       (return-from perform-caught
         (cons +fault+ (if (stringp description)
@@ -139,18 +147,20 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                                       (format nil "A condition of type ~a, whose report failed."
                                               (name-text (type-of condition)))
                                       condition))))))
-  (cons +interrupted+ (fault-json :interrupted "The call was stopped.")))
+  (cons +interrupted+ (fault-json :interrupted "The call was interrupted.")))
 
 (define-condition left-by-exit (error)
   ()
-  (:report "The code left by a non-local exit to a place outside of the call.")
+  (:report "The code made a non-local exit out of the call.")
   (:documentation "Describes a throw or restart past the call; never signalled."))
 
 (defun perform-guarded (call question arguments)
-  "PERFORM-CAUGHT, and a non-local exit past the call ends here: nothing unwinds into the host."
+  "Call PERFORM-CAUGHT, and stop a non-local exit past the call, so that nothing unwinds into the
+host."
   (let ((outcome nil))
     (block guard
-      ;; Interrupts that came while the host had this thread run here, where they can unwind no further.
+      ;; Interrupts that arrived while the host had this thread run here, where they cannot unwind
+      ;; any further.
       (unwind-protect (with-interrupts-allowed
                         (setf outcome (perform-caught call question arguments)))
         (unless outcome
@@ -159,10 +169,11 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
         (cons +fault+ (fault-json :error (princ-to-string (make-condition 'left-by-exit)))))))
 
 (defvar *empty-input* (make-instance 'empty-input)
-  "The standard input of calls: a stream at its end.")
+  "The standard input of calls, which is always at its end.")
 
 (defun run-call (call question arguments)
-  "The body of the entry point: answer QUESTION as CALL, and give the host its output and its answer. Returns a status."
+  "Answer QUESTION as CALL, pass the output and the answer to the host, and return a status. This
+is the body of the entry point."
   (let ((output (make-instance 'limited-output :limit *output-limit*))
         (lane *lane*))
     (enter-lane lane call)
@@ -180,19 +191,19 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
       status)))
 
 (define-question "heap-is-full" ()
-  "Whether the heap is full whatever is collected. Ends nothing."
+  "Return whether the heap is full even after a full collection. Does not end anything."
   (json-boolean (> (live-octets) (heap-limit))))
 
 (sb-ext:define-load-time-global *out-of-memory-answer*
-    (text-octets (fault-json :storage-exhausted "There was no room left to say what went wrong."))
-  "The answer for an exhausted heap, made beforehand because making it would need memory.")
+    (text-octets (fault-json :storage-exhausted "The heap is exhausted, and there is no memory to describe the error."))
+  "The answer for an exhausted heap, allocated in advance because there is no memory for it then.")
 
 
 (sb-ext:define-load-time-global *lisp-modes* 0
   "The floating point modes that Lisp code expects.")
 
 (sb-ext:define-load-time-global *host-modes* 0
-  "The floating point modes with every trap masked, as Rust's code expects.")
+  "The floating point modes with every trap masked, as Rust code expects.")
 
 
 (sb-ext:define-load-time-global *entry-points* (sb-sys:int-sap 0)
@@ -200,18 +211,19 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
 
 
 (define-alien-callable steelbank-ping (sb-alien:signed 64) ((number (sb-alien:signed 64)))
-  "Measures the crossing."
+  "Measure the cost of a call from the host."
   (1+ number))
 
 (define-alien-callable steelbank-call (sb-alien:signed 64)
     ((call (sb-alien:unsigned 64))
      (question sb-sys:system-area-pointer)
      (arguments sb-sys:system-area-pointer))
-  "Answers a question; see the header."
+  "Answer a question; see the header."
   (setf (floating-point-modes) *lisp-modes*)
   (prog1 (block entry
-           ;; Only for this file's own code, as when the heap is full after a call: then the answer must not allocate.
-           ;; The call's conditions pass, so that SIGNAL means in it what it means elsewhere.
+           ;; Only for errors in this file's own code, such as a full heap after a call, when the
+           ;; answer must not allocate. The call's own conditions pass, so that SIGNAL has its usual
+           ;; meaning inside calls.
            (handler-bind ((serious-condition (lambda (condition)
                                                (declare (ignore condition))
                                                (when (zerop *call*)
@@ -221,7 +233,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
     (setf (floating-point-modes) *host-modes*)))
 
 (defun make-entry-points ()
-  "A foreign struct steelbank_entry_points, never freed."
+  "Return a foreign struct steelbank_entry_points that is never freed."
   (let ((table (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 3))))
     (setf (sb-sys:sap-ref-64 table 0) +abi+)
     (loop for name in '(steelbank-ping steelbank-call)
@@ -231,8 +243,9 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
     table))
 
 (defun serve (number &optional protected)
-  "Let the host serve its queue on this thread as lane NUMBER. Without interrupts: outside of a call the stack holds the
-host's frames, which nothing may unwind. Sets the car of PROTECTED when that is so."
+  "Let the host serve its queue on this thread as lane NUMBER. Runs without interrupts, because
+outside a call the stack contains the host's frames, which must not be unwound. Set the car of
+PROTECTED once interrupts are off."
   (let ((*lane* (make-lane number sb-thread:*current-thread*)))
     (unwind-protect
          (sb-sys:without-interrupts
@@ -248,8 +261,9 @@ host's frames, which nothing may unwind. Sets the car of PROTECTED when that is 
       (sb-ext:atomic-update *lanes* (lambda (lanes) (remove *lane* lanes))))))
 
 (defun make-protected-thread (name function &rest arguments)
-  "Make a thread that calls FUNCTION with ARGUMENTS and a cons, whose car it sets once it is without interrupts. Made
-again if somebody terminates it before: code that terminates every other thread meets it in the list from its birth."
+  "Create a thread that calls FUNCTION with ARGUMENTS and a cons, and sets the car of the cons
+once interrupts are off. If user code terminates the thread before that, create it again: code
+that terminates all other threads finds it in the list immediately."
   (loop
     (let* ((protected (list nil))
            (thread (sb-thread:make-thread function :arguments (append arguments (list protected)) :name name)))
@@ -259,13 +273,14 @@ again if somebody terminates it before: code that terminates every other thread 
                (pause-microseconds 100)))))
 
 (defun start-lane (number)
-  "Make the Lisp thread of lane NUMBER."
+  "Create the Lisp thread of lane NUMBER."
   (sb-alien:alien-funcall (sb-alien:extern-alien "steelbank_reserve_below_stacks" (function sb-alien:void)))
   (make-protected-thread (format nil "steelbank lane ~d" number) #'serve number))
 
 (defun supervise (order protected)
-  "Carry out the host's orders, which the other threads cannot while they are busy; ORDER is the buffer for them.
-Without interrupts, so that code that terminates every other thread does not end this one; sets the car of PROTECTED then."
+  "Execute the host's orders, which busy threads cannot; ORDER is the buffer for them. Runs
+without interrupts, so that code that terminates all other threads does not end this one. Set the
+car of PROTECTED once interrupts are off."
   (sb-sys:without-interrupts
     (setf (car protected) t)
     (loop
@@ -279,7 +294,7 @@ Without interrupts, so that code that terminates every other thread does not end
               ((= command +command-end+) (return)))))))
 
 (defun contrib-folder ()
-  "The folder of the contrib modules as the host has it, or NIL."
+  "Return the host's folder of contrib modules, or NIL."
   (let* ((size 4096)
          (buffer (sb-alien:make-alien sb-alien:char size)))
     (unwind-protect
@@ -298,7 +313,8 @@ Without interrupts, so that code that terminates every other thread does not end
   "The names of the contrib modules that come with this SBCL. The core builder sets it.")
 
 (defun provide-contrib (module)
-  "Load the contrib MODULE from the host's folder: SBCL's own provider looks where no SBCL is installed."
+  "Load the contrib MODULE from the host's folder. SBCL's own provider searches SBCL_HOME, which
+does not exist here."
   (let* ((name (string-downcase (string module)))
          (folder (and (member name *contribs* :test #'string=) (contrib-folder)))
          (fasl (and folder (merge-pathnames (make-pathname :name name :type "fasl") folder))))
@@ -307,7 +323,8 @@ Without interrupts, so that code that terminates every other thread does not end
       t)))
 
 (defun find-contrib-system (name)
-  "The contrib NAME as a system, which REQUIRE loads, or NIL: ASDF finds them in SBCL's home, and there is none."
+  "Return the contrib NAME as a system that REQUIRE loads, or NIL. ASDF would search SBCL's home,
+which does not exist."
   (when (member name *contribs* :test #'string=)
     (or (asdf:registered-system name)
         (make-instance 'asdf:require-system :name name))))
@@ -316,7 +333,8 @@ Without interrupts, so that code that terminates every other thread does not end
   "The output stream of threads that run no call.")
 
 (defun prepare-streams ()
-  "Point the global streams away from the descriptors: what a background thread prints is reported, not lost."
+  "Redirect the global streams away from the file descriptors, so that output of background
+threads is reported."
   (setf *background-output* (make-instance 'limited-output :limit *output-limit*))
   (let ((both (make-two-way-stream *empty-input* *background-output*)))
     (setf *standard-output* *background-output*
@@ -326,14 +344,15 @@ Without interrupts, so that code that terminates every other thread does not end
           *terminal-io* both
           *query-io* both
           *debug-io* both
-          ;; UIOP's own names for the streams of the descriptors.
+          ;; UIOP's own streams for the file descriptors.
           uiop:*stdin* (make-synonym-stream '*standard-input*)
           uiop:*stdout* (make-synonym-stream '*standard-output*)
           uiop:*stderr* (make-synonym-stream '*error-output*))))
 
 (defun prepare-home ()
-  "Have a home folder, as UIOP and ASDF need one to start: a user without a name has none, and a relative one moves with
-the process. The root folder stands in, where nothing is found."
+  "Set HOME to the root folder if the user has no absolute home folder, because UIOP and ASDF need
+one to start. A user without an entry has none, and a relative one depends on the current
+directory."
   (let ((home (sb-ext:posix-getenv "HOME")))
     (unless (if (plusp (length home))
                 (char= (char home 0) #\/)
@@ -343,11 +362,11 @@ the process. The root folder stands in, where nothing is found."
        "HOME" "/" 1))))
 
 (sb-ext:define-load-time-global *supervisor* nil
-  "The thread that carries out the host's orders.")
+  "The thread that executes the host's orders.")
 
 (defun main ()
-  "The core's toplevel function: start the supervisor, then hand this thread to the host, which gives it back only for the
-core to be saved."
+  "Start the supervisor, then give this thread to the host, which returns it only to save the
+core. This is the core's toplevel function."
   (note-core-code)
   (setf sb-ext:*invoke-debugger-hook* 'debugger-hook
         *lisp-modes* (floating-point-modes)
@@ -358,11 +377,13 @@ core to be saved."
    (object-address #'leave-at-once) (object-address 'fault))
   (refuse-foreign-exits)
   (prepare-home)
-  ;; Drop what UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
+  ;; Discard what UIOP recorded on the machine that built the core: the user's cache and the
+  ;; temporary folder.
   (uiop:call-image-restore-hook)
   (prepare-streams)
   (watch-heap)
-  ;; Refuse again: SAVE-CORE removed the refusals from the core that it saved.
+  ;; Encapsulate the exit functions again, because SAVE-CORE removed the encapsulations from the
+  ;; core that it saved.
   (refuse-exits)
   (setf *supervisor* (make-protected-thread "steelbank supervisor" #'supervise
                                             (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))

@@ -1,4 +1,5 @@
-;;;; Faults of code that the image runs: keeps each one inside its call, so that the process survives.
+;;;; Handles faults of code that the image runs: confines each one to its call, so that the process
+;;;; survives.
 
 (in-package :steelbank)
 
@@ -6,12 +7,12 @@
   ((operator :initarg :operator :reader exit-refused-operator))
   (:report (lambda (condition stream)
              (let ((operator (exit-refused-operator condition)))
-               (format stream "~a was called. It would end the process that answers you, so it was refused."
+               (format stream "The call of ~a was refused, because it would end the server process."
                        (if (stringp operator) operator (name-text operator))))))
-  (:documentation "Signalled in place of leaving the process."))
+  (:documentation "Signalled instead of ending the process."))
 
 (defvar *call* 0
-  "The number of the host's call that this thread runs; 0 outside of one.")
+  "The number of the host's call that this thread runs; 0 outside a call.")
 (declaim (type (unsigned-byte 64) *call*))
 
 ;;; A lane is one of the Lisp threads that serve the host.
@@ -21,14 +22,14 @@
   (number 0 :type unsigned-byte)
   (thread nil :type sb-thread:thread)
   (call 0 :type (unsigned-byte 64))
-  ;; The call that the host wants stopped; 0: none.
+  ;; The call that the host wants to interrupt, or 0.
   (stop 0 :type (unsigned-byte 64))
-  ;; 1 while an interrupt of ours is pending. Several would pile up while the thread cannot take them, as during a
-  ;; collection, and then kill it.
+  ;; 1 while one of our interrupts is pending. Several would pile up while the thread cannot take
+  ;; them, for example during a collection, and then kill it.
   (pending 0 :type sb-ext:word)
-  ;; True if the last interrupt met code that must not be left.
+  ;; True if the last interrupt arrived in code that must not be unwound.
   (refused nil :type boolean)
-  ;; The call that is to end because it has filled the heap; 0: none.
+  ;; The call that must end because it has filled the heap, or 0.
   (full 0 :type (unsigned-byte 64)))
 
 (sb-ext:define-load-time-global *lanes* '()
@@ -36,14 +37,15 @@
 
 
 (defvar *lane* nil
-  "The lane of this thread, if it is one.")
+  "The lane of this thread, or NIL.")
 
 (defparameter *exit-functions*
   `(sb-ext:exit sb-ext:quit ,+leave-process+ sb-ext:save-lisp-and-die)
-  "The functions through which Lisp code ends its process.")
+  "The functions by which Lisp code ends its process.")
 
 (defun refuse-exits ()
-  "Make every one of *EXIT-FUNCTIONS* signal EXIT-REFUSED. Foreign exit functions are covered by REFUSE-FOREIGN-EXITS."
+  "Make every function in *EXIT-FUNCTIONS* signal EXIT-REFUSED. REFUSE-FOREIGN-EXITS does the same
+for foreign functions."
   (dolist (name *exit-functions*)
     (let ((name name))
       (encapsulate name 'steelbank
@@ -58,18 +60,20 @@
 (defparameter *foreign-exit-functions*
   '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit) ("_Exit" . steelbank-refuse-exit)
     ("quick_exit" . steelbank-refuse-exit)
-    ;; These two mean that something is broken: the shim ends Lisp, not the process.
+    ;; These two indicate memory corruption or a similar defect: the shim ends Lisp instead of the
+    ;; process.
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose")
-    ;; Of RUN-PROGRAM.
+    ;; Used by RUN-PROGRAM.
     ("spawn" . "steelbank_spawn"))
-  "The substitutes for functions of libc and of the runtime that have to do with the ends of processes, by name: an alien callable,
-or a function of the shim.")
+  "Replacements for functions of libc and of the runtime that end or start processes. Maps each
+name to an alien callable or a function of the shim.")
 
 (sb-ext:define-load-time-global *foreign-substitutes* '()
-  "The substitutes for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
+  "Replacements for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
 
 (defun foreign-substitute (function name)
-  "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for it."
+  "Return the address of the replacement of the foreign function NAME, or the address that
+FUNCTION finds."
   (let ((substitute (cdr (or (assoc name *foreign-exit-functions* :test #'string=)
                              (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
@@ -78,23 +82,25 @@ or a function of the shim.")
       (symbol (sb-sys:sap-int (callable-pointer substitute))))))
 
 (defun relink-foreign-functions (names)
-  "Link the foreign functions NAMES anew, for code that is linked already."
+  "Link the foreign functions NAMES again, for code that is already linked."
   (mapc #'relink-foreign-function names))
 
 (defun refuse-foreign-exits ()
-  "Redirect the linkage of the foreign exit functions, for code that is linked already and for code to come."
+  "Redirect the foreign exit functions, for code that is already linked and for future code."
   (encapsulate +find-foreign-function+ 'steelbank #'foreign-substitute)
   (relink-foreign-functions (mapcar #'car *foreign-exit-functions*)))
 
 (defun leave-ending-signals-to-host ()
-  "Have SBCL not install its handlers of the signals that end a process, as it does where it starts: the host has its own."
+  "Prevent SBCL from installing its handlers of the signals that end a process when it starts,
+because the host has its own."
   (encapsulate +install-handler+ 'steelbank
                (lambda (function signal handler)
                  (unless (member handler *ending-handlers* :key #'fdefinition)
                    (funcall function signal handler)))))
 
 (defun describe-condition (condition)
-  "A sentence for CONDITION. Its report is the user's code and may fail itself: then the second value is the condition of that."
+  "Return a sentence for CONDITION. Its report is user code and may fail; then the second value is
+the condition of that failure."
   (flet ((limited (function)
            (let ((stream (make-instance 'limited-output :limit 4000
                                                         :when-full (lambda () (throw 'enough nil)))))
@@ -105,7 +111,7 @@ or a function of the shim.")
                     (let ((*print-escape* nil) (*print-length* 20) (*print-level* 5)
                           (*package* (find-package :common-lisp-user)))
                       (limited (lambda (stream)
-                                 ;; Printed whole, it would repeat the stream.
+                                 ;; The full report would repeat the stream.
                                  (if (typep condition '(and reader-error simple-condition))
                                      (apply #'format stream (simple-condition-format-control condition)
                                             (simple-condition-format-arguments condition))
@@ -117,28 +123,28 @@ or a function of the shim.")
                 second)))))
 
 (defun end-if-nothing-prints (condition second)
-  "End Lisp if SECOND, which ended the description of CONDITION, is an overflow of the stack too: there is no stack left to print that
-the stack is full, although it was left. Nothing can be asked of Lisp any more then, as where its own functions are traced; the host
-starts another."
+  "End Lisp if SECOND, which ended the description of CONDITION, is a stack overflow too. Then not
+even the report of the first overflow can be printed after unwinding, for example because SBCL's
+own functions are traced. Lisp cannot answer any more calls; the host restarts it."
   (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
     (sb-alien:alien-funcall
      (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string))
-     "not even the report of an overflow of the stack can be printed: functions of SBCL are traced or replaced")))
+     "cannot print the report of a stack overflow: functions of SBCL are traced or replaced")))
 
 (defun describe-fault (condition)
-  "DESCRIBE-CONDITION for the end of a call, unless nothing can be printed any more."
+  "Call DESCRIBE-CONDITION at the end of a call. End Lisp if nothing can be printed any more."
   (multiple-value-bind (description second) (describe-condition condition)
     (end-if-nothing-prints condition second)
     description))
 
 (defun fault-json (kind message &optional condition)
-  "The answer that describes a fault of KIND to the host."
+  "Return the answer that describes a fault of KIND to the host."
   (json-string (object "kind" (word kind)
                        "message" message
                        "condition" (and condition (name-text (type-of condition))))))
 
 (defun condition-kind (condition)
-  "The kind of fault that CONDITION is, as the host spells it."
+  "Return the kind of fault of CONDITION, as the host spells it."
   (typecase condition
     (exit-refused :exit-refused)
     (stack-exhausted :stack-exhausted)
@@ -149,30 +155,35 @@ starts another."
     (t :error)))
 
 (defvar *note-fault* nil
-  "A function that is called with the condition that is about to end this thread's work, before the stack is unwound; or NIL.")
+  "A function to call, before the stack unwinds, with the condition that is about to end this
+thread's work; or NIL.")
 
-;;; The end of the stack. What runs there is little, whatever its cause: the stack is left first, and looked at from a copy.
+;;; The end of the stack. Little can run there, whatever the cause, so the stack is unwound first
+;;; and examined from a copy.
 
 (defparameter *stack-needed* (* 256 1024)
-  "The octets of stack that looking at frames may take, with what the compiler and the printer take if they are called for it.")
+  "The octets of stack needed to examine frames, including what the compiler and the printer need
+if they are called for it.")
 
 (defun stack-short-p ()
-  "True if what is left of the stack is not enough to look at it, to print, or to compile."
+  "Return true if too little stack is left to examine it, to print, or to compile."
   (< (stack-left) *stack-needed*))
 
 (defvar *return-addresses* nil
-  "Where the stack is copied to before it is left near its end, or NIL.")
+  "The array to which the stack is copied before it unwinds near its end, or NIL.")
 
 (defun copy-stack ()
-  "Copy what is needed to describe the stack once it is left."
+  "Copy the information needed to describe the stack after it unwinds."
   (when *return-addresses*
     (copy-return-addresses *return-addresses*)))
 
 (defun leave (tag value)
-  "Throw VALUE to TAG. Near the end of the stack, clean-up forms get the room of the frames that are left."
+  "Throw VALUE to TAG. Near the end of the stack, let cleanup forms use the space of the frames
+that are unwound."
   (when (and *lane* (stack-short-p))
     (let ((function (lambda () (throw tag value))))
-      ;; Without interrupts: special variables have objects on the stack until they are unbound.
+      ;; Without interrupts, because special variables have objects on the stack until they are
+      ;; unbound.
       (sb-sys:without-interrupts
         (sb-sys:with-pinned-objects (function)
           (sb-alien:alien-funcall
@@ -182,39 +193,41 @@ starts another."
   (throw tag value))
 
 (defun overflow (function)
-  "Takes the place of SBCL's FUNCTION for an overflow of the stack: handlers are told, as the language wants, and nothing is printed."
+  "Replace SBCL's FUNCTION for a stack overflow: signal the condition as the standard requires,
+without printing."
   (declare (ignore function))
   (copy-stack)
   (signal *overflow*)
   (invoke-debugger *overflow*))
 
 (defun leave-at-once ()
-  "Leave what this thread does, because code that runs after an overflow has used up the rest of the stack."
+  "Leave the current call or thread, because code that ran after an overflow has used up the rest
+of the stack."
   (if (plusp *call*)
       (throw 'fault *overflow*)
-      (end-thread "an overflow of its stack, in code that ran after another")))
+      (end-thread "a second stack overflow, in code that handled the first")))
 
 (defun end-work (condition)
-  "End what this thread does for the host with CONDITION."
+  "End this thread's work for the host with CONDITION."
   (let ((note (shiftf *note-fault* nil)))
     (when note
       (funcall note condition)))
   (leave 'fault condition))
 
 (defun end-thread (reason)
-  "End this thread, which runs no call, and report that REASON, words, ended it."
+  "End this thread, which runs no call, and report REASON."
   (let ((name (sb-thread:thread-name sb-thread:*current-thread*)))
     (report (concatenate 'string "Thread " (if (stringp name) name "without a name") " ended by " reason)))
   (sb-thread:abort-thread))
 
 (defun debugger-hook (condition hook)
-  "Takes the place of the debugger. In a call, the call ends with CONDITION as its fault; in any other thread, the
-condition is reported to the host, and that thread ends."
+  "Replace the debugger. In a call, end the call with CONDITION as its fault. In any other thread,
+report the condition to the host and end that thread."
   (declare (ignore hook))
   (cond ((or (plusp *call*) *note-fault*)
          (end-work condition))
         ((and (typep condition 'stack-exhausted) (stack-short-p))
-         (end-thread "an overflow of its stack"))
+         (end-thread "a stack overflow"))
         (t
          (report (format nil "Thread ~a ended by ~a"
                          (describe-thread sb-thread:*current-thread*)
@@ -222,7 +235,7 @@ condition is reported to the host, and that thread ends."
          (sb-thread:abort-thread))))
 
 (defun replace-debugger ()
-  "Have the debugger itself, and SBCL's last resort for errors in the handling of errors, end in DEBUGGER-HOOK too."
+  "Make the debugger itself, and SBCL's last resort for nested errors, call DEBUGGER-HOOK too."
   (encapsulate +debugger+ 'steelbank
                       (lambda (function condition)
                         (declare (ignore function))
@@ -236,54 +249,58 @@ condition is reported to the host, and that thread ends."
                                        nil))))
 
 (defun describe-thread (thread)
-  "THREAD's name, as it may be printed."
+  "Return THREAD's name for display."
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
 (defparameter *heap-share* 2/5
-  "How much of the dynamic space may be in use after a collection. What comes next, a twentieth and what it leaves free of its pages,
-and a copy of all must find room: when the collector runs out of it, the runtime does not survive.")
+  "The fraction of the dynamic space that may be in use after a collection. The rest must hold new
+allocations, a twentieth, partly free pages, and a copy of everything, because the runtime does
+not survive if the collector runs out of space.")
 
 (defun heap-limit ()
-  "*HEAP-SHARE* in octets."
+  "Return *HEAP-SHARE* in octets."
   (floor (* *heap-share* (sb-ext:dynamic-space-size))))
 
 (defvar *checking-heap* nil
-  "True while this thread collects garbage to find out what is really in use.")
+  "True while this thread collects garbage to determine the actual heap usage.")
 
 (sb-ext:define-load-time-global *memory-to-free* '()
-  "Functions that drop objects which can be done without, to be called when the heap is full.")
+  "Functions that drop dispensable objects, called when the heap is full.")
 
 (defun call-of (thread)
-  "The lane of THREAD and the call that it runs; NIL and 0 if it is no lane's."
+  "Return the lane of THREAD and the call that it runs, or NIL and 0 if it is not a lane's thread."
   (let ((lane (find thread *lanes* :key #'lane-thread)))
     (values lane (if lane (lane-call lane) 0))))
 
 (sb-ext:define-load-time-global *heap-noted* 0
-  "The octets that were in use when what every thread allocates was last counted from.")
+  "The octets in use when the allocation counters of all threads were last reset.")
 
 (defun note-heap ()
-  "Count from now on what every thread allocates, and what is in use."
+  "Reset the allocation counters of all threads, and record the octets in use."
   (setf *heap-noted* (heap-in-use))
   (mapc #'note-allocated (sb-thread:list-all-threads)))
 
 (defun heap-step ()
-  "The octets more that are no small part of what may be in use."
+  "Return the number of octets that counts as a significant growth of the heap."
   (floor (heap-limit) 32))
 
 (defun heap-room ()
-  "The octets in use of which a full collection surely has room for a copy, whatever else is allocated before it."
+  "Return the octets in use for which a full collection certainly has space for a copy, whatever
+else is allocated before it."
   (floor (* 12/25 (sb-ext:dynamic-space-size))))
 
 (defun heap-bound ()
-  "The octets in use that are too many: HEAP-LIMIT, or somewhat more than ended calls have left, if that is more; but less than HEAP-ROOM."
+  "Return the limit of octets in use: HEAP-LIMIT, or somewhat more than ended calls have left if
+that is more, but less than HEAP-ROOM."
   (if (> *heap-noted* (heap-limit))
       (min (+ *heap-noted* (heap-step)) (- (heap-room) (heap-step)))
       (heap-limit)))
 
 (defun heap-filler ()
-  "The thread that has allocated most since its call began, or the heap was last noted. NIL if what came into use since then is
-little, or more than those which run have allocated: a call that has ended may have left it, and who runs now is not to blame."
+  "Return the thread that has allocated most since its call began or the counters were reset.
+Return NIL if growth since then is small, or larger than what the running threads have allocated.
+In the latter case, a call that has ended may be responsible."
   (let ((growth (- (heap-in-use) *heap-noted*)) (filler nil) (most 0) (all 0))
     (dolist (thread (sb-thread:list-all-threads))
       (multiple-value-bind (lane call) (call-of thread)
@@ -303,26 +320,27 @@ little, or more than those which run have allocated: a call that has ended may h
            nil))))
 
 (defun end-for-full-heap ()
-  "End what this thread does, because it has filled the heap."
+  "End this thread's work, because it has filled the heap."
   (if (plusp *call*)
       (end-work (make-condition 'heap-share-exhausted))
       (error 'heap-share-exhausted)))
 
 (defun live-octets ()
-  "The octets that are in use after a full collection."
+  "Return the octets in use after a full collection."
   (let ((*checking-heap* t))
     (sb-ext:gc :full t))
   (heap-in-use))
 
 (defun end-heap-filler (thread)
-  "Have THREAD, another one, end what it does, because it has filled the heap. Waits a while for it to have done so; true if it has."
+  "Make THREAD, another thread, end its work, because it has filled the heap. Wait a while, and
+return true if it has done so."
   (multiple-value-bind (lane call) (call-of thread)
     (cond (lane
            (setf (lane-full lane) call))
           (t
            (handler-case (sb-thread:interrupt-thread thread #'end-for-full-heap)
              (sb-thread:interrupt-thread-error () nil))))
-    ;; Of a busy machine, too: who has not filled the heap is ended if this one is not.
+    ;; Wait long enough for a busy machine, because other threads would be ended if this one is not.
     (loop repeat 1000
           do (cond (lane
                     (interrupt-lane lane)
@@ -332,8 +350,9 @@ little, or more than those which run have allocated: a call that has ended may h
              (pause-microseconds 10000))))
 
 (defun relieve-heap ()
-  "End those who have filled the heap, one after another, until it is not full. Without anybody to blame this thread goes on, as long
-as the collector has room for that which it has allocated."
+  "End the work of threads that have filled the heap, one by one, until it is not full. If no
+thread is responsible, this thread continues as long as the collector has space for what it has
+allocated."
   (mapc #'funcall *memory-to-free*)
   (loop while (> (live-octets) (heap-bound))
         do (let ((filler (heap-filler)))
@@ -347,11 +366,11 @@ as the collector has room for that which it has allocated."
                     (return))))))
 
 (sb-ext:define-load-time-global *usual-nursery* nil
-  "The octets between two collections as somebody has set them, while they are fewer; else NIL.")
+  "The user's setting of the octets between two collections, while it is reduced; otherwise NIL.")
 
 (defun adapt-nursery (used)
-  "Collect more often while USED, the octets in use, are more than half of HEAP-LIMIT: what comes before the collection that finds the
-heap full must find room, too."
+  "Collect more often while USED, the octets in use, exceed half of HEAP-LIMIT, because
+allocations before the collection that finds the heap full must fit, too."
   (let ((few (floor (sb-ext:dynamic-space-size) 50)))
     (cond ((<= used (floor (heap-limit) 2))
            (when *usual-nursery*
@@ -361,11 +380,11 @@ heap full must find room, too."
                  (sb-ext:bytes-consed-between-gcs) few)))))
 
 (sb-ext:define-load-time-global *heap-reliever* nil
-  "The thread that looks who has filled the heap, or NIL.")
+  "The thread that determines who has filled the heap, or NIL.")
 
 (defun await-collection (collect generation)
-  "Wraps SBCL's SUB-GC. The thread that finds another about to collect waits a while for that: it would go on to allocate, and have
-filled the heap when the other gets a processor."
+  "Wrap SBCL's SUB-GC. If another thread is about to collect, wait a while for that. Otherwise
+this thread would continue to allocate, and might fill the heap before the other gets a processor."
   (let* ((epoch (collection-epoch))
          (outcome (funcall collect generation)))
     (when (eql outcome 0)
@@ -375,18 +394,19 @@ filled the heap when the other gets a processor."
     outcome))
 
 (defun watch-heap ()
-  "Have every garbage collection look whether the heap is full."
+  "Check after every garbage collection whether the heap is full."
   (encapsulate +collect+ 'steelbank #'await-collection)
   (encapsulate +after-collection+ 'steelbank #'check-heap))
 
 (defun leave-heap-unwatched ()
-  "Take back what WATCH-HEAP has done."
+  "Undo WATCH-HEAP."
   (unencapsulate +collect+ 'steelbank)
   (unencapsulate +after-collection+ 'steelbank))
 
 (defun check-heap (collect)
-  "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after a full
-collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
+  "Wrap SBCL's POST-GC, which the thread that triggered a collection runs after it. If the heap is
+too full even after a full collection, signal HEAP-SHARE-EXHAUSTED in the thread that has filled
+it."
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
@@ -413,10 +433,11 @@ collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
              (format stream "Heap exhausted: more than ~d MiB of ~d MiB were in use after a garbage collection."
                      (floor (heap-limit) (* 1024 1024))
                      (floor (sb-ext:dynamic-space-size) (* 1024 1024)))))
-  (:documentation "Signalled while the collector still has room to work in."))
+  (:documentation "Signalled while the collector still has enough space to work."))
 
 (defun enter-lane (lane call)
-  "Begin CALL on LANE's own thread, without interrupts. Drop the interruptions that came between calls."
+  "Begin CALL on LANE's own thread, without interrupts. Discard interruptions that arrived between
+calls."
   (forget-interruptions (lane-thread lane))
   (setf (lane-stop lane) 0
         (lane-full lane) 0
@@ -428,7 +449,8 @@ collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
   "The function that leaves the running call when the host interrupts it.")
 
 (defun may-unwind ()
-  "True if the code that was interrupted may be left: foreign code may hold a lock, such as that of malloc."
+  "Return true if the interrupted code may be unwound. Foreign code may hold a lock, such as
+malloc's."
   (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall
@@ -437,8 +459,8 @@ collection, who has filled it gets a HEAP-SHARE-EXHAUSTED."
                context)))))
 
 (defun leave-if-wanted (lane)
-  "Run on LANE's thread by an interrupt: leave the call that the host wants stopped, or that has filled the heap, if it still runs and
-can be left."
+  "Leave the current call if the host wants to interrupt it or it has filled the heap, and if it
+can be unwound. Runs on LANE's thread by an interrupt."
   (setf (lane-refused lane) nil
         (lane-pending lane) 0)
   (let ((call *call*))
@@ -452,7 +474,8 @@ can be left."
              (end-for-full-heap))))))
 
 (defun interrupt-lane (lane)
-  "Have LANE's thread run LEAVE-IF-WANTED, unless that is pending already. True once it has run."
+  "Make LANE's thread run LEAVE-IF-WANTED, unless that is already pending. Return true once it has
+run."
   (when (= 0 (sb-ext:compare-and-swap (lane-pending lane) 0 1))
     (handler-case (sb-thread:interrupt-thread (lane-thread lane) (lambda () (leave-if-wanted lane)))
       (sb-thread:interrupt-thread-error () nil)))
@@ -462,7 +485,8 @@ can be left."
            (pause-microseconds 1000)))
 
 (defun interrupt-call (call)
-  "Stop CALL if it still runs. In foreign code it is tried again for a while; then the host will order it again."
+  "Interrupt CALL if it is still running. While it is in foreign code, retry for a while; after
+that the host repeats the order."
   (dolist (lane *lanes*)
     (when (= (lane-call lane) call)
       (setf (lane-stop lane) call)

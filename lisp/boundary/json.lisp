@@ -1,16 +1,17 @@
-;;;; JSON. The core carries no library for it: one would clash with the user's own.
+;;;; Reads and writes JSON. The core contains no library for it, because that could conflict with
+;;;; the user's version.
 
 (in-package :steelbank)
 
 (defun object (&rest keys-and-values)
-  "A JSON object of KEYS-AND-VALUES, in their order; a key is a string. Pairs whose value is NIL are left out:
-absence is how the host's types spell it."
+  "Return a JSON object of KEYS-AND-VALUES, in their order. Keys are strings. Pairs whose value is
+NIL are omitted, because the host's types represent missing values by absence."
   (cons :object (loop for (key value) on keys-and-values by #'cddr
                       when value
                         collect (cons key value))))
 
 (defun write-json-string (string stream)
-  "Write STRING as a JSON string. Characters that UTF-8 has no form for (surrogates) become U+FFFD."
+  "Write STRING as a JSON string. Surrogates, which UTF-8 cannot encode, become U+FFFD."
   (write-char #\" stream)
   (loop for character across string
         for code = (char-code character)
@@ -22,14 +23,15 @@ absence is how the host's types spell it."
   (write-char #\" stream))
 
 (defun write-json-float (float stream)
-  "Write FLOAT as a JSON number, or as null if it is none."
+  "Write FLOAT as a JSON number, or as null if it is not finite."
   (if (or (sb-ext:float-infinity-p float) (sb-ext:float-nan-p float))
       (write-string "null" stream)
       (let ((*read-default-float-format* (type-of float)))
         (prin1 float stream))))
 
 (defun write-json (value stream)
-  "Write VALUE: an OBJECT, a string, an integer, a float, :TRUE, :FALSE, :NULL, or a list or vector of such."
+  "Write VALUE: an OBJECT, a string, an integer, a float, :TRUE, :FALSE, :NULL, or a list or
+vector of those."
   (etypecase value
     (string (write-json-string value stream))
     (integer (let ((*print-base* 10) (*print-radix* nil))
@@ -55,23 +57,24 @@ absence is how the host's types spell it."
     (vector (write-json (coerce value 'list) stream))))
 
 (defun json-string (value)
-  "VALUE as a JSON text; see WRITE-JSON."
+  "Return VALUE as a JSON text; see WRITE-JSON."
   (with-output-to-string (stream)
     (write-json value stream)))
 
 (defun word (keyword)
-  "The JSON spelling of KEYWORD, a word of a closed list; NIL if there is none."
+  "Return the JSON spelling of KEYWORD, or NIL if KEYWORD is NIL."
   (check-type keyword (or null keyword))
   (and keyword (string-downcase keyword)))
 
 (defun json-boolean (generalized-boolean)
-  "The JSON spelling of GENERALIZED-BOOLEAN."
+  "Return GENERALIZED-BOOLEAN as :TRUE or :FALSE."
   (if generalized-boolean :true :false))
 
 (defun value-json (value)
-  "VALUE, a Lisp object, in WRITE-JSON's terms. NIL is null and T is true; characters and symbols are strings; proper lists
-and vectors are arrays; hash tables are objects, with their keys printed; what OBJECT made, and :TRUE, :FALSE and :NULL,
-stand for themselves. Other objects are an error."
+  "Return VALUE, a Lisp object, as a value for WRITE-JSON. NIL becomes null and T true. Characters
+and symbols become strings, and proper lists and vectors arrays. Hash tables become objects, with
+their keys printed. Results of OBJECT, and :TRUE, :FALSE and :NULL, stay as they are. Signal an
+error for other objects."
   (typecase value
     (null :null)
     ((eql t) :true)
@@ -83,11 +86,11 @@ stand for themselves. Other objects are an error."
     ((cons (eql :object)) (cons :object (loop for (key . element) in (rest value)
                                               collect (cons key (value-json element)))))
     ((or vector (satisfies proper-list-p)) (map 'vector #'value-json value))
-    (t (error "An object of type ~a has no form in JSON." (name-text (type-of value))))))
+    (t (error "Cannot convert an object of type ~a to JSON." (name-text (type-of value))))))
 
 (defun read-json (text)
-  "The value of TEXT, JSON as the host writes the arguments of a question: without blanks, objects and fractions. Arrays are
-lists; null and false are NIL; true is T."
+  "Return the value of TEXT, JSON as the host writes the arguments of a question: without white
+space, objects and fractions. Arrays become lists, null and false NIL, and true T."
   (declare (type (simple-array character (*)) text))
   (let ((at 0))
     (declare (type fixnum at))
@@ -105,7 +108,7 @@ lists; null and false are NIL; true is T."
                  (#\t (word t 4))
                  (t (multiple-value-bind (number end) (parse-integer text :start at :junk-allowed t)
                       (setf at end)
-                      (or number (error "No JSON at ~d of ~a" at text))))))
+                      (or number (error "Invalid JSON at position ~d of ~a" at text))))))
              (elements ()
                (take)
                (if (char= (schar text at) #\])

@@ -1,25 +1,25 @@
-;;;; The streams of a call: output is kept up to a limit, input is at its end.
+;;;; The streams of a call: output is collected up to a limit, and input is always at its end.
 
 (in-package :steelbank)
 
 (defclass limited-output (sb-gray:fundamental-character-output-stream)
   ((text :initform (make-array 256 :element-type 'character :adjustable t :fill-pointer 0)
          :reader output-text
-         :documentation "The text that was kept.")
+         :documentation "The collected text.")
    (limit :initarg :limit
           :reader output-limit
-          :documentation "The number of characters that are kept at most.")
+          :documentation "The maximum number of characters to collect.")
    (dropped :initform 0
             :accessor output-dropped
-            :documentation "The number of characters that came after the limit.")
+            :documentation "The number of characters beyond the limit.")
    (when-full :initarg :when-full
               :initform nil
               :reader output-when-full
               :documentation "A function of no arguments to call at the first dropped character, or NIL."))
   (:documentation "Collects characters up to a limit, and counts the rest."))
 
-(defun keep-output (stream string start end)
-  "Append the part of STRING from START to END to what STREAM keeps, as far as its limit allows."
+(defun collect-output (stream string start end)
+  "Append the part of STRING from START to END to the text of STREAM, up to its limit."
   (let* ((text (output-text stream))
          (used (fill-pointer text))
          (taken (min (- end start) (- (output-limit stream) used)))
@@ -40,11 +40,11 @@
   (let ((text (output-text stream)))
     (if (< (fill-pointer text) (min (output-limit stream) (array-dimension text 0)))
         (vector-push character text)
-        (keep-output stream (string character) 0 1)))
+        (collect-output stream (string character) 0 1)))
   character)
 
 (defmethod sb-gray:stream-write-string ((stream limited-output) string &optional (start 0) end)
-  (keep-output stream string start (or end (length string)))
+  (collect-output stream string start (or end (length string)))
   string)
 
 (defmethod sb-gray:stream-line-column ((stream limited-output))
@@ -54,7 +54,7 @@
 
 (defclass empty-input (sb-gray:fundamental-character-input-stream)
   ()
-  (:documentation "Input that is at its end: nobody sits at the terminal of a server."))
+  (:documentation "Input that is always at its end, because a server has no terminal."))
 
 (defmethod sb-gray:stream-read-char ((stream empty-input))
   :eof)
@@ -70,7 +70,7 @@
   nil)
 
 (defmacro with-streams ((output input) &body body)
-  "Run BODY with every standard stream reading from INPUT and writing to OUTPUT."
+  "Run BODY with every standard stream reading from INPUT or writing to OUTPUT."
   (let ((both (gensym "BOTH")))
     `(let* ((,both (make-two-way-stream ,input ,output))
             (*standard-output* ,output)

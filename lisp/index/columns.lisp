@@ -1,7 +1,7 @@
-;;;; Columns of 32-bit numbers and a table of strings, packed into one octet vector for the host.
+;;;; Packs columns of 32-bit numbers and a table of strings into one octet vector for the host.
 ;;;;
-;;;; A pack is a sequence of little-endian tables: a row count, then one column of that many numbers after the other.
-;;;; crates/xref/src/export.rs reads it.
+;;;; A pack is a sequence of little-endian tables: a row count, then one column of that many numbers
+;;;; after the other. crates/xref/src/export.rs reads it.
 
 (in-package :steelbank)
 
@@ -18,16 +18,16 @@
   (cells (make-array 0 :element-type '(unsigned-byte 32)) :type cells))
 
 (defun make-table (width)
-  "An empty table of WIDTH columns."
+  "Create an empty table of WIDTH columns."
   (check-type width (integer 1 32))
   (%make-table width (make-array (* width 64) :element-type '(unsigned-byte 32))))
 
 (defun table-count (table)
-  "How many rows TABLE has."
+  "Return the number of rows of TABLE."
   (floor (table-fill table) (table-width table)))
 
 (defun add-row (table &rest row)
-  "Append ROW, one number for each column; NIL stands for +NONE+. Returns the row's index."
+  "Append ROW, one number for each column, with NIL for +NONE+. Return the row's index."
   (declare (dynamic-extent row) (type table table) (optimize speed))
   (let ((fill (table-fill table))
         (cells (table-cells table)))
@@ -45,7 +45,7 @@
     (values (truncate fill (table-width table)))))
 
 (defun row-cell (table row column)
-  "The number in COLUMN of ROW."
+  "Return the number in COLUMN of ROW."
   (aref (table-cells table) (+ (* row (table-width table)) column)))
 
 (defun (setf row-cell) (number table row column)
@@ -55,12 +55,12 @@
 ;;; Strings
 
 (defstruct (string-pool (:constructor make-string-pool ()))
-  "Distinct strings, numbered in order of arrival."
+  "Distinct strings, numbered in order of insertion."
   (numbers (make-hash-table :test 'equal) :type hash-table :read-only t)
   (strings (make-array 256 :adjustable t :fill-pointer 0) :type (and vector (not simple-array)) :read-only t))
 
 (defun pool-string (pool string)
-  "The number of STRING in POOL."
+  "Return the number of STRING in POOL."
   (let ((numbers (string-pool-numbers pool)))
     (or (gethash string numbers)
         (setf (gethash string numbers)
@@ -70,7 +70,7 @@
 
 (declaim (inline pack-word))
 (defun pack-word (octets start number)
-  "Store NUMBER as four octets, the least significant first."
+  "Store NUMBER as four octets, least significant first."
   (declare (type octets octets) (type (unsigned-byte 32) number) (type (unsigned-byte 40) start) (optimize speed))
   (setf (aref octets start) (ldb (byte 8 0) number)
         (aref octets (+ start 1)) (ldb (byte 8 8) number)
@@ -79,7 +79,7 @@
   octets)
 
 (defun pack-table (table octets start)
-  "Write TABLE into OCTETS from START, count first, then column by column. Returns the end."
+  "Write TABLE into OCTETS from START: the row count, then column by column. Return the end."
   (declare (type octets octets) (type (unsigned-byte 40) start) (optimize speed))
   (let* ((count (table-count table))
          (width (table-width table))
@@ -95,11 +95,11 @@
                (incf at 4)))))
 
 (defun surrogate-p (character)
-  "True for half of a UTF-16 pair, which Lisp's strings can hold and UTF-8 cannot."
+  "Return true for half of a UTF-16 pair, which Lisp strings can contain and UTF-8 cannot."
   (<= #xd800 (char-code character) #xdfff))
 
 (defun ascii-octets (name)
-  "NAME as octets if it is of ASCII characters alone, else NIL."
+  "Return NAME as octets if it consists of ASCII characters only, else NIL."
   (declare (optimize speed))
   (when (typep name 'plain-string)
     (with-plain-string (name)
@@ -111,7 +111,7 @@
             (setf (aref octets at) code)))))))
 
 (defun name-octets (name)
-  "NAME as UTF-8; its surrogates are written as \\ud800."
+  "Return NAME as UTF-8, with surrogates written as \\ud800."
   (cond ((ascii-octets name))
         ((find-if #'surrogate-p name)
          (text-octets (with-output-to-string (text)
@@ -122,7 +122,7 @@
         (t (sb-ext:string-to-octets name :external-format :utf-8))))
 
 (defun pack (magic numbers pool tables)
-  "One octet vector: the text MAGIC, NUMBERS as 64-bit words, POOL, then TABLES."
+  "Return one octet vector with the text MAGIC, NUMBERS as 64-bit words, POOL, and TABLES."
   (check-type magic (simple-string 8))
   (let* ((encoded (map 'vector #'name-octets (string-pool-strings pool)))
          (blob (reduce #'+ encoded :key #'length))

@@ -1,11 +1,12 @@
-;;;; The packages and symbols of the image as tables, so that the host can answer FIND-SYMBOL without Lisp.
+;;;; Exports the packages and symbols of the image as tables, so that the host can answer
+;;;; FIND-SYMBOL without Lisp.
 
 (in-package :steelbank)
 
-;;; What the saved core holds by itself
+;;; The contents of the saved core
 
 (defstruct (baseline (:constructor make-baseline ()))
-  "What the index embedded in the host already knows; later exports say only what is new."
+  "The contents of the index embedded in the host. Later exports contain only what is new."
   (serial 0 :type (unsigned-byte 32))
   (method-count 0 :type (unsigned-byte 32))
   (functions '() :type list)
@@ -17,21 +18,22 @@
 (defvar *baseline* nil
   "The baseline of this image, or NIL while every export is complete.")
 
-;;; Our own packages, which no answer shows
+;;; Our own packages, which answers do not show
 
 (defparameter *own-packages* '("STEELBANK" "STEELBANK-NOTHING" "STEELBANK-BUILD")
-  "The names of the packages that exports leave out, with all code whose name has a symbol of theirs.")
+  "The names of the packages that exports omit, together with all code whose name contains one of
+their symbols.")
 
 (defun own-package-p (package)
-  "True if PACKAGE is a part of the Lisp half or of its builder."
+  "Return true if PACKAGE is part of the Lisp half or its builder."
   (and (member (package-name package) *own-packages* :test #'equal) t))
 
 (defun own-name-p (name &optional (depth 4))
-  "True if NAME, a function's name, has a symbol of ours in it, at most DEPTH lists deep."
+  "Return true if NAME, a function's name, contains a symbol of ours, at most DEPTH lists deep."
   (typecase name
     (symbol (let ((home (symbol-package name)))
               (and home (own-package-p home))))
-    ;; An object on which a method specializes may be a list without end.
+    ;; An object in an EQL specializer may be a circular list.
     (cons (and (plusp depth)
                (loop for rest = name then (cdr rest)
                      repeat 32
@@ -39,28 +41,29 @@
                        thereis (own-name-p (car rest) (1- depth)))))))
 
 (defun others-packages (packages)
-  "PACKAGES without ours."
+  "Return PACKAGES without ours."
   (remove-if #'own-package-p packages))
 
 (defun others-classes (classes)
-  "CLASSES without ours."
+  "Return CLASSES without ours."
   (remove-if (lambda (class) (own-name-p (class-name class))) classes))
 
 (defun others-methods (function)
-  "The methods of the generic function FUNCTION, but for ours, and for those that are being replaced."
+  "Return the methods of the generic function FUNCTION, except ours and those that are being
+replaced."
   (remove-if (lambda (method)
                (let ((name (method-name method)))
                  (or (null name) (own-name-p name))))
              (sb-mop:generic-function-methods function)))
 
 (defun exported-packages ()
-  "The packages that an export lists, by name."
+  "Return the packages in an export, sorted by name."
   (sort (others-packages (list-all-packages)) #'string< :key #'package-name))
 
 ;;; One export
 
 (defstruct (export-state (:conc-name state-) (:constructor make-export-state (baseline)))
-  "The tables of one export, and the numbers already given out."
+  "The tables of one export, and the numbers already assigned."
   (baseline nil :read-only t)
   (pool (make-string-pool) :read-only t)
   (package-numbers (make-hash-table :test 'eq) :read-only t)
@@ -81,7 +84,7 @@
   (refuted (make-table 2) :read-only t))
 
 (defun state-tables (state)
-  "The tables of STATE in the order in which the host reads them."
+  "Return the tables of STATE in the order in which the host reads them."
   (list (state-packages state) (state-nicknames state) (state-uses state) (state-local-nicknames state)
         (state-symbols state) (state-presents state) (state-names state) (state-sources state)
         (state-functions state) (state-records state) (state-survivors state) (state-refuted state)))
@@ -89,7 +92,8 @@
 ;;; Names
 
 (defun principal-symbol (name)
-  "The symbol under which NAME is filed: F for (SETF F), (METHOD F ...) and (LABELS G :IN F). NIL and false if it has none."
+  "Return the symbol under which NAME is indexed, and true: F for (SETF F), (METHOD F ...) and
+(LABELS G :IN F). Return NIL and false if there is none."
   (cond ((and (symbolp name) name) (values name t))
         ((null name) (values nil t))
         ((not (and (consp name) (proper-list-p name) (rest name))) (values nil nil))
@@ -102,15 +106,15 @@
 ;;; Tables
 
 (defun state-string (state string)
-  "The number of STRING in STATE's pool."
+  "Return the number of STRING in STATE's pool."
   (pool-string (state-pool state) string))
 
 (defun state-package (state package)
-  "The number of PACKAGE, which is one of the packages listed, or NIL."
+  "Return the number of PACKAGE, or NIL if it is not in the export."
   (and package (gethash package (state-package-numbers state))))
 
 (defun state-symbol (state symbol)
-  "The number of SYMBOL."
+  "Return the number of SYMBOL."
   (let ((numbers (state-symbol-numbers state)))
     (or (gethash symbol numbers)
         (setf (gethash symbol numbers)
@@ -121,7 +125,8 @@
                          (if (plain-name-p name) +none+ (state-string state (escaped-name name)))))))))
 
 (defun package-checksum (package)
-  "A number that differs, but for bad luck, once a symbol has come to or gone from PACKAGE or changed its status."
+  "Return a number that almost certainly changes when a symbol is added to or removed from PACKAGE
+or changes its status."
   (let ((sum 0))
     (declare (type (unsigned-byte 62) sum) (optimize speed))
     (flet ((add (table factor)
@@ -157,7 +162,7 @@
     (dolist (package packages)
       (let* ((old (and known (gethash package known)))
              (same (and old (= (cdr old) (package-checksum package))))
-             ;; Another thread may have deleted it since.
+             ;; Another thread may have deleted it in the meantime.
              (name (or (package-name package) "")))
         (add-row (state-packages state)
                  (state-string state name)
@@ -175,7 +180,7 @@
                             (state-string state nickname) (gethash actual numbers)))))))
 
 (defun note-packages (baseline state)
-  "Let BASELINE remember the packages of STATE by number and checksum."
+  "Record the packages of STATE in BASELINE, by number and checksum."
   (maphash (lambda (package number)
              (setf (gethash package (baseline-packages baseline))
                    (cons number (package-checksum package))))

@@ -1,30 +1,33 @@
-;;;; Cross references: one pass over the code objects of the image, every record decoded once, packed for the host.
+;;;; Exports cross references. One pass over the code objects of the image decodes each record once
+;;;; and packs it for the host.
 ;;;;
-;;;; sb-introspect decodes all records for every question. Here they are decoded once; the host keeps the inverted index.
+;;;; sb-introspect decodes all records for every query. Here they are decoded once, and the host
+;;;; maintains the inverted index.
 
 (in-package :steelbank)
 
 (defparameter *xref-kinds* #(:calls :macroexpands :binds :references :sets :specializes)
-  "The kinds of record, in the order of the host's own enumeration.")
+  "The kinds of record, in the order of the host's enumeration.")
 
 (defparameter *name-roles* (vector :plain 'setf 'sb-ext:cas 'compiler-macro :method +slot-accessor+ :other)
-  "The roles of a principal symbol in a used name, in the order of the host's own enumeration.")
+  "The roles of a principal symbol in a used name, in the order of the host's enumeration.")
 
 (defparameter *function-kinds*
   (vector :function 'setf 'macro-function 'compiler-macro +fast-method+ :local 'lambda
           +setf-expander+ +type-expander+ :transform +vop+ :other)
-  "The kinds of function, told by their names, in the order of the host's own enumeration.")
+  "The kinds of function by their names, in the order of the host's enumeration.")
 
-(defconstant +unknown+ 0 "No global name says whether the function is still in use.")
-(defconstant +current+ 1 "The function is what its name is bound to.")
-(defconstant +replaced+ 2 "The function's name is bound to something else, or to nothing.")
+(defconstant +unknown+ 0 "It is unknown whether the function is still in use, because it has no global name.")
+(defconstant +current+ 1 "The function is the current definition of its name.")
+(defconstant +replaced+ 2 "The function's name has another definition, or none.")
 
 (defconstant +not-installed+ 3
-  "The function's name is bound to nothing: it was removed, or the code that defines it has not run yet. Not exported.")
+  "The function has a name without a definition: it was removed, or the code that defines it has not run. Not exported.")
 
 (declaim (inline place-in))
 (defun place-in (vector element)
-  "The index of ELEMENT in VECTOR, or NIL. POSITION would find out each time what kind of sequence it is."
+  "Return the index of ELEMENT in VECTOR, or NIL. Unlike POSITION, it does not determine the type
+of sequence at each call."
   (declare (type simple-vector vector))
   (loop for known across vector
         for place of-type (unsigned-byte 32) from 0
@@ -32,11 +35,11 @@
           return place))
 
 (defun kind-number (kind)
-  "The number of the record kind KIND."
+  "Return the number of the record kind KIND."
   (place-in *xref-kinds* kind))
 
 (defun name-role (name)
-  "The number of the role that NAME's principal symbol has in it."
+  "Return the number of the role of NAME's principal symbol."
   (place-in *name-roles*
             (cond ((symbolp name) :plain)
                   ((atom name) :other)
@@ -45,7 +48,7 @@
                   (t :other))))
 
 (defun function-kind (name)
-  "The number of the kind of a function called NAME."
+  "Return the number of the kind of a function called NAME."
   (place-in *function-kinds*
             (cond ((symbolp name) :function)
                   ((atom name) :other)
@@ -56,10 +59,11 @@
                   ((place-in *function-kinds* (first name)) (first name))
                   (t :other))))
 
-;;; Freshness: whether a function that the image still holds is the current definition of its name
+;;; Freshness: whether a function in the image is the current definition of its name
 
 (defun underlying-function (function)
-  "The simple function behind FUNCTION, through closures and encapsulations. NIL for a generic function."
+  "Return the simple function of FUNCTION, through closures and encapsulations, or NIL for a
+generic function."
   (typecase function
     (simple-function function)
     (closure
@@ -70,7 +74,8 @@
     (t nil)))
 
 (defun bound-function (name)
-  "What the global definition called NAME is bound to now, and true if NAME is of a kind that has global definitions."
+  "Return the current global definition of NAME, and true if names of its kind have global
+definitions."
   (labels ((first-function (value)
            (cond ((functionp value) value)
                  ((consp value) (or (first-function (car value)) (first-function (cdr value)))))))
@@ -96,7 +101,7 @@
                      (t (values nil nil)))))))))
 
 (defun method-functions (generic-function)
-  "The simple functions of the methods of GENERIC-FUNCTION."
+  "Return the simple functions of the methods of GENERIC-FUNCTION."
   (loop for method in (sb-mop:generic-function-methods generic-function)
         for function = (method-list-function method)
         for fast = (method-fast-function method)
@@ -107,7 +112,7 @@
           collect (underlying-function function)))
 
 (defun all-bound-functions ()
-  "A table of the simple functions to which any global name is bound."
+  "Return a table of the simple functions that are definitions of global names."
   (let ((table (make-hash-table :test 'eq)))
     (map-global-names
      (lambda (name)
@@ -124,12 +129,12 @@
   (sources (make-hash-table :test 'equal) :read-only t))
 
 (defun same-code-p (function other)
-  "True if FUNCTION and OTHER, simple functions, stand in one code object."
+  "Return true if FUNCTION and OTHER, simple functions, are in the same code object."
   (and other (eq (function-code function) (function-code other))))
 
 (defun named-status (freshness function name)
-  "Whether FUNCTION is what NAME, its own name, means now: +CURRENT+, +REPLACED+, +NOT-INSTALLED+ or
-+UNKNOWN+."
+  "Return whether FUNCTION is the current definition of NAME, its own name: +CURRENT+, +REPLACED+,
++NOT-INSTALLED+ or +UNKNOWN+."
   (if (typep name 'method-function-name)
       (let* ((owner (second name))
              (methods (freshness-methods freshness))
@@ -153,12 +158,13 @@
               (t +replaced+)))))
 
 (defun file-created (source)
-  "The write date of the file of SOURCE; NIL if that is a text from a buffer, which is a part of a file and replaces none."
+  "Return the write date of the file of SOURCE, or NIL for a text from a buffer, which is part of
+a file and does not replace it."
   (and (not (buffer-text-p (debug-source-properties source)))
        (debug-source-created source)))
 
 (defun note-source (freshness code)
-  "Remember the newest version of CODE's file."
+  "Record the newest version of CODE's file."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source)))
          (created (and path (file-created source)))
@@ -167,22 +173,22 @@
       (setf (gethash path sources) created))))
 
 (defun outdated-source-p (freshness code)
-  "True if code from a newer version of CODE's file has been loaded."
+  "Return true if code from a newer version of CODE's file has been loaded."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source)))
          (created (and path (file-created source))))
     (and created (< created (gethash path (freshness-sources freshness) 0)))))
 
 (defun code-functions (code)
-  "The functions of CODE that hold records, each with its entry number."
+  "Return the functions of CODE that have records, each with its entry number."
   (loop for entry below (code-entry-count code)
         for function = (code-entry code entry)
         when (function-xrefs function)
           collect (cons function entry)))
 
 (defun code-statuses (freshness code functions)
-  "The status of each of FUNCTIONS, which stand in CODE. One without a global name takes the status of those that have
-one."
+  "Return the status of each of FUNCTIONS, which are in CODE. Functions without a global name
+share the status of those that have one."
   (let* ((statuses (loop for (function) in functions
                          collect (named-status freshness function (simple-function-name function))))
          (others (loop for entry below (code-entry-count code)
@@ -201,7 +207,7 @@ one."
 ;;; Rows
 
 (defun state-name (state name)
-  "The number of the used name NAME."
+  "Return the number of the used name NAME."
   (let ((numbers (state-name-numbers state)))
     (or (gethash name numbers)
         (setf (gethash name numbers)
@@ -212,14 +218,14 @@ one."
                          (if (symbolp name) +none+ (state-string state (name-text name)))))))))
 
 (defun native-path (namestring)
-  "NAMESTRING as the operating system writes it, or in its canonical form if it is logical."
+  "Return NAMESTRING as a native name, or in its canonical form if it is logical."
   (handler-case
       (let ((pathname (parse-namestring namestring)))
         (if (typep pathname 'logical-pathname) (namestring pathname) (sb-ext:native-namestring pathname)))
     (unusable-file () namestring)))
 
 (defun state-source (state source)
-  "The number of SOURCE, a debug source, or NIL if it is no file."
+  "Return the number of SOURCE, a debug source, or NIL if it is not a file."
   (and source
        (stringp (debug-source-namestring source))
        (let ((numbers (state-source-numbers state))
@@ -235,18 +241,18 @@ one."
                                    (ldb (byte 32 32) (or created 0))))))))))
 
 (defun function-position (function debug-functions)
-  "The number of the top-level form that FUNCTION stands in, and that form's offset in the file. Either may be NIL. DEBUG-FUNCTIONS are
-those of its code."
+  "Return the number of the top-level form that contains FUNCTION, and that form's offset in the
+file. Either may be NIL. DEBUG-FUNCTIONS are those of its code."
   (let* ((source (code-source (function-code function)))
          (form (function-toplevel-form function debug-functions))
-         ;; Of a text from a buffer, it would not be the offset in the file.
+         ;; For a text from a buffer, this is not an offset in the file.
          (starts (and form source
                       (not (buffer-text-p (debug-source-properties source)))
                       (debug-source-starts source))))
     (values form (and starts (< form (length starts)) (elt starts form)))))
 
 (defun add-function (state name source form offset serial entry status)
-  "Append the row of a function called NAME. Returns its number."
+  "Append the row of a function called NAME. Return its number."
   (multiple-value-bind (symbol found) (principal-symbol name)
     (add-row (state-functions state)
              (state-string state (name-text name))
@@ -267,7 +273,8 @@ those of its code."
        function))))
 
 (defun own-code-p (code)
-  "True if CODE was compiled from a file of ours (see build-core.lisp), or one of its functions has a name of ours."
+  "Return true if CODE was compiled from one of our files (see build-core.lisp), or one of its
+functions has a name of ours."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source))))
     (or (and (stringp path)
@@ -277,12 +284,13 @@ those of its code."
                 thereis (own-name-p (simple-function-name (code-entry code entry)))))))
 
 (defun code-with-records (above)
-  "The code objects, in the order of their making, that hold records, are not ours, and have a serial number higher
-than ABOVE; and the highest serial number of all code with records, ours as well."
+  "Return the code objects with records and a serial number higher than ABOVE, in the order of
+their creation, except ours. Second value: the highest serial number of all code with records,
+including ours."
   (check-type above (integer -1 #xFFFFFFFF))
   (let ((codes '())
         (highest 0))
-    ;; The walk allocates little, as it must while no collection can run.
+    ;; The walk allocates little, because no collection can run.
     (map-code
      (lambda (code)
        (when (and (> (code-serial code) above)
@@ -293,17 +301,17 @@ than ABOVE; and the highest serial number of all code with records, ours as well
            (push code codes))))
      ;; The baseline has all records of the core.
      (and *baseline* (>= above (baseline-serial *baseline*))))
-    ;; The heap's order differs from build to build.
+    ;; The order in the heap differs between builds.
     (values (sort codes #'< :key #'code-serial) highest)))
 
 (defun export-code (state since)
-  "Append the functions and records of code newer than SINCE, and the present status of older code. Returns the highest
-serial number seen."
+  "Append the functions and records of code newer than SINCE, and the current status of older
+code. Return the highest serial number seen."
   (let* ((baseline (state-baseline state))
          (base (if baseline (baseline-serial baseline) -1))
          (freshness (make-freshness)))
     (multiple-value-bind (codes highest)
-        (code-with-records (if (and baseline (definitions-kept-p baseline)) base -1))
+        (code-with-records (if (and baseline (definitions-unchanged-p baseline)) base -1))
       (dolist (code codes)
         (when (> (code-serial code) base) (note-source freshness code)))
       (dolist (code codes (max highest since))
@@ -320,7 +328,7 @@ serial number seen."
                          ((= status +replaced+) (add-row (state-refuted state) serial entry)))))))))
 
 (defun note-definitions (baseline)
-  "Let BASELINE remember what the global names of functions with records are bound to."
+  "Record the global definitions of functions with records in BASELINE."
   (let ((names (make-hash-table :test 'equal)))
     (dolist (code (code-with-records -1))
       (loop for (function) in (code-functions code)
@@ -335,7 +343,7 @@ serial number seen."
                       (note-definition baseline name)))))))
 
 (defun note-definition (baseline name)
-  "Let BASELINE remember what NAME is bound to, and the methods if it is a generic function."
+  "Record the definition of NAME in BASELINE, with its methods if it is a generic function."
   (let ((bound (bound-function name)))
     (cond ((null bound))
           ((and (symbolp name) (eq (global-symbol-function name) bound))
@@ -344,8 +352,9 @@ serial number seen."
     (when (typep bound 'generic-function)
       (push (cons bound (sb-mop:generic-function-methods bound)) (baseline-generics baseline)))))
 
-(defun definitions-kept-p (baseline)
-  "True if all that BASELINE remembers still holds: no function of the saved core has been replaced."
+(defun definitions-unchanged-p (baseline)
+  "Return true if the definitions in BASELINE are unchanged, so no function of the saved core has
+been replaced."
   (flet ((same-p (now then)
            (or (eq now then)
                (let ((function (and now (underlying-function now))))
@@ -359,10 +368,12 @@ serial number seen."
                always (or (eq now then)
                           (subsetp then now :test #'eq))))))
 
-;;; Methods, by the classes on which they specialize. The compiler does not record them; the object system knows.
+;;; Methods by the classes on which they specialize, which the compiler does not record but the
+;;; object system does
 
 (defun map-specializations (function)
-  "Call FUNCTION with a class's name and each method that specializes on the class directly, or on an instance of it."
+  "Call FUNCTION with the name of a class and each method that specializes on the class or on an
+instance of it."
   (map-specializers
    (lambda (specializer)
      (let ((class (typecase specializer
@@ -374,8 +385,9 @@ serial number seen."
            (funcall function (class-name class) method)))))))
 
 (defun method-name (method)
-  "The name of METHOD, as its function is called; NIL if another thread is replacing it, so that it is no generic function's."
-  ;; Read it once: it may become NIL at any time.
+  "Return the name of METHOD, which is that of its function, or NIL if another thread is replacing
+it, so that it belongs to no generic function."
+  ;; Read it only once, because it may become NIL at any time.
   (let ((generic-function (sb-mop:method-generic-function method)))
     (and generic-function
          (list* +fast-method+
@@ -392,11 +404,12 @@ serial number seen."
                                               (t specializer)))))))))
 
 (defconstant +most-walks+ 8
-  "The most walks over the methods in one export, while other threads keep replacing some.")
+  "The maximum number of walks over the methods in one export, while other threads replace some.")
 
 (defun specializations ()
-  "The methods that specialize on a class, as lists of the class's name, the method and its name. It looks again while methods are
-being replaced; those that are so at the last look have no name."
+  "Return the methods that specialize on a class, as lists of the class's name, the method and its
+name. Repeat the walk while methods are being replaced; those that are being replaced in the last
+walk have no name."
   (loop repeat +most-walks+
         for found = (let ((rows '()))
                       (map-specializations
@@ -407,13 +420,14 @@ being replaced; those that are so at the last look have no name."
         finally (return found)))
 
 (sb-ext:define-load-time-global *left-out* '()
-  "The methods that the last export met without a name.")
+  "The methods without a name in the last export.")
 
 (sb-ext:define-load-time-global *incomplete-exports* 0
-  "The number of exports that met a method without a name which had one in the export before.")
+  "The number of exports with a method without a name that had one in the previous export.")
 
-(defun note-left-out (methods)
-  "Remember that this export met METHODS without names. Count it, unless that holds for longer than an export."
+(defun note-unnamed-methods (methods)
+  "Record that this export found METHODS without names. Count the export, unless the previous one
+found the same."
   (when (set-difference methods *left-out* :test #'eq)
     (incf *incomplete-exports*))
   (setf *left-out* methods))
@@ -433,7 +447,7 @@ being replaced; those that are so at the last look have no name."
 
 (defun export-methods (state)
   "Append all methods that are not in the baseline, and the numbers of those that no longer exist.
-Returns a table of the methods met and their numbers."
+Return a table of the methods found and their numbers."
   (let* ((baseline (state-baseline state))
          (known (and baseline (baseline-methods baseline)))
          (seen (make-hash-table :test 'eq))
@@ -455,7 +469,7 @@ Returns a table of the methods met and their numbers."
                                          (gethash method rows)
                                          (prog1 (export-method state method name next) (incf next))))
                                +none+))))
-    (note-left-out left-out)
+    (note-unnamed-methods left-out)
     (when baseline
       (let ((alive (make-array (baseline-method-count baseline) :element-type 'bit :initial-element 0)))
         (loop for number being the hash-values of seen
@@ -468,11 +482,12 @@ Returns a table of the methods met and their numbers."
 ;;; The exports
 
 (defun pack-state (state since highest)
-  "STATE as one octet vector."
+  "Return STATE as one octet vector."
   (pack "SBXREF01" (list (last-code-serial) since highest) (state-pool state) (state-tables state)))
 
 (defun unreferenced-code-p (since)
-  "True if there is code newer than SINCE whose functions have no current name, so that only a collection tells if it is garbage."
+  "Return true if there is code newer than SINCE whose functions are no current definitions. Only
+a collection can decide whether it is garbage."
   (let ((freshness (make-freshness)))
     (some (lambda (code)
             (notany (lambda (status) (= status +current+))
@@ -480,10 +495,10 @@ Returns a table of the methods met and their numbers."
           (code-with-records since))))
 
 (sb-ext:define-load-time-global *consed-by-loads* 0
-  "The number of octets that loads of systems and files have allocated since an export collected garbage.")
+  "The number of octets that loads have allocated since an export last collected garbage.")
 
 (defun export-since (since)
-  "The export of what is newer than the serial number SINCE."
+  "Return the export of everything newer than the serial number SINCE."
   (let ((state (make-export-state *baseline*)))
     (export-packages state)
     (let ((highest (export-code state since)))
@@ -491,27 +506,31 @@ Returns a table of the methods met and their numbers."
       (pack-state state since highest))))
 
 (defun xref-export (since)
-  "An export for the host's index: code newer than the serial number SINCE, and the present status of older code, names
-and methods. With no baseline, or a SINCE before it, everything after the baseline. After large loads, their garbage is collected as well: it would
-stay resident if nobody loaded any more."
+  "Return an export for the host's index: code newer than the serial number SINCE, and the current
+status of older code, names and methods. Without a baseline, or if SINCE is before it, export
+everything after the baseline. After large loads, also collect their garbage, which would
+otherwise stay resident until the next load."
   (check-type since (unsigned-byte 32))
   (let ((since (max since (if *baseline* (baseline-serial *baseline*) 0))))
     (flet ((collect-and-give-back ()
-             ;; The runtime gives memory back to the system only if it has collected generation 1.
+             ;; The runtime returns memory to the system only if it has collected generation 1.
              (sb-ext:gc :gen 2)))
       (cond ((> *consed-by-loads* (ash 1 26))
              (setf *consed-by-loads* 0)
              (collect-and-give-back)
              (prog1 (export-since since)
-               ;; The tables of this export are as large as what was loaded; there is little else to collect.
+               ;; The tables of this export are as large as what was loaded; there is little else to
+               ;; collect.
                (collect-and-give-back)))
             (t
-             ;; What compiling leaves behind is young; a full collection takes as long as loading a small file.
+             ;; Garbage of the compiler is young, and a full collection takes as long as loading a
+             ;; small file.
              (when (unreferenced-code-p since) (sb-ext:gc :gen 1))
              (export-since since))))))
 
 (defun xref-baseline ()
-  "Everything, to be embedded in the host; what comes later is measured against it. Call it just before the core is saved."
+  "Return an export of everything, to be embedded in the host; later exports are relative to it.
+Must be called just before the core is saved."
   (setf *baseline* nil
         *consed-by-loads* 0)
   (sb-ext:gc :full t)

@@ -1,95 +1,98 @@
-;;;; The compiler while it works: source info, source paths, error contexts, policy, and its intermediate representation.
+;;;; The running compiler: source info, source paths, error contexts, policy, and its intermediate
+;;;; representation.
 
 (in-package :steelbank)
 
-;;; What is being compiled
+;;; The current compilation
 
 (define-inline current-source-info ()
-  "The source info of what is being compiled on this thread, or NIL."
+  "Return the source info of the current compilation on this thread, or NIL."
   (and (boundp 'sb-c::*source-info*) sb-c::*source-info*))
 
 (define-inline source-info-file-info (source-info)
-  "The file info of SOURCE-INFO."
+  "Return the file info of SOURCE-INFO."
   (sb-c::source-info-file-info source-info))
 
 (define-inline source-info-stream (source-info)
-  "The stream that SOURCE-INFO is read from, or NIL."
+  "Return the stream that SOURCE-INFO is read from, or NIL."
   (sb-c::source-info-stream source-info))
 
 (define-inline file-info-forms (file-info)
-  "The vector of the top-level forms of FILE-INFO that were read so far."
+  "Return the vector of the top-level forms of FILE-INFO that were read so far."
   (sb-c::file-info-forms file-info))
 
 (define-inline file-info-pathname (file-info)
-  "The pathname of FILE-INFO, as the compiler was given it."
+  "Return the pathname of FILE-INFO, as it was passed to the compiler."
   (sb-c::file-info-pathname file-info))
 
 (define-inline file-info-write-date (file-info)
-  "The write date of the file of FILE-INFO."
+  "Return the write date of the file of FILE-INFO."
   (sb-c::file-info-write-date file-info))
 
 (define-inline make-text-source-info (forms starts)
-  "A source info for a text of no file. FORMS and STARTS are adjustable vectors of its top-level forms and where they begin."
+  "Return a source info for a text that is not in a file. FORMS and STARTS are adjustable vectors
+of its top-level forms and their start positions."
   (sb-c::make-source-info
-   ;; The truename's keyword has been renamed.
+   ;; SBCL versions differ in the name of the truename's keyword.
    :file-info (sb-c::make-file-info :%truename :lisp :truename :lisp :forms forms :positions starts :allow-other-keys t)))
 
 (defmacro with-numbered-form ((form index source-info) &body body)
-  "Run BODY, which evaluates FORM, number INDEX of SOURCE-INFO, with its sub-forms numbered."
+  "Run BODY, which evaluates FORM, number INDEX of SOURCE-INFO, with numbered sub-forms."
   `(let ((sb-c::*source-info* ,source-info)
-         ;; Nothing is being compiled unless the compiler says so.
+         ;; No form is being compiled until the compiler sets it.
          (sb-c::*current-path* nil))
      (sb-c::with-source-paths
        (sb-c::find-source-paths ,form ,index)
        ,@body)))
 
 (defun evaluate-toplevel-form (form index)
-  "Evaluate FORM, number INDEX of what is being compiled."
+  "Evaluate FORM, number INDEX of the current source."
   (sb-impl::eval-tlf form index))
 
 ;;; Source paths
 
 (define-inline source-path (form)
-  "The source path that the compiler noted of FORM, a part of the top-level form that it read last; or NIL."
+  "Return the compiler's source path of FORM, a part of the top-level form that was read last, or
+NIL."
   (gethash form sb-c::*source-paths*))
 
 (define-inline source-path-form-number (path)
-  "The form number in PATH, or NIL."
+  "Return the form number in PATH, or NIL."
   (sb-c::source-path-form-number path))
 
 (define-inline source-path-toplevel-form (path)
-  "The number of the top-level form in PATH."
+  "Return the number of the top-level form in PATH."
   (sb-c::source-path-tlf-number path))
 
 ;;; Error contexts
 
 (define-inline compiler-error-context ()
-  "The error context of what is being compiled, or of what the summary of a compilation unit reports; NIL if there is
-none."
-  ;; In the summary there is a context, and no source any more.
+  "Return the error context of the form being compiled, or of the current item in the summary of a
+compilation unit, or NIL."
+  ;; In the summary there is a context, but no source any more.
   (and (boundp 'sb-c::*source-info*)
        (sb-c::find-error-context nil)))
 
 (define-inline error-context-file (context)
-  "The pathname of the file of CONTEXT, or what stands for one."
+  "Return the pathname of the file of CONTEXT, or a substitute for it."
   (sb-c::compiler-error-context-file-name context))
 
 (define-inline error-context-path (context)
-  "The source path of CONTEXT, or NIL."
+  "Return the source path of CONTEXT, or NIL."
   (sb-c::compiler-error-context-path context))
 
 (define-inline error-context-form (context)
-  "The form of CONTEXT, printed."
+  "Return the form of CONTEXT, printed."
   (sb-c::compiler-error-context-original-source context))
 
-;;; What the compiler signals
+;;; Conditions of the compiler
 
 (deftype compiler-error ()
-  "A form cannot be compiled; the compiler goes on after it."
+  "A form cannot be compiled; the compiler continues after it."
   'sb-c:compiler-error)
 
 (deftype fatal-compiler-error ()
-  "A file cannot be compiled any further."
+  "The compilation of a file must end."
   'sb-c:fatal-compiler-error)
 
 (deftype source-input-error ()
@@ -97,67 +100,68 @@ none."
   'sb-c::input-error-in-compile-file)
 
 (define-inline source-input-error-place (condition)
-  "Line, from 1, and column, from 0, where the form of CONDITION, a SOURCE-INPUT-ERROR, begins: a cons, or NIL."
+  "Return the line, from 1, and column, from 0, of the start of the form of CONDITION, a
+SOURCE-INPUT-ERROR, as a cons, or NIL."
   (sb-c::input-error-in-compile-file-line/col condition))
 
 (deftype encapsulated-condition ()
-  "A condition that passes another one on."
+  "A condition that wraps another one."
   'sb-int:encapsulated-condition)
 
 (define-inline encapsulated-condition (condition)
-  "The condition that CONDITION passes on."
+  "Return the condition that CONDITION wraps."
   (sb-int:encapsulated-condition condition))
 
 (deftype uninteresting-redefinition ()
-  "A redefinition that is not worth a warning."
+  "A redefinition that does not deserve a warning."
   'sb-kernel::uninteresting-redefinition)
 
 (defconstant +continue-recklessly+ 'sb-kernel::recklessly-continue
-  "The restart by which a structure gets other slots, and its instances stay.")
+  "The restart that accepts a structure with different slots and keeps its instances.")
 
 (defun style-warning-of (control &rest arguments)
-  "A style warning whose report is CONTROL formatted with ARGUMENTS."
+  "Return a style warning whose report is CONTROL formatted with ARGUMENTS."
   (make-condition 'sb-int:simple-style-warning :format-control control :format-arguments arguments))
 
-;;; Names without a definition, which the compiler tells of when a compilation unit ends
+;;; Undefined names, which the compiler reports at the end of a compilation unit
 
 (define-inline undefined-names ()
-  "The names without a definition that the compilation unit has seen; none outside of one."
+  "Return the undefined names in the current compilation unit; NIL outside one."
   (and (boundp 'sb-c::*undefined-warnings*) sb-c::*undefined-warnings*))
 
 (define-inline forget-undefined-names ()
-  "Have the compilation unit say nothing of names without a definition."
+  "Prevent the compilation unit from reporting undefined names."
   (setf sb-c::*undefined-warnings* '()))
 
 (define-inline undefined-name (undefined)
-  "The name that UNDEFINED, one of UNDEFINED-NAMES, is about."
+  "Return the name of UNDEFINED, one of UNDEFINED-NAMES."
   (sb-c::undefined-warning-name undefined))
 
 (define-inline undefined-name-kind (undefined)
-  "The kind of the uses of UNDEFINED: :FUNCTION, :VARIABLE or :TYPE."
+  "Return the kind of the uses of UNDEFINED: :FUNCTION, :VARIABLE or :TYPE."
   (sb-c::undefined-warning-kind undefined))
 
 (define-inline undefined-name-contexts (undefined)
-  "The error contexts of the uses of UNDEFINED."
+  "Return the error contexts of the uses of UNDEFINED."
   (sb-c::undefined-warning-warnings undefined))
 
 ;;; Policy
 
 (defconstant +store-xref-data+ 'sb-c::store-xref-data
-  "The quality of a policy that says for which functions uses are recorded.")
+  "The policy quality that determines for which functions uses are recorded.")
 
 (defmacro with-least-quality ((quality value) &body body)
-  "Run BODY with no policy in which QUALITY is less than VALUE."
+  "Run BODY with a minimum of VALUE for QUALITY in all policies."
   `(let ((sb-c::*policy-min* sb-c::*policy-min*))
      (sb-ext:restrict-compiler-policy ,quality ,value)
      ,@body))
 
 (define-inline current-policy ()
-  "The policy of the code that is being compiled."
+  "Return the policy of the code that is being compiled."
   sb-c::*policy*)
 
 (define-inline declaimed-policy (specifier policy)
-  "POLICY as SPECIFIER, of an OPTIMIZE declaration, changes it."
+  "Return POLICY, modified by SPECIFIER, an OPTIMIZE declaration."
   (sb-c::process-optimize-decl specifier policy))
 
 (defmacro with-policy ((policy) &body body)
@@ -168,34 +172,35 @@ none."
 ;;; The intermediate representation: components of blocks of nodes, and functionals
 
 (define-inline component-lambdas (component)
-  "The functionals of COMPONENT that are not LET-converted."
+  "Return the functionals of COMPONENT that are not LET-converted."
   (sb-c::component-lambdas component))
 
 (define-inline component-toplevel-p (component)
-  "True if COMPONENT has code that runs when its file is loaded."
+  "Return true if COMPONENT has code that runs when its file is loaded."
   (some (lambda (functional) (sb-c::functional-kind-eq functional sb-c::toplevel))
         (component-lambdas component)))
 
 (defmacro do-component-blocks ((block component) &body body)
-  "Run BODY with BLOCK standing for each block of COMPONENT."
+  "Run BODY with BLOCK bound to each block of COMPONENT."
   `(sb-c::do-blocks (,block ,component)
      ,@body))
 
 (defmacro do-block-nodes ((node block) &body body)
-  "Run BODY with NODE standing for each node of BLOCK."
+  "Run BODY with NODE bound to each node of BLOCK."
   `(sb-c::do-nodes (,node nil ,block)
      ,@body))
 
 (define-inline node-path (node)
-  "The source path of NODE."
+  "Return the source path of NODE."
   (sb-c::node-source-path node))
 
 (define-inline block-xrefs (block)
-  "The uses that macros and constants left in BLOCK: lists of kind, name and source path."
+  "Return the uses that macros and constants left in BLOCK, as lists of kind, name and source
+path."
   (sb-c::block-xrefs block))
 
 (defun toplevel-block-p (block)
-  "True if BLOCK belongs to no function that SBCL records uses for."
+  "Return true if BLOCK belongs to no function for which SBCL records uses."
   (let ((functional (sb-c::block-home-lambda block)) (recorded nil))
     (unless (or (sb-c::functional-kind-eq functional sb-c::deleted)
                 (sb-c::functional-inline-expanded functional))
@@ -205,51 +210,51 @@ none."
       (not recorded))))
 
 (define-inline make-functional ()
-  "A functional of nothing, for uses to be noted in."
+  "Return an empty functional in which uses can be recorded."
   (sb-c::make-functional))
 
 (define-inline functional-uses (functional)
-  "The uses noted in FUNCTIONAL: kinds and lists of (name . form number) in turn."
+  "Return the uses recorded in FUNCTIONAL, alternating kinds and lists of (name . form number)."
   (sb-c::functional-xref functional))
 
 (define-inline (setf functional-uses) (uses functional)
-  "Set the uses noted in FUNCTIONAL to USES."
+  "Set the uses recorded in FUNCTIONAL to USES."
   (setf (sb-c::functional-xref functional) uses))
 
 (define-inline note-node-uses (node functional)
-  "Note in FUNCTIONAL the uses by NODE."
+  "Record the uses by NODE in FUNCTIONAL."
   (sb-c::record-node-xrefs node functional))
 
 (define-inline note-use (kind name functional path)
-  "Note in FUNCTIONAL the use of NAME as KIND at the source PATH."
+  "Record the use of NAME as KIND at the source PATH in FUNCTIONAL."
   (sb-c::record-xref kind name functional nil path))
 
 (define-inline use-kind-number (kind)
-  "The number of the KIND of a use."
+  "Return the number of KIND, a kind of use."
   (position kind sb-c::+xref-kinds+))
 
 (define-inline functional-name (functional)
-  "The name of FUNCTIONAL in debug information."
+  "Return the name of FUNCTIONAL in debug information."
   (sb-c::functional-debug-name functional))
 
 (define-inline let-converted-lambdas (functional)
-  "The functionals that were LET-converted into FUNCTIONAL."
+  "Return the functionals that were LET-converted into FUNCTIONAL."
   (sb-c::lambda-lets functional))
 
 (define-inline lambda-variables (functional)
-  "The variables that FUNCTIONAL binds."
+  "Return the variables that FUNCTIONAL binds."
   (sb-c::lambda-vars functional))
 
 (define-inline variable-special-p (variable)
-  "True if VARIABLE, of LAMBDA-VARIABLES, is bound dynamically."
+  "Return true if VARIABLE, of LAMBDA-VARIABLES, is bound dynamically."
   (and (sb-c::lambda-var-specvar variable) t))
 
 (define-inline variable-name (variable)
-  "The name of VARIABLE, of LAMBDA-VARIABLES."
+  "Return the name of VARIABLE, of LAMBDA-VARIABLES."
   (sb-c::leaf-debug-name variable))
 
 ;;; Macroexpansion
 
 (defun expanded-everywhere (form)
-  "FORM with all macro forms in it expanded, in the null lexical environment."
+  "Return FORM with all macro forms in it expanded, in the null lexical environment."
   (sb-walker:macroexpand-all form))

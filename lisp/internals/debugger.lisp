@@ -1,39 +1,42 @@
-;;;; The debugger's interface: frames, the places of their code, and their variables.
+;;;; The debugger interface: frames, the positions of their code, and their variables.
 
 (in-package :steelbank)
 
 (deftype no-debug-information ()
-  "Debug information was not kept when the code of a frame was compiled, or the frame cannot be read."
+  "Debug information was not recorded when the code of a frame was compiled, or the frame cannot
+be read."
   '(or sb-di:debug-condition sb-di:debug-error))
 
 (defmacro when-debug-information (&body body)
-  "The values of BODY, or NIL if the debug information that it asks for was not kept when the code was compiled."
+  "Return the values of BODY, or NIL if the debug information that it needs was not recorded."
   `(handler-case (progn ,@body)
      (no-debug-information () nil)))
 
 ;;; Functions
 
 (deftype assembly-frame-function ()
-  "The debug function of a frame that is not Lisp's."
+  "The debug function of a frame that does not belong to Lisp code."
   'sb-di::bogus-debug-fun)
 
 (define-inline debug-function-name (function)
-  "The name of FUNCTION, a frame's."
+  "Return the name of FUNCTION, a frame's debug function."
   (sb-di:debug-fun-name function))
 
 (define-inline debug-function-start (function)
-  "The code location at which FUNCTION, a frame's, begins; NIL if it is not known."
+  "Return the code location at which FUNCTION, a frame's debug function, begins, or NIL if it is
+unknown."
   (when-debug-information (sb-di:debug-fun-start-location function)))
 
 (defun code-debug-functions (code)
-  "What is known of the functions of CODE for debugging, as a vector; NIL if nothing is. It is unpacked anew each time."
+  "Return the debug functions of CODE as a vector, or NIL. They are unpacked at each call."
   (let ((info (sb-kernel:%code-debug-info code)))
     (and (typep info 'sb-c::compiled-debug-info)
          (sb-di::get-debug-info-fun-map info))))
 
 (defun function-toplevel-form (function debug-functions)
-  "The number of the top-level form of its file in which FUNCTION, a simple one, stands, or NIL. DEBUG-FUNCTIONS are those of its code."
-  ;; As SB-DI has it, which unpacks them for each function, and keeps an object for each.
+  "Return the number of the top-level form that contains FUNCTION, a simple function, or NIL.
+DEBUG-FUNCTIONS are those of its code."
+  ;; SB-DI does the same, but unpacks them for each function and retains an object for each.
   (let* ((name (sb-kernel:%simple-fun-name function))
          (found (find-if (lambda (entry)
                            (and (sb-c::compiled-debug-fun-p entry)
@@ -50,23 +53,25 @@
 ;;; Code locations
 
 (define-inline location-source (location)
-  "The debug source of the code at LOCATION; NIL if it has none, as that of an assembly routine."
+  "Return the debug source of the code at LOCATION, or NIL if it has none, as in an assembly
+routine."
   (unless (typep (sb-di:code-location-debug-fun location) 'assembly-frame-function)
     (when-debug-information (sb-di:code-location-debug-source location))))
 
 (define-inline location-toplevel-form (location)
-  "The number of the top-level form at LOCATION; NIL if it was not kept."
+  "Return the number of the top-level form at LOCATION, or NIL if it was not recorded."
   (when-debug-information (sb-di:code-location-toplevel-form-offset location)))
 
 (define-inline location-form-number (location)
-  "The form number at LOCATION; NIL if it was not kept."
+  "Return the form number at LOCATION, or NIL if it was not recorded."
   (when-debug-information (sb-di:code-location-form-number location)))
 
 ;;; Frames
 
 (defun map-frames (function &key (count 1000))
-  "Call FUNCTION with each frame of the stack, the innermost first, at most COUNT. Ends at a frame that cannot be read: where a signal
-came while it was made, what stands for its return address is anything."
+  "Call FUNCTION with each frame of the stack, innermost first, at most COUNT. Stop at a frame
+that cannot be read: if a signal arrived while the frame was created, its return address may be
+anything."
   (let ((walking t))
     (handler-bind ((type-error (lambda (condition)
                                  (declare (ignore condition))
@@ -79,26 +84,27 @@ came while it was made, what stands for its return address is anything."
                               :count count))))
 
 (define-inline frame-function (frame)
-  "The function of FRAME."
+  "Return the debug function of FRAME."
   (sb-di:frame-debug-fun frame))
 
 (define-inline frame-location (frame)
-  "The code location of FRAME."
+  "Return the code location of FRAME."
   (sb-di:frame-code-location frame))
 
 (defun return-address-place (address)
-  "The function and the code location to which ADDRESS, a number, returns, or NIL."
+  "Return the debug function and code location of ADDRESS, a return address, or NIL."
   (let ((component (sb-di::code-header-from-pc address)))
     (when (typep component 'sb-kernel:code-component)
-      ;; A frame that was being made has what was there before: it need not be an address of an instruction.
+      ;; An incomplete frame contains older data, so the address need not be that of an instruction.
       (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
              (function (and (plusp offset) (sb-di::debug-fun-from-pc component offset))))
         (and function
              (values function (sb-di::code-location-from-pc function offset nil)))))))
 
 (defun interrupted-caller (frame)
-  "The caller of the assembly routine that was interrupted in FRAME: function and code location, or NIL. SBCL takes its
-frame for the routine's; the return address is on top of the stack."
+  "Return the function and code location of the caller of the assembly routine that was
+interrupted in FRAME, or NIL. SBCL mistakes the caller's frame for the routine's; the return
+address is on top of the stack."
   (let ((context (sb-di::compiled-frame-escaped frame)))
     (when context
       (return-address-place
@@ -107,17 +113,18 @@ frame for the routine's; the return address is on top of the stack."
 ;;; Variables
 
 (define-inline debug-function-variables (function)
-  "The variables of FUNCTION, a frame's, as a vector; empty if they were not kept."
+  "Return the variables of FUNCTION, a frame's debug function, as a vector; empty if they were not
+recorded."
   (or (when-debug-information (sb-di::debug-fun-debug-vars function)) #()))
 
 (define-inline debug-variable-symbol (variable)
-  "The name of VARIABLE."
+  "Return the symbol that names VARIABLE."
   (sb-di:debug-var-symbol variable))
 
 (define-inline debug-variable-valid-p (variable location)
-  "True if VARIABLE has a value at LOCATION."
+  "Return true if VARIABLE has a value at LOCATION."
   (eq (when-debug-information (sb-di:debug-var-validity variable location)) :valid))
 
 (define-inline debug-variable-value (variable frame)
-  "The value of VARIABLE in FRAME."
+  "Return the value of VARIABLE in FRAME."
   (sb-di:debug-var-value variable frame))

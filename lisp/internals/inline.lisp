@@ -1,10 +1,10 @@
-;;;; Defines the functions of this folder: SBCL's internals under names of ours. Nothing outside of this folder names an
-;;;; internal of SBCL's, and lisp/tests/internals.lisp holds that.
+;;;; Defines DEFINE-INLINE, by which this folder gives SBCL's internals names of our own. Code
+;;;; outside this folder does not name internals; lisp/tests/internals.lisp enforces that.
 
 (in-package :steelbank)
 
 (defmacro define-inline (name lambda-list documentation &body body)
-  "Define the function NAME, whose body is compiled where it is called: a name of ours costs nothing."
+  "Define the function NAME as inline, so that the indirection costs nothing."
   (check-type documentation string)
   `(progn
      (declaim (inline ,name))

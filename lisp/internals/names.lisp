@@ -1,94 +1,99 @@
-;;;; SBCL's knowledge of names: what its global database holds of a symbol, the tables of packages, and the symbols in function names.
+;;;; SBCL's information on names: the global database, the tables of packages, and the symbols in
+;;;; function names.
 
 (in-package :steelbank)
 
 ;;; Lists and names
 
 (define-inline proper-list-p (object)
-  "True if OBJECT is a list that ends in NIL."
+  "Return true if OBJECT is a list that ends in NIL."
   (sb-int:proper-list-p object))
 
 (define-inline function-name-p (object)
-  "True if OBJECT may name a function."
+  "Return true if OBJECT is a valid function name."
   (and (sb-int:legal-fun-name-p object) t))
 
 (define-inline map-global-names (function)
-  "Call FUNCTION with each name that the global database knows."
+  "Call FUNCTION with each name in the global database."
   (sb-int:call-with-each-globaldb-name function))
 
 ;;; The global database
 
 (define-inline variable-kind (symbol)
-  "The kind of SYMBOL as a variable: :SPECIAL, :GLOBAL, :ALWAYS-BOUND, :CONSTANT, :MACRO, :ALIEN or :UNKNOWN."
+  "Return the kind of SYMBOL as a variable: :SPECIAL, :GLOBAL, :ALWAYS-BOUND, :CONSTANT, :MACRO,
+:ALIEN or :UNKNOWN."
   (sb-int:info :variable :kind symbol))
 
 (define-inline variable-source-location (symbol)
-  "The source location of SYMBOL's definition as a variable, or NIL."
+  "Return the source location of SYMBOL's definition as a variable, or NIL."
   (sb-int:info :source-location :variable symbol))
 
 (defun variable-type (symbol)
-  "The type specifier that SYMBOL was proclaimed with as a variable; second, whether it says anything."
+  "Return the type specifier that SYMBOL was proclaimed with as a variable, and whether it has
+one."
   (let ((type (sb-int:info :variable :type symbol)))
     (if (eq type sb-kernel:*universal-type*)
         (values t nil)
         (values (sb-kernel:type-specifier type) t))))
 
 (define-inline operator-kind (name)
-  "The kind of NAME as an operator: :FUNCTION, :MACRO, :SPECIAL-FORM or NIL."
+  "Return the kind of NAME as an operator: :FUNCTION, :MACRO, :SPECIAL-FORM or NIL."
   (sb-int:info :function :kind name))
 
 (define-inline inline-declaration (name)
-  "The inline declaration of the function NAME: INLINE, NOTINLINE, another word of SBCL's, or NIL."
+  "Return the inline declaration of the function NAME: INLINE, NOTINLINE, another symbol of
+SBCL's, or NIL."
   (sb-int:info :function :inlinep name))
 
 (define-inline setf-expander (symbol)
-  "The expander of SETF of SYMBOL: a function, a list with one in it, a symbol; NIL if there is none."
+  "Return the SETF expander of SYMBOL: a function, a list with a function, or a symbol; NIL if
+there is none."
   (sb-int:info :setf :expander symbol))
 
 (define-inline type-expander (symbol)
-  "The expander of the type SYMBOL, in the forms that SETF-EXPANDER returns."
+  "Return the expander of the type SYMBOL, in the same form as SETF-EXPANDER."
   (sb-int:info :type :expander symbol))
 
 (define-inline defined-type-p (symbol)
-  "True if DEFTYPE defined SYMBOL."
+  "Return true if DEFTYPE defined SYMBOL."
   (eq (sb-int:info :type :kind symbol) :defined))
 
 (define-inline alien-type-name-p (symbol)
-  "True if SYMBOL names an alien type."
+  "Return true if SYMBOL names an alien type."
   (sb-alien-internals:alien-type-p (sb-int:info :alien-type :definition symbol)))
 
 (define-inline global-symbol-function (symbol)
-  "The content of SYMBOL's function cell, or NIL."
+  "Return the contents of SYMBOL's function cell, or NIL."
   (sb-impl::%symbol-function symbol))
 
 ;;; Packages
 
 (define-inline system-package-p (package)
-  "True if PACKAGE is one of SBCL's."
+  "Return true if PACKAGE is one of SBCL's."
   (sb-int:system-package-p package))
 
 (define-inline internal-symbol-table (package)
-  "The table of the internal symbols of PACKAGE."
+  "Return the table of the internal symbols of PACKAGE."
   (sb-impl::package-internal-symbols package))
 
 (define-inline external-symbol-table (package)
-  "The table of the external symbols of PACKAGE."
+  "Return the table of the external symbols of PACKAGE."
   (sb-impl::package-external-symbols package))
 
 (define-inline symbol-table-cells (table)
-  "The vector of the cells of TABLE: symbols, and the markers of empty cells."
+  "Return the vector of the cells of TABLE: symbols, and markers of empty cells."
   (the simple-vector (cdr (sb-impl::symtbl-%cells table))))
 
 (define-inline symbol-hash (symbol)
-  "The hash of SYMBOL's name."
+  "Return the hash of SYMBOL's name."
   (sb-impl::symbol-name-hash symbol))
 
 (deftype package-at-variance ()
-  "A package has what its definition does not name."
+  "A package has exports or other properties that its definition does not list."
   'sb-kernel::package-at-variance-error)
 
 (defconstant +keep-variance+ 'sb-impl::keep-them
-  "The restart by which a package keeps the exports that its definition does not name.")
+  "The restart that keeps the exports of a package that its definition does not list.")
 
 ;;; The symbols in the names of functions
 
@@ -102,7 +107,7 @@
   "The first element of the name of a global slot accessor.")
 
 (defconstant +class-eq+ 'sb-pcl::class-eq
-  "The first element of a specializer that is for direct instances alone.")
+  "The first element of a specializer that applies only to direct instances.")
 
 (defconstant +setf-expander+ 'sb-impl::setf-expander
   "The first element of the name of a DEFINE-SETF-EXPANDER's function.")
@@ -124,5 +129,5 @@
   '(cons (member sb-pcl::fast-method sb-pcl::slow-method) cons))
 
 (deftype fast-method-name ()
-  "The name of a method's function that takes its arguments as they come."
+  "The name of a method's function that takes its arguments individually."
   '(cons (eql sb-pcl::fast-method)))

@@ -1,12 +1,13 @@
-;;;; The runtime: encapsulations, threads, faults, the heap's limits, floating point modes, and the linkage of foreign functions.
+;;;; The runtime: encapsulations, threads, faults, heap limits, floating point modes, and the
+;;;; linkage of foreign functions.
 
 (in-package :steelbank)
 
 ;;; Encapsulations
 
 (defun encapsulate (name type function)
-  "Have FUNCTION be called in place of the function NAME, with the function before and the arguments. TYPE, a symbol,
-names the encapsulation."
+  "Make calls of the function NAME call FUNCTION instead, with the previous function and the
+arguments. TYPE, a symbol, names the encapsulation."
   (sb-ext:without-package-locks
     (sb-int:encapsulate name type function)))
 
@@ -16,84 +17,91 @@ names the encapsulation."
     (sb-int:unencapsulate name type)))
 
 (defun encapsulated-p (name type)
-  "True if the function NAME is encapsulated for TYPE."
+  "Return true if the function NAME is encapsulated for TYPE."
   (and (sb-int:encapsulated-p name type) t))
 
-;;; The functions of SBCL's that are encapsulated
+;;; The SBCL functions that are encapsulated
 
 (defconstant +find-source-paths+ 'sb-c::find-source-paths
-  "Numbers the sub-forms of a top-level form that was just read: its arguments are the form and its number.")
+  "Numbers the sub-forms of a top-level form that was just read. The arguments are the form and
+its number.")
 
 (defconstant +make-observer+ 'sb-c::make-form-tracking-stream-observer
-  "Makes the observer of the stream of a file info, its argument.")
+  "Creates the observer of the stream of a file info, its argument.")
 
 (defconstant +fasl-dump-source-info+ 'sb-c::fasl-dump-source-info
-  "Writes to a fasl which file it was made from, when that has been read: its first argument is the source info.")
+  "Writes into a fasl which file it was compiled from, after that was read. The first argument is
+the source info.")
 
 (defconstant +record-component-xrefs+ 'sb-c::record-component-xrefs
   "Records the uses in a component, its argument.")
 
 (defconstant +load-as-source+ 'sb-fasl::load-as-source
-  "Loads a file as source: its first argument is the stream.")
+  "Loads a file as source. The first argument is the stream.")
 
 (defconstant +fasl-features+ 'sb-fasl::compute-features-affecting-fasl-format
-  "FASL-FEATURES as SBCL calls it.")
+  "SBCL's name of FASL-FEATURES.")
 
 (defconstant +define-package+ 'sb-impl::%defpackage
-  "The function that DEFPACKAGE expands into a call of.")
+  "The function that DEFPACKAGE forms call.")
 
 (defconstant +define-constant+ 'sb-impl::%defconstant
-  "The function that DEFCONSTANT expands into a call of.")
+  "The function that DEFCONSTANT forms call.")
 
 (defconstant +define-structure+ 'sb-kernel::%compiler-defstruct
-  "The compile-time part of DEFSTRUCT: its first argument is the description.")
+  "The compile-time part of DEFSTRUCT. The first argument is the description.")
 
 (defconstant +query-file-system+ 'sb-impl::%query-file-system
   "The function that TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
 
 (defconstant +open-file+ 'sb-unix:unix-open
-  "Opens a file: its first arguments are the native name and the flags. It returns NIL and the errno if it cannot.")
+  "Opens a file. The first arguments are the native name and the flags. On failure it returns NIL
+and the errno.")
 
 (defparameter *writing-calls* '(sb-unix:unix-mkdir sb-unix:unix-unlink sb-unix:unix-rename)
-  "Functions that change a folder: the native name is the first argument. They return NIL and the errno if they cannot.")
+  "Functions that modify a folder. The first argument is the native name. On failure they return
+NIL and the errno.")
 
 (defconstant +walker-template+ 'sb-walker::get-walker-template
-  "Tells how the code walker treats the forms of an operator, its first argument. A symbol names the function that walks
-them: it is called with form, context and environment.")
+  "Returns how the code walker treats the forms of an operator, its first argument. A symbol names
+a function that walks them and is called with form, context and environment.")
 
 (defconstant +constant-call-p+ 'sb-c::constant-function-call-p
-  "Tells CONSTANTP whether a call of a function is constant. It calls the function to find out.")
+  "Decides for CONSTANTP whether a function call is constant. It calls the function to find out.")
 
 (defconstant +after-collection+ 'sb-kernel::post-gc
-  "The function that the thread which caused a garbage collection calls after it.")
+  "The function that the thread that triggered a garbage collection calls after it.")
 
 (defconstant +collect+ 'sb-kernel::sub-gc
-  "Collects garbage up to the generation that is its argument. 0: another thread is about to, and that of the caller goes on.")
+  "Collects garbage up to the generation that is its argument. Returns 0 if another thread is
+about to collect, in which case the caller continues.")
 
 (define-inline collection-epoch ()
-  "An object that is another one after each garbage collection."
+  "Return an object that is replaced at each garbage collection."
   sb-kernel::*gc-epoch*)
 
 (defparameter *look-up-functions* '(intern find-symbol sb-impl::intern2 sb-impl::find-symbol2)
-  "The functions that look a symbol up by its name: the last two, if the package is constant where they are called.")
+  "The functions that look up a symbol by name. Calls with a constant package use the last two.")
 
 (defconstant +debugger+ 'sb-debug::%invoke-debugger
   "The debugger, after its hooks.")
 
 (defconstant +last-resort+ 'sb-impl::error-error
-  "The function that is called when the handling of an error fails: its arguments are words for a person.")
+  "The function that is called when handling an error fails. Its arguments are message texts.")
 
 (defconstant +overflow+ 'sb-kernel::control-stack-exhausted-error
-  "The function that the runtime calls when the stack has met its guard page. It prints, and signals.")
+  "The function that the runtime calls when the stack has reached its guard page. It prints a
+message and signals an error.")
 
 (defconstant +leave-process+ 'sb-impl::os-exit
   "Ends the process.")
 
 (defconstant +install-handler+ 'sb-unix::%install-handler
-  "Installs a handler of a signal, a function or :DEFAULT or :IGNORE: its arguments are the signal and the handler.")
+  "Installs a signal handler, which is a function, :DEFAULT or :IGNORE. The arguments are the
+signal and the handler.")
 
 (defparameter *ending-handlers* '(sb-unix::sigint-handler sb-unix::sigterm-handler)
-  "The names of SBCL's own handlers of the signals that end a process.")
+  "The names of SBCL's handlers of the signals that end a process.")
 
 (defconstant +find-foreign-function+ 'sb-sys:find-dynamic-foreign-symbol-address
   "Finds the address of a foreign function by its name.")
@@ -102,10 +110,10 @@ them: it is called with form, context and environment.")
 
 (define-condition heap-full (sb-kernel::heap-exhausted-error)
   ()
-  (:documentation "A full heap, of SBCL's own class of such."))
+  (:documentation "A full heap, as a subclass of SBCL's condition."))
 
 (deftype heap-exhausted ()
-  "The heap has no room for what was asked for."
+  "The heap has no space for an allocation."
   'sb-kernel::heap-exhausted-error)
 
 (deftype stack-exhausted ()
@@ -113,26 +121,27 @@ them: it is called with form, context and environment.")
   'sb-kernel::control-stack-exhausted)
 
 (sb-ext:define-load-time-global *overflow* (make-condition 'sb-kernel::control-stack-exhausted)
-  "The condition for every overflow: to make one takes room.")
+  "The condition used for every overflow, because creating one needs stack space.")
 
 (deftype memory-fault ()
-  "Memory was touched that is not there."
+  "An access to memory that is not mapped."
   'sb-sys:memory-fault-error)
 
 (define-inline interrupted-context ()
-  "The context of the signal that interrupted this thread: a pointer, or something else if there is none."
+  "Return the context of the signal that interrupted this thread, a pointer, or another object if
+there is none."
   sb-kernel:*current-internal-error-context*)
 
 ;;; The end of the stack
 
 (deftype return-addresses ()
-  "A copy of the return addresses on a stack: the number of words that are used, then each address with the number of times that it
-comes in a row, the innermost first."
+  "A copy of the return addresses on a stack: the number of words in use, then each address with
+the number of its consecutive occurrences, innermost first."
   '(simple-array (unsigned-byte 64) (2048)))
 
 (defmacro with-return-addresses ((variable) &body body)
-  "Run BODY with VARIABLE, a special one, bound to empty RETURN-ADDRESSES. They are on the stack, where the collector takes them for
-references, and leaves the code in its place."
+  "Run BODY with VARIABLE, a special variable, bound to empty RETURN-ADDRESSES. They are on the
+stack, where the collector treats them as references and does not move the code."
   (let ((addresses (gensym "ADDRESSES")))
     `(let ((,addresses (make-array 2048 :element-type '(unsigned-byte 64))))
        (declare (dynamic-extent ,addresses))
@@ -141,8 +150,8 @@ references, and leaves the code in its place."
          ,@body))))
 
 (defun copy-return-addresses (addresses)
-  "Fill ADDRESSES with the return addresses of this thread's frames, or of those that a signal has interrupted, as far as there is
-room. Takes next to nothing of the stack."
+  "Fill ADDRESSES with the return addresses of this thread's frames, or of the frames that a
+signal interrupted, as far as they fit. Uses almost no stack."
   (declare (type return-addresses addresses) (optimize (safety 0)))
   (let* ((used 0)
          (context (interrupted-context))
@@ -171,57 +180,61 @@ room. Takes next to nothing of the stack."
     nil))
 
 (defun map-return-addresses (function addresses)
-  "Call FUNCTION with the function and the code location of each of ADDRESSES that is Lisp's, and the number of times that it comes
-in a row."
+  "Call FUNCTION with the function and code location of each of ADDRESSES that is in Lisp code,
+and the number of its consecutive occurrences."
   (loop for index from 1 below (aref addresses 0) by 2
         do (multiple-value-bind (debug-function location) (return-address-place (aref addresses index))
              (when debug-function
                (funcall function debug-function location (aref addresses (1+ index)))))))
 
 (define-inline object-address (object)
-  "OBJECT as a word. It must stay where it is."
+  "Return the address of OBJECT, which must not move."
   (sb-kernel:get-lisp-obj-address object))
 
 (define-inline frame-pointer ()
-  "The frame of the function that asks."
+  "Return the frame pointer of the calling function."
   (sb-kernel:current-fp))
 
 (defun stack-left ()
-  "The octets of this thread's stack that are left before the pages at its end which SBCL guards; less than none behind those."
+  "Return the octets of this thread's stack that are left before the guard pages; negative beyond
+those."
   (- (sb-sys:sap-int (sb-kernel:current-sp))
      (sb-kernel:get-lisp-obj-address sb-vm:*control-stack-start*)
-     ;; The hard guard page, the guard page, and that which tells when the latter is left.
+     ;; The hard guard page, the guard page, and the page that detects the return from the latter.
      (* 3 sb-c:+backend-page-bytes+)))
 
 ;;; Threads and interrupts
 
 (define-inline interrupts-allowed-p ()
-  "True if this thread may allow interrupts."
+  "Return true if this thread may enable interrupts."
   sb-sys:*allow-with-interrupts*)
 
 (defmacro with-interrupts-allowed (&body body)
-  "Run BODY with interrupts, although they are forbidden around it."
+  "Run BODY with interrupts enabled, although they are disabled around it."
   `(let ((sb-sys:*allow-with-interrupts* t))
      (sb-sys:with-interrupts
        ,@body)))
 
 (define-inline forget-interruptions (thread)
-  "Drop the pending interruptions of THREAD."
+  "Discard the pending interruptions of THREAD."
   (setf (sb-thread::thread-interruptions thread) '()))
 
 (define-inline runtime-thread-p (thread)
-  "True if THREAD is the runtime's own, as the finalizer's."
+  "Return true if THREAD belongs to the runtime, like the finalizer."
   (sb-thread::thread-ephemeral-p thread))
 
 (defmacro with-thread-kept ((thread primitive) &body body)
-  "Run BODY while the runtime's part of THREAD stays where it is. PRIMITIVE stands for its address, 0 if THREAD has ended."
+  "Run BODY while the runtime's structure of THREAD stays in place. PRIMITIVE is bound to its
+address, or 0 if THREAD has ended."
   ;; Renamed in SBCL 2.5.9.
   `(,(or (find-symbol "WITH-TLS-LOCK" "SB-THREAD") (find-symbol "WITH-DEATHLOK" "SB-THREAD")) (,thread ,primitive)
     ,@body))
 
 (defmacro with-allocation ((allocated noted) thread &body body)
-  "The values of BODY, or 0 if THREAD has ended. ALLOCATED stands for the octets that it has allocated since it began, as the shim
-counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only where it is built to measure its allocator."
+  "Return the values of BODY, or 0 if THREAD has ended. ALLOCATED is bound to the octets that
+THREAD has allocated since it began, as the shim counts them, and NOTED to the value that
+NOTE-ALLOCATED stores. These are fields that SBCL uses only when it is built to measure its
+allocator."
   (let ((primitive (gensym "PRIMITIVE")))
     (flet ((field (slot)
              `(sb-sys:sap-ref-word (sb-sys:int-sap ,primitive) (* ,slot sb-vm:n-word-bytes))))
@@ -233,23 +246,24 @@ counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only wher
                (progn ,@body)))))))
 
 (defun allocated (thread)
-  "The octets that THREAD has allocated since NOTE-ALLOCATED, or since it began; none once it has ended."
+  "Return the octets that THREAD has allocated since NOTE-ALLOCATED or since it began; 0 once it
+has ended."
   (with-allocation (allocated noted) thread
     (- allocated noted)))
 
 (defun note-allocated (thread)
-  "Count from now on what THREAD allocates."
+  "Reset the allocation counter of THREAD."
   (with-allocation (allocated noted) thread
     (setf noted allocated)))
 
 (define-inline pause-microseconds (microseconds)
-  "Let MICROSECONDS, less than a second, pass."
+  "Sleep for MICROSECONDS, which must be less than a second."
   (sb-unix:nanosleep 0 (* 1000 microseconds)))
 
 ;;; Floating point
 
 (define-inline floating-point-modes ()
-  "The floating point modes of this thread, as a number."
+  "Return the floating point modes of this thread, as a number."
   (sb-vm:floating-point-modes))
 
 (define-inline (setf floating-point-modes) (modes)
@@ -257,7 +271,7 @@ counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only wher
   (setf (sb-vm:floating-point-modes) modes))
 
 (defun untrapped-floating-point-modes ()
-  "The modes of this thread with every trap masked."
+  "Return the modes of this thread with every trap masked."
   (sb-int:with-float-traps-masked (:overflow :invalid :divide-by-zero :inexact)
     (floating-point-modes)))
 
@@ -268,15 +282,15 @@ counts them, NOTED for what NOTE-ALLOCATED sets: fields that SBCL uses only wher
   (sb-kernel:system-area-ub8-copy pointer 0 (sb-sys:vector-sap octets) 0 (length octets)))
 
 (define-inline callable-pointer (name)
-  "The address of the alien callable NAME."
+  "Return the address of the alien callable NAME."
   (sb-alien:alien-sap (sb-alien::alien-callable-function name)))
 
 (defun relink-foreign-function (name)
-  "Link the foreign function NAME anew, for code that is linked already."
+  "Link the foreign function NAME again, for code that is already linked."
   (sb-impl::arch-write-linkage-table-entry (sb-impl::ensure-alien-linkage-index name nil)
                                            (sb-sys:find-dynamic-foreign-symbol-address name)
                                            0))
 
 (defun foreign-library-names ()
-  "The names of the foreign libraries that were loaded."
+  "Return the names of the loaded foreign libraries."
   (remove-if-not #'stringp (mapcar #'sb-alien::shared-object-namestring sb-sys:*shared-objects*)))

@@ -1,10 +1,11 @@
-;;;; The table of SBCL's internals that the Lisp half uses: each symbol, its kind, and the lambda lists that it has in the
-;;;; versions that this works with. The self-test compares, so that an SBCL that has others fails at once and by
-;;;; name. The other files of this folder give them names of ours. A test holds that the table is whole, and that no
-;;;; other file names an internal.
+;;;; The table of SBCL's internals that the Lisp half uses: each symbol, its kind, and its lambda
+;;;; lists in the supported versions. The self-test compares it, so that an incompatible SBCL fails
+;;;; immediately and by name. The other files of this folder define our names for internals. A test
+;;;; verifies that the table is complete, and that no other file names an internal.
 ;;;;
-;;;; An internal is a symbol that SBCL does not export, or one that is exported by a package which is not public by its
-;;;; own documentation, except those of SB-SYS that SBCL's manual describes.
+;;;; An internal is a symbol that SBCL does not export, or one exported by a package that is not
+;;;; public according to its own documentation. Exceptions are the symbols of SB-SYS that SBCL's
+;;;; manual describes.
 
 (in-package :steelbank)
 
@@ -298,11 +299,11 @@
     ("SB-VM" "WALK-DYNAMIC-SPACE" :function "(FUN GENERATION-MASK PAGE-TYPE-MASK PAGE-TYPE-CONSTRAINT)")
     ("SB-WALKER" "GET-WALKER-TEMPLATE" :function "(X CONTEXT)")
     ("SB-WALKER" "MACROEXPAND-ALL" :function "(FORM &OPTIONAL ENVIRONMENT)"))
-  "Package, name, kind, and what is expected of it: of a function or macro its lambda list, as printed names; several, if
-versions differ; none, if it is called without arguments.")
+  "Package, name, kind, and for a function or macro its lambda list, as printed names. There are
+several lambda lists if versions differ, and none if it is called without arguments.")
 
 (defun printed-names (lambda-list)
-  "LAMBDA-LIST as a string of plain names; default values and types are left out."
+  "Return LAMBDA-LIST as a string of plain names, without default values and types."
   (labels ((plain (element)
              (typecase element
                (symbol (symbol-name element))
@@ -318,14 +319,16 @@ versions differ; none, if it is called without arguments.")
         (format nil "~A" (if (listp lambda-list) (names lambda-list) '()))))))
 
 (defun global-function (name)
-  "The global function called NAME, below its encapsulations, where FDEFINITION looks only up to SBCL 2.6.5."
+  "Return the global function NAME without its encapsulations. FDEFINITION does that only up to
+SBCL 2.6.5."
   (loop for function = (fdefinition name) then (sb-impl::encapsulation-info-definition around)
         for around = (sb-impl::encapsulation-info function)
         while around
         finally (return function)))
 
 (defun internal-kind (symbol)
-  "The kind of SYMBOL, an internal of SBCL's; second, the text that is compared: its lambda list."
+  "Return the kind of SYMBOL, an internal of SBCL's, and as second value the text to compare, its
+lambda list."
   (let ((class (find-class symbol nil)))
     (cond ((and (fboundp symbol) (macro-function symbol))
            (values :macro (printed-names (sb-kernel:%fun-lambda-list (macro-function symbol)))))
@@ -336,26 +339,27 @@ versions differ; none, if it is called without arguments.")
           ((not (eq (sb-int:info :variable :kind symbol) :unknown))
            (values :variable ""))
           ((sb-int:info :type :kind symbol) (values :type ""))
-          ;; The name of a restart, a quality, a kind or a place.
+          ;; The name of a restart, policy quality, kind or slot.
           (t (values :symbol "")))))
 
 (defun internal-difference (package name kind &rest expected)
-  "A sentence about how the symbol NAME of PACKAGE differs from KIND and each of EXPECTED, or NIL if it does not."
+  "Return a sentence about how the symbol NAME of PACKAGE differs from KIND and each of EXPECTED,
+or NIL if it does not."
   (let* ((home (find-package package))
          (symbol (and home (find-symbol name home))))
     (if (null symbol)
-        (format nil "~A::~A is not there." package name)
+        (format nil "~A::~A does not exist." package name)
         (multiple-value-bind (found-kind found) (internal-kind symbol)
           (unless (and (eq kind found-kind)
                        (or (null expected) (member found expected :test #'string=)))
             (flet ((description (kind texts)
                      (format nil "~(~A~)~{~:[ ~A~;~*~]~^ or~}" kind
                              (loop for text in texts collect (string= text "") collect text))))
-              (format nil "~A::~A is a ~A, and was a ~A."
+              (format nil "~A::~A is a ~A; expected a ~A."
                       package name (description found-kind (list found)) (description kind expected))))))))
 
 (defun internal-differences ()
-  "A sentence for each internal that is not what the Lisp half was written for."
+  "Return a sentence for each internal that differs from what the Lisp half expects."
   (loop for row in *internals*
         for difference = (apply #'internal-difference row)
         when difference collect difference))

@@ -1,15 +1,17 @@
-;;;; Constructors that are compiled late.
+;;;; Delays the compilation of constructors.
 ;;;;
-;;;; SBCL compiles a constructor when it is called first, in each process anew; the fasl has but its name. That takes some milliseconds,
-;;;; a call of MAKE-INSTANCE some microseconds, and most constructors that a load calls are called once.
+;;;; SBCL compiles a constructor at its first call in each process, because the fasl contains only
+;;;; its name. Compilation takes milliseconds, whereas a call of MAKE-INSTANCE takes microseconds,
+;;;; and most constructors that a load calls are called once.
 
 (in-package :steelbank)
 
 (defconstant +calls-uncompiled+ 100
-  "The number of times that a constructor is called before it is compiled.")
+  "The number of calls of a constructor before it is compiled.")
 
 (defun compile-constructor-late (function constructor)
-  "Around SBCL's compilation of CONSTRUCTOR at its first call: let MAKE-INSTANCE do its work until it has proved to be called often."
+  "Wrap SBCL's compilation of CONSTRUCTOR at its first call: use MAKE-INSTANCE until the
+constructor has been called often."
   (let ((calls 0))
     (declare (type fixnum calls))
     (setf (constructor-function constructor)

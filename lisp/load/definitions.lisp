@@ -1,16 +1,18 @@
-;;;; System definitions that ASDF reads again.
+;;;; Preserves ASDF's operation times when it rereads system definitions.
 ;;;;
-;;;; ASDF reads a definition again when it looks for a secondary system that is not there, and in each session that asks for a system
-;;;; in a file of another name. It then resets all systems of the file, loaded ones too, and knows nothing more of what was done for
-;;;; them. What a definition that is as it was says was done is still done.
+;;;; ASDF rereads a definition when it looks for a secondary system that does not exist, and in each
+;;;; session that asks for a system in a file of another name. It then resets all systems of the
+;;;; file, even loaded ones, and forgets which operations were performed. If the definition has not
+;;;; changed, those operations are still valid.
 
 (in-package :steelbank)
 
 (sb-ext:define-load-time-global *defined-systems* (make-hash-table :test 'equal :synchronized t)
-  "The name of each system -> the file and the options of the DEFSYSTEM form that defined it last.")
+  "Maps the name of each system to the file and options of the DEFSYSTEM form that last defined
+it.")
 
 (defun same-atom-p (one other)
-  "True if ONE and OTHER are EQUAL, or symbols without a package and of the same name."
+  "Return true if ONE and OTHER are EQUAL, or uninterned symbols of the same name."
   (or (equal one other)
       (and (symbolp one)
            (symbolp other)
@@ -19,7 +21,8 @@
            (string= one other))))
 
 (defun done-operations (system)
-  "What ASDF knows to be done for SYSTEM and for what is in it: for each component its path, its class and its operation times."
+  "Return the operations that ASDF has performed for SYSTEM and its components: for each component
+its path, its class and its operation times."
   (let ((done '()))
     (labels ((walk (component)
                (push (list (asdf:component-find-path component)
@@ -32,7 +35,8 @@
     done))
 
 (defun restore-done-operations (system done)
-  "Have ASDF know again what was DONE, of DONE-OPERATIONS, for SYSTEM, which has been reset since."
+  "Restore the operation times in DONE, from DONE-OPERATIONS, for SYSTEM, which has been reset
+since."
   (loop for (path class times) in (done-operations system)
         for (nil nil then) = (find-if (lambda (entry)
                                         (and (equal (first entry) path) (eq (second entry) class)))
@@ -41,8 +45,9 @@
           do (loop for operation being the hash-keys of then using (hash-value stamp)
                    do (setf (gethash operation times) stamp))))
 
-(defun keeping-definition (function name &rest options)
-  "Around ASDF's carrying out of a DEFSYSTEM form. If it is the one that defined the system before, what was done stays done."
+(defun preserving-operations (function name &rest options)
+  "Wrap ASDF's evaluation of a DEFSYSTEM form. If the form is the one that defined the system
+before, restore its operation times."
   (let* ((name (or (around-user-code (asdf:coerce-name name)) name))
          (system (asdf:registered-system name))
          (before (gethash name *defined-systems*))

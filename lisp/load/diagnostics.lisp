@@ -1,23 +1,23 @@
-;;;; Diagnostics of a load: what the compiler, the reader and running code signal, with places.
+;;;; Diagnostics of a load: what the compiler, the reader and running code signal, with positions.
 
 (in-package :steelbank)
 
 (defun innermost-condition (condition)
-  "The condition that CONDITION encapsulates, at whatever depth, or CONDITION."
+  "Return the innermost condition that CONDITION encapsulates, or CONDITION itself."
   (if (typep condition 'encapsulated-condition)
       (innermost-condition (encapsulated-condition condition))
       condition))
 
 (defun input-error (condition)
-  "The input error that CONDITION is or encapsulates, or NIL."
+  "Return the input error that CONDITION is or encapsulates, or NIL."
   (typecase condition
     (source-input-error condition)
     (encapsulated-condition (input-error (encapsulated-condition condition)))))
 
 (defun severity (condition)
-  "The severity of CONDITION as a keyword, or NIL when it is not worth showing."
+  "Return the severity of CONDITION as a keyword, or NIL if it should not be shown."
   (typecase condition
-    ;; ASDF's summaries only repeat what was signalled before.
+    ;; ASDF's summaries only repeat earlier diagnostics.
     ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
@@ -29,44 +29,46 @@
     (serious-condition :error)))
 
 (deftype simple-reader-error ()
-  "A reader error with a message of its own; printed whole, it would repeat the place and the stream."
+  "A reader error with a separate message. Its full report would repeat the position and the
+stream."
   '(and reader-error simple-condition))
 
 (defun source-end-p (condition)
-  "True when CONDITION says that a source file ended inside a form."
+  "Return true if CONDITION reports that a source file ended inside a form."
   (and (typep (innermost-condition condition) 'end-of-file)
        (input-error condition)))
 
 (defun no-input-p (condition)
-  "True when CONDITION says that code tried to read from standard input."
+  "Return true if CONDITION reports that code tried to read from standard input."
   (and (typep condition 'end-of-file)
        (typep (stream-error-stream condition) '(or empty-input (and two-way-stream (not file-stream))))))
 
 (defun file-stream-name (stream)
-  "The native name of the file that STREAM reads, or NIL if it has none."
+  "Return the native name of the file that STREAM reads, or NIL if it has none."
   (let ((path (around-user-code (pathname stream))))
     (and path (sb-ext:native-namestring path))))
 
 (defun condition-text (condition)
-  "The report of CONDITION, as one string of bounded length."
+  "Return the report of CONDITION as a string of bounded length."
   (let* ((inner (innermost-condition condition))
          (*print-length* 20) (*print-level* 6) (*print-pretty* nil)
-         ;; What names share is told twice, and no labels are made of it.
+         ;; A deprecation report mentions shared names twice; print them in full, without labels.
          (*print-circle* (not (typep inner 'sb-ext:deprecation-condition)))
          (text (cond ((source-end-p condition)
                       "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
                      ((typep inner 'decoding-error)
-                      (format nil "Octets ~{~2,'0X~^ ~} are no characters in ~A: save the file in UTF-8, or name its ~
-                                   encoding in the system's definition."
+                      (format nil "Octets ~{~2,'0X~^ ~} are not valid in ~A. Save the file in ~
+                                   UTF-8, or set :ENCODING in the system definition."
                               (coerce (decoding-error-octets inner) 'list)
                               (stream-external-format (stream-error-stream inner))))
                      ((typep inner 'comment-decoding-error)
-                      "A comment has octets that are no characters in the file's encoding; they were passed over.")
+                      "A comment contains octets that are not valid in the file's encoding; they
+were ignored.")
                      ((no-input-p inner)
-                      "The code asked for input, and there is none: nobody sits at a terminal.")
+                      "The code tried to read from standard input, but there is no terminal.")
                      ((and (typep inner 'end-of-file) (typep (stream-error-stream inner) 'file-stream)
                            (file-stream-name (stream-error-stream inner)))
-                      (format nil "~A ended while more was to be read." (file-stream-name (stream-error-stream inner))))
+                      (format nil "Unexpected end of file in ~A." (file-stream-name (stream-error-stream inner))))
                      ((typep inner 'simple-reader-error)
                       (around-user-code (apply #'format nil (simple-condition-format-control inner)
                                                (simple-condition-format-arguments inner))))
@@ -75,14 +77,14 @@
                   2000)))
 
 (defun bounded-text (text limit)
-  "TEXT, cut to LIMIT characters."
+  "Return TEXT, truncated to LIMIT characters."
   (let ((text (string-trim '(#\Space #\Newline #\Tab) text)))
     (if (> (length text) limit)
         (concatenate 'string (subseq text 0 limit) "…")
         text)))
 
 (defun session-tap (file)
-  "The tap of FILE, a pathname as the compiler knows it, in this load."
+  "Return the tap of FILE, a pathname as the compiler names it, in this load."
   (let ((tap *tap*))
     (if (and tap (tap-file-info tap)
              (equal file (file-info-pathname (tap-file-info tap))))
@@ -90,20 +92,22 @@
         (gethash (namestring file) (load-session-taps *load-session*)))))
 
 (defun stream-place (stream position)
-  "Line and column, from 1, of character POSITION of STREAM; NIL stands for where it has been read to."
+  "Return line and column, from 1, of character POSITION of STREAM. If POSITION is NIL, use the
+current read position."
   (when (form-tracking-stream-p stream)
     (multiple-value-bind (line column) (stream-line-and-column stream position)
       (list :line line :column column))))
 
 (defun reader-error-place (input-error stream)
-  "Where the form that INPUT-ERROR found unfinished begins, or where the reader of STREAM stands."
+  "Return the start of the form that INPUT-ERROR found unfinished, or else the read position of
+STREAM."
   (let ((place (and input-error (source-input-error-place input-error))))
     (if place
         (list :line (car place) :column (1+ (cdr place)))
         (stream-place stream nil))))
 
 (defun compiler-place (context)
-  "Path, line, column and form of CONTEXT, an error context of the compiler."
+  "Return path, line, column and form of CONTEXT, an error context of the compiler."
   (let* ((file (error-context-file context))
          (path (error-context-path context))
          (number (and path (source-path-form-number path)))
@@ -120,32 +124,32 @@
             (when position
               (multiple-value-bind (line column) (tap-line-and-column tap position)
                 (list :line line :column column)))
-            ;; It may be printed only now, with the user's print methods.
+            ;; This may run the user's print methods.
             (list :form (bounded-text (or (around-user-code (error-context-form context))
                                           "")
                                       300)))))
 
 (defun file-of-stream (stream)
-  "The native truename of the file that STREAM reads, or NIL."
+  "Return the native truename of the file that STREAM reads, or NIL."
   (and (stream-pathname stream)
        (when-file-permits (sb-ext:native-namestring (truename stream)))))
 
 (defun reading-place ()
-  "Where the compiler reads just now, when code runs that the reader was told to run, or NIL."
+  "Return the compiler's read position, for errors in code that the reader evaluates, or NIL."
   (let ((stream (and (current-source-info)
                      (source-info-stream (current-source-info)))))
     (when (and stream (equal (file-of-stream stream) *file*))
       (append (list :path *file*) (stream-place stream nil)))))
 
 (defun source-load-place ()
-  "The form that is being evaluated of the file that is being loaded as source, or NIL."
+  "Return the position of the form being evaluated in a file that is loaded as source, or NIL."
   (let ((stream (and *tap* (tap-source-load *tap*) (tap-stream *tap*))))
     (when (and stream (open-stream-p stream) (equal (file-of-stream stream) *file*))
       (append (list :path *file*)
               (stream-place stream (form-start-position stream))))))
 
 (defun diagnostic-place (condition)
-  "A property list that says where CONDITION belongs."
+  "Return the position of CONDITION as a property list."
   (let* ((context (compiler-error-context))
          (input-error (input-error condition))
          (inner (innermost-condition condition))
@@ -154,7 +158,7 @@
     (cond ((typep inner 'comment-decoding-error)
            (let ((stream (comment-decoding-error-stream inner)))
              (append (list :path (or (file-of-stream stream) *file*))
-                     ;; The position is that after the comment's first character.
+                     ;; The recorded position is after the comment's first character.
                      (stream-place stream (max 0 (1- (comment-decoding-error-position inner)))))))
           ((and (streamp stream) (or input-error (typep inner 'reader-error)))
            (append (list :path (or (file-of-stream stream) *file*))
@@ -166,8 +170,9 @@
           (t (list :path *file*)))))
 
 (defun frame-position (location source file)
-  "Where code LOCATION of debug SOURCE is in FILE, a native name, as a property list; NIL if nothing is known of FILE. It is a line
-and column if the file was read in this load; else what the host finds in the file's sidecar."
+  "Return the position in FILE, a native name, of code LOCATION with debug SOURCE, as a property
+list, or NIL if FILE was not loaded by us. If the file was read in this load, the position is a
+line and column. Otherwise the host looks it up in the file's sidecar."
   (let* ((toplevel (location-toplevel-form location))
          (number (location-form-number location))
          (tap (gethash (debug-source-namestring source) (load-session-taps *load-session*)))
@@ -181,10 +186,11 @@ and column if the file was read in this load; else what the host finds in the fi
                  :at (list (debug-source-created source) toplevel number))))))
 
 (defvar *copied-stack* nil
-  "The return addresses of the stack that the condition was signalled on, if that is left, or NIL.")
+  "The return addresses of the stack on which the condition was signalled, if that stack was
+unwound, or NIL.")
 
 (defun frame-place ()
-  "Where the innermost frame stands whose file was loaded through us, or NIL."
+  "Return the position of the innermost frame whose file was loaded by us, or NIL."
   (flet ((look (location)
            (let* ((source (location-source location))
                   (name (and source (debug-source-namestring source)))
@@ -201,8 +207,8 @@ and column if the file was read in this load; else what the host finds in the fi
     nil))
 
 (defun note-undefined-names ()
-  "Add what the compiler would have said at the end of a compilation unit that is now abandoned: undefined variables, and
-functions that no file has defined so far."
+  "Add the warnings that the compiler would have given at the end of the abandoned compilation
+unit: undefined variables, and functions that no file has defined so far."
   (let ((files '()))
     (dolist (undefined (undefined-names))
       (let ((name (undefined-name undefined))
@@ -212,35 +218,35 @@ functions that no file has defined so far."
             (let ((place (compiler-place context)))
               (pushnew (getf place :path) files :test #'equal)
               (push (list* :severity (if (eq kind :variable) :warning :style-warning)
-                           :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
-                                                 did not reach)~]"
+                           :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a ~
+                                                 file that the load did not reach)~]"
                                             kind name (not (eq kind :variable)))
                            (append (subject-place name) place))
                     (load-session-diagnostics *load-session*)))))))
-    (setf (load-session-untold *load-session*) files)))
+    (setf (load-session-unreported *load-session*) files)))
 
 (defun undefined-subject (condition)
-  "The name of the one symbol of which CONDITION says that it is undefined or not used, as a property list, or NIL if it says
-something else."
+  "Return the symbol that CONDITION reports as undefined or unused, as a property list, or NIL for
+other conditions."
   (let ((said (innermost-condition condition)))
     (when (typep said 'simple-condition)
       (let ((arguments (simple-condition-format-arguments said)))
         (cond ((typep arguments '(cons (member :variable :function :type) (cons t null)))
                (subject-place (second arguments)))
-              ;; A variable that is not used, or read before it is bound.
+              ;; A variable that is unused, or read before it is bound.
               ((and (typep said 'style-warning) (typep arguments '(cons symbol null)))
                (subject-place (first arguments))))))))
 
 (defun subject-place (name)
-  "A property list with the symbol of NAME, a symbol or (SETF symbol), by its own name."
+  "Return a property list with the name of NAME's symbol. NAME is a symbol or (SETF symbol)."
   (let ((symbol (if (consp name) (second name) name)))
     (and symbol (symbolp symbol) (list :subject (symbol-name symbol)))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
-  "Add CONDITION to the diagnostics of this load, once. Returns the place that it belongs to."
+  "Add CONDITION to the diagnostics of this load, once. Return its position."
   (let ((session *load-session*))
     (when (and severity session)
-      (let* ((place (reporting-own-errors ("looking for the place of a diagnostic")
+      (let* ((place (reporting-own-errors ("locating a diagnostic")
                       (diagnostic-place condition)))
              (text (condition-text condition))
              (key (list severity text place)))
@@ -250,46 +256,48 @@ something else."
                                    (append (undefined-subject condition) place))))
             (push diagnostic (load-session-diagnostics session))
             (unless (or *loading* (member severity '(:error :read-error)))
-              (push diagnostic (load-session-compiler-said session)))))
+              (push diagnostic (load-session-compile-diagnostics session)))))
         place))))
 
 (defun undefined-contexts ()
-  "The error contexts of all names that are undefined so far in this compilation unit, as the keys of a table."
+  "Return a table whose keys are the error contexts of all names that are undefined so far in this
+compilation unit."
   (let ((contexts (make-hash-table :test 'eq)))
     (dolist (undefined (undefined-names) contexts)
       (dolist (context (undefined-name-contexts undefined))
         (setf (gethash context contexts) t)))))
 
-(defun said-of-file (session file)
-  "What the compiler has said in SESSION of FILE, a native name."
-  (remove file (reverse (load-session-compiler-said session))
+(defun diagnostics-of-file (session file)
+  "Return the compiler's diagnostics of FILE, a native name, in SESSION."
+  (remove file (reverse (load-session-compile-diagnostics session))
           :key (lambda (diagnostic) (getf diagnostic :path)) :test-not #'equal))
 
-(defun said-so-far (session file contexts)
-  "What the record of the fasl of FILE, which was just compiled, is to say. It is :PENDING if names are undefined that were not in
-CONTEXTS before: the compiler tells them at the end of the compilation unit."
+(defun diagnostics-so-far (session file contexts)
+  "Return the diagnostics to store in the fasl record of FILE, which was just compiled. Return
+:PENDING if names are undefined that are not in CONTEXTS: the compiler reports those at the end of
+the compilation unit."
   (if (loop for context being the hash-keys of (undefined-contexts)
             thereis (not (gethash context contexts)))
       :pending
-      (said-of-file session file)))
+      (diagnostics-of-file session file)))
 
-(defun keep-diagnostics (session)
-  "Store what was pending of each file that SESSION compiled in the record of its fasl, unless the load was left before all was told
-of it."
-  (let ((untold (load-session-untold session)))
-    (when (listp untold)
+(defun store-diagnostics (session)
+  "Store the pending diagnostics of each file that SESSION compiled in its fasl record. Skip files
+with unreported diagnostics, which exist if the load was abandoned."
+  (let ((unreported (load-session-unreported session)))
+    (when (listp unreported)
       (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
-            for said = (said-of-file session file)
+            for said = (diagnostics-of-file session file)
             for record = (read-record fasl)
             when (and record
-                      (not (member file untold :test #'equal))
+                      (not (member file unreported :test #'equal))
                       (not (equal said (fasl-record-diagnostics record))))
               do (setf (fasl-record-diagnostics record) said)
                  (write-record fasl record)))))
 
-(defun note-kept-diagnostics (session record)
-  "Add to SESSION the diagnostics kept in RECORD, of its fasl's compilation, unless this load has compiled it."
-  (dolist (diagnostic (known-diagnostics record))
+(defun add-stored-diagnostics (session record)
+  "Add the diagnostics stored in RECORD to SESSION, unless this load already has them."
+  (dolist (diagnostic (record-diagnostics record))
     (destructuring-bind (&key severity message &allow-other-keys) diagnostic
       (let ((place (list :path (getf diagnostic :path) :line (getf diagnostic :line)
                          :column (getf diagnostic :column))))
@@ -302,7 +310,7 @@ of it."
           (push (list* :kept t diagnostic) (load-session-diagnostics session)))))))
 
 (defun diagnostic-json (diagnostic)
-  "DIAGNOSTIC as an object."
+  "Return DIAGNOSTIC as a JSON object."
   (destructuring-bind (&key severity message path line column form at kept subject) diagnostic
     (object "severity" (word severity) "path" path "line" line "column" column "message" message "form" form
             "kept" (and kept :true) "subject" subject

@@ -1,28 +1,30 @@
-;;;; Failures: classifies the condition that stopped a load, and explains it to a reader who does not know ASDF's insides.
+;;;; Classifies the condition that stopped a load, and explains it to a reader who does not know
+;;;; ASDF's internals.
 
 (in-package :steelbank)
 
 (defun missing-name (condition)
-  "The name of the system or component that CONDITION says is missing."
+  "Return the name of the system or component that CONDITION reports as missing."
   (let ((name (asdf/find-component:missing-requires condition)))
     (if (stringp name) name (string-downcase (princ-to-string name)))))
 
 (defun dependent (condition)
-  "The path of the component whose dependency CONDITION says is missing, or NIL."
+  "Return the path of the component whose dependency CONDITION reports as missing, or NIL."
   (let* ((component (and (typep condition 'asdf:missing-dependency)
                          (asdf/find-component:missing-required-by condition)))
-         ;; While a system is being defined, as for :defsystem-depends-on, ASDF names none.
+         ;; While a system is being defined, for example for :defsystem-depends-on, ASDF names no
+         ;; component.
          (action (first (asdf/session:visiting-action-list asdf/session:*asdf-session*))))
     (cond (component (component-path component))
           ((and action (typep condition 'asdf:missing-dependency))
            (component-path (cdr action))))))
 
 (defun known-version (condition)
-  "The present version of the system of which CONDITION wants another, or NIL."
+  "Return the version of the system that CONDITION reports as having the wrong version, or NIL."
   (around-user-code (asdf:component-version (asdf:find-system (missing-name condition)))))
 
 (defun failure-names (condition)
-  "The kind of CONDITION and the names that it mentions, as a property list."
+  "Return the kind of CONDITION and the names that it mentions, as a property list."
   (typecase condition
     (asdf:missing-component
      (list :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
@@ -58,19 +60,19 @@
     (t (list :kind :load))))
 
 (defun missing-package (condition)
-  "The name of the package that CONDITION, a package error, says there is not, or NIL."
+  "Return the name of the package that CONDITION, a package error, reports as missing, or NIL."
   (let ((name (around-user-code (package-error-package condition))))
     (and (typep name '(or string symbol character))
          (not (find-package name))
          (string name))))
 
 (defun component-path (component)
-  "The names of COMPONENT and what it is part of, outermost first, joined by slashes."
+  "Return the names of COMPONENT and its parents, outermost first, joined by slashes."
   (format nil "~{~A~^/~}" (asdf:component-find-path component)))
 
 (defun failure (condition &optional place)
-  "The description of what stopped the load: a property list of kind, message, file and what can be tried. PLACE is
-where it happened."
+  "Return a description of what stopped the load, as a property list of kind, message, file and
+possible remedies. PLACE is the position of the failure."
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)
@@ -84,26 +86,28 @@ where it happened."
                              :test #'equal)))))
 
 (defun failure-text (names condition)
-  "The explanation of CONDITION, with its NAMES, for a reader who does not know ASDF's insides."
+  "Return the explanation of CONDITION, with its NAMES, for a reader who does not know ASDF's
+internals."
   (destructuring-bind (&key kind name required-by path) names
     (cond ((eq kind :missing-dependency)
-           (format nil "System ~A,~@[ which ~A depends on,~] is not known to ASDF." name required-by))
+           (format nil "ASDF cannot find system ~A~@[, which ~A depends on~]." name required-by))
           ((eq kind :missing-component)
-           (format nil "Component ~A, which ~A depends on, is not defined beside it." name required-by))
+           (format nil "Component ~A, which ~A depends on, is not defined in the same module." name required-by))
           ((eq kind :version-mismatch)
-           (format nil "System ~A is of version ~A; ~:[~A is asked for~;~:*~A depends on version ~A~]."
+           (format nil "System ~A has version ~A; ~:[version ~A was requested~;~:*~A depends on ~
+                        version ~A~]."
                    name (or (known-version condition) "none") required-by
                    (asdf/find-component:missing-version condition)))
           ((eq kind :unknown-system)
-           (format nil "System ~A is not known to ASDF." name))
+           (format nil "ASDF cannot find system ~A." name))
           ((eq kind :circular-dependency)
-           (format nil "These depend on each other in a circle: ~A." name))
+           (format nil "Circular dependency: ~A." name))
           ((eq kind :compile)
-           (format nil "~A does not compile; the diagnostics say why." *file*))
+           (format nil "~A failed to compile; see the diagnostics." *file*))
           ((eq kind :cache)
-           (format nil "The cache folder ~A cannot be used: ~A" path (condition-text condition)))
+           (format nil "Cannot use the cache folder ~A: ~A" path (condition-text condition)))
           ((wild-fasl-p condition)
-           (format nil "ASDF compiles no file that has *, ? or [ in its name~@[, such as ~A~]: give it another." *file*))
+           (format nil "ASDF cannot compile files with *, ? or [ in their names~@[, such as ~A~]; rename the file." *file*))
           ((typep condition 'heap-share-exhausted)
            (heap-text condition))
           ((typep condition 'serious-condition)
@@ -112,16 +116,16 @@ where it happened."
            (format nil "The debugger was called: ~A" (condition-text condition))))))
 
 (defun heap-text (condition)
-  "The text for CONDITION, a full heap, which says whether what was loaded keeps it full."
+  "Return the text for CONDITION, a full heap. Mention it if loaded code keeps the heap full."
   (sb-ext:gc :full t)
   (let ((used (heap-in-use)))
-    (format nil "~A~@[ What was loaded keeps ~D MiB, so that whatever needs much memory fails from now on: start ~
-                 again with a larger --dynamic-space-size.~]"
+    (format nil "~A~@[ Loaded code occupies ~D MiB, so anything that needs much memory will fail. ~
+                 Restart with a larger --dynamic-space-size.~]"
             (condition-text condition)
             (and (> used (* 3/4 (heap-limit))) (floor used (* 1024 1024))))))
 
 (defun failure-json (failure)
-  "FAILURE as an object."
+  "Return FAILURE as a JSON object."
   (destructuring-bind (&key kind name required-by path message restarts) failure
     (object "kind" (word kind) "name" name "required_by" required-by "path" path "message" message
             "restarts" restarts)))

@@ -1,72 +1,74 @@
-;;;; Fasls and sidecars in a cache of our own: where they go, and when they are fit to be loaded.
+;;;; The cache of fasls and sidecars: where they are stored, and when they can be loaded.
 ;;;;
-;;;; Beside each fasl stands its *record*: which contents of which source it was compiled from, its own size and hash, and
-;;;; what the compiler said. ASDF compares dates in whole seconds; the record tells an edit within that second, an older
-;;;; file that was put back, a damaged fasl, and a compilation that failed.
+;;;; Next to each fasl is a *record* file. It contains the version of the source that the fasl was
+;;;; compiled from, the fasl's size and hash, and the compiler's diagnostics. ASDF compares write
+;;;; dates in whole seconds. The record also detects an edit within the same second, an older file
+;;;; that was restored, a damaged fasl, and a failed compilation.
 
 (in-package :steelbank)
 
 (defvar *cache-directory* nil
-  "Where fasls and sidecars go: a directory of our own, so that they never clash with the user's.")
+  "The directory of fasls and sidecars, which is separate from the user's own cache.")
 
 (defvar *lower-cache* nil
   "The directory of the cache below this one, or NIL if there is none.")
 
-(defun keep-cache-in (directory)
-  "From now on keep fasls and sidecars in DIRECTORY."
+(defun set-cache-directory (directory)
+  "Store fasls and sidecars in DIRECTORY from now on."
   (setf *cache-directory* directory
         *lower-cache* (uiop:directory-exists-p (merge-pathnames "lower/" directory))))
 
 (defvar *loaded-files* (make-hash-table :test 'equal :synchronized t)
-  "Native truename of each source file loaded through us -> its FILE-VERSION at that time.")
+  "Maps the native truename of each source file loaded by us to its FILE-VERSION at that time.")
 
 (defun use-own-cache ()
-  "Have ASDF keep fasls in the cache. An init file or a system may have told it something else."
+  "Have ASDF store fasls in the cache, whatever an init file or a system has configured."
   (when *cache-directory*
     (asdf:initialize-output-translations
      `(:output-translations (t (,*cache-directory* "fasls" :implementation :**/ :*.*.*))
                             :ignore-inherited-configuration))))
 
-;;; A cache over a lower one: what is made goes here, what the lower one has is taken from there. A scratch image has
-;;; such a cache.
+;;; A scratch image has a cache on top of a lower one. New files go to the upper cache, and existing
+;;; files are taken from the lower one.
 
-(defvar *borrowed-files* (make-hash-table :test 'equal :synchronized t)
-  "Native names of the files of this cache that were looked for in the lower one.")
+(defvar *files-from-lower-cache* (make-hash-table :test 'equal :synchronized t)
+  "Native names of the files of this cache that were already looked up in the lower one.")
 
-(defun borrowed (path)
-  "Return PATH, a file of the cache. The first time, if the file is missing, it is taken from the lower cache."
+(defun from-lower-cache (path)
+  "Return PATH, a file of the cache. At the first call, if the file is missing, link or copy it
+from the lower cache."
   (let ((lower *lower-cache*))
     (when (and lower (in-cache-p path))
       (let ((name (sb-ext:native-namestring path)))
-        (unless (gethash name *borrowed-files*)
-          (setf (gethash name *borrowed-files*) t)
+        (unless (gethash name *files-from-lower-cache*)
+          (setf (gethash name *files-from-lower-cache*) t)
           (let ((from (merge-pathnames (uiop:enough-pathname path *cache-directory*) lower)))
             (when (and (not (probe-file path)) (probe-file from)
                        (not (special-file-p (sb-ext:native-namestring from))))
-              ;; What cannot be taken is made again.
+              ;; On failure, the file is compiled again.
               (handler-case
                   (progn
                     (make-private-directories path)
-                    ;; A confined image may not link what it may not write.
+                    ;; A confined image cannot link files that it cannot write.
                     (handler-case (sb-posix:link (sb-ext:native-namestring from) name)
                       (sb-posix:syscall-error () (uiop:copy-file from path))))
                 ((or file-error sb-posix:syscall-error) () nil))))))))
   path)
 
-(defun borrowing-translation (function path)
-  "Around ASDF:APPLY-OUTPUT-TRANSLATIONS: what the lower cache has is here, too."
+(defun lower-cache-translation (function path)
+  "Wrap ASDF:APPLY-OUTPUT-TRANSLATIONS to provide files of the lower cache."
   (let ((translated (funcall function path)))
     (when (and *lower-cache* (pathnamep translated))
-      (borrowed (record-path translated))
-      (borrowed translated))
+      (from-lower-cache (record-path translated))
+      (from-lower-cache translated))
     translated))
 
 (defun sidecar-directory ()
-  "The directory of the sidecars."
+  "Return the directory of the sidecars."
   (merge-pathnames "taps/" *cache-directory*))
 
 (defun in-cache-p (path)
-  "True when PATH, which need not be a pathname, names something in the cache."
+  "Return true if PATH is a pathname in the cache."
   (and (pathnamep path)
        *cache-directory*
        (let ((cache (pathname-directory *cache-directory*)))
@@ -74,13 +76,14 @@
               (length cache)))))
 
 (defun wild-fasl-p (condition)
-  "True when CONDITION is of a wild pathname in the cache: UIOP makes one of the name of a source with *, ? or [ in it."
+  "Return true if CONDITION reports a wild pathname in the cache. UIOP creates one from the name
+of a source file with *, ? or [ in it."
   (and (typep condition 'file-error)
        (in-cache-p (file-error-pathname condition))
        (wild-pathname-p (file-error-pathname condition))))
 
 (defun cache-trouble-p (condition)
-  "True when CONDITION says that a file of the cache cannot be read or written."
+  "Return true if CONDITION reports that a file of the cache cannot be read or written."
   (typecase condition
     ((satisfies wild-fasl-p) nil)
     (file-error (in-cache-p (file-error-pathname condition)))
@@ -91,47 +94,48 @@
 ;;; Records
 
 (defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp fasl-stamp sidecar-stamp)))
-  "The record of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, or :PENDING as long as
-the compilation unit goes on that tells the rest of them, and the stamps of source, fasl and sidecar when each was last found to be
-what it must be, NIL if it is to be read next time."
+  "The record of a fasl: the versions of its SOURCE and of the FASL itself, and the DIAGNOSTICS of
+its compilation. DIAGNOSTICS is :PENDING until the end of the compilation unit if the compiler
+will report more then. The stamps are those of source, fasl and sidecar when each was last
+verified; NIL means that the file must be read next time."
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type (or list (eql :pending)))
   (source-stamp '() :type list)
   (fasl-stamp '() :type list)
   (sidecar-stamp '() :type list)
-  ;; The stamps that stand in the record's file.
+  ;; The stamps in the record's file.
   (written '() :type list))
 
 (defun pending-p (record)
-  "True when more is to be said of the compilation of RECORD's fasl than RECORD says."
+  "Return true if the compilation unit of RECORD's fasl may report more diagnostics."
   (eq (fasl-record-diagnostics record) :pending))
 
-(defun known-diagnostics (record)
-  "The diagnostics that RECORD has."
+(defun record-diagnostics (record)
+  "Return the diagnostics in RECORD."
   (if (pending-p record) '() (fasl-record-diagnostics record)))
 
 (defun record-stamps (record)
-  "The stamps of RECORD, as its file has them."
+  "Return the stamps of RECORD, as its file stores them."
   (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record) (fasl-record-sidecar-stamp record)))
 
 (defparameter *record-head* (format nil "steelbank fasl record 3~%")
-  "The first line of a record's file; the hash of the rest follows.")
+  "The first line of a record's file, followed by the hash of the rest.")
 
 (defun record-path (fasl)
-  "The path of the record of FASL."
+  "Return the path of the record of FASL."
   (sb-ext:parse-native-namestring (concatenate 'string (sb-ext:native-namestring fasl) ".record")))
 
 (defun utf-8 (string)
-  "The octets of STRING. A character that UTF-8 has no form for becomes U+FFFD."
+  "Return the octets of STRING, with U+FFFD for characters that UTF-8 cannot encode."
   (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
 
 (defun version-list (version)
-  "VERSION, a file version, as the list that is written."
+  "Return VERSION, a file version, as the list that is written."
   (list (file-version-write-date version) (file-version-size version) (file-version-hash version)))
 
 (defun write-record (fasl record)
-  "Put RECORD beside FASL. An unwritable cache is no error here: whoever needs it reports it."
+  "Write RECORD next to FASL. Ignore an unwritable cache; the code that needs the fasl reports it."
   (let* ((stamps (record-stamps record))
          (body (utf-8 (with-standard-io-syntax
                         (prin1-to-string
@@ -146,14 +150,14 @@ what it must be, NIL if it is to be read next time."
       ((or file-error stream-error) () nil))))
 
 (defun parse-record (octets)
-  "The record that OCTETS encode, or NIL if they are damaged."
+  "Return the record that OCTETS encode, or NIL if they are damaged."
   (let* ((head (utf-8 *record-head*))
          (start (+ (length head) 17)))
     (when (and (> (length octets) start)
                (null (mismatch head octets :end2 (length head))))
       (let ((body (subseq octets start)))
         (when (equalp (subseq octets (length head) start) (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
-          ;; These are the octets that were written, so they can be read.
+          ;; The hash matches, so the text is what PRIN1 wrote and can be read.
           (destructuring-bind (&key source fasl stamps diagnostics)
               (with-standard-io-syntax
                 (let ((*read-eval* nil))
@@ -167,7 +171,8 @@ what it must be, NIL if it is to be read next time."
                 record))))))))
 
 (defun read-record (fasl)
-  "The record of FASL, or NIL if there is none that is whole. A load parses it once, unless it is replaced."
+  "Return the record of FASL, or NIL if it is missing or damaged. A load parses it only once,
+unless it is replaced."
   (let* ((path (record-path fasl))
          (name (sb-ext:native-namestring path))
          (stamp (file-stamp name))
@@ -184,7 +189,7 @@ what it must be, NIL if it is to be read next time."
           record))))
 
 (defun discard-fasl (fasl)
-  "Remove FASL, or whatever stands at its path, and its record."
+  "Delete FASL, or whatever is at its path, and its record."
   (uiop:delete-file-if-exists (record-path fasl))
   (let ((found (probe-file fasl)))
     (cond ((null found))
@@ -193,14 +198,14 @@ what it must be, NIL if it is to be read next time."
           (t (uiop:delete-file-if-exists fasl)))))
 
 (defun source-now (source record)
-  "The version of SOURCE, the source file of RECORD, now, or NIL if it cannot be read."
+  "Return the current version of SOURCE, the source file of RECORD, or NIL if it cannot be read."
   (multiple-value-bind (version stamp)
       (version-now source (fasl-record-source record) (fasl-record-source-stamp record) #'reliable-stamp)
     (setf (fasl-record-source-stamp record) stamp)
     version))
 
-(defun whole-record (fasl)
-  "The record of FASL if it tells that FASL is what was written; else NIL."
+(defun intact-record (fasl)
+  "Return the record of FASL if FASL is unchanged since it was written, else NIL."
   (let ((record (read-record fasl)))
     (when record
       (multiple-value-bind (version stamp)
@@ -211,9 +216,9 @@ what it must be, NIL if it is to be read next time."
              record)))))
 
 (defun make-record (fasl source &optional diagnostics)
-  "Put a record beside FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS. Returns the record, or NIL if there
-is no fasl."
-  ;; Before its stamp is taken.
+  "Write a record next to FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS.
+Return the record, or NIL if there is no fasl."
+  ;; Do this before the stamp is taken.
   (close-to-others fasl)
   (let ((version (current-version fasl)))
     (when version
@@ -221,18 +226,18 @@ is no fasl."
         (write-record fasl record)
         record))))
 
-;;; Fit to be loaded
+;;; Validity
 
 (defun damaged-fasl-p (condition fasl)
-  "True when CONDITION, signalled while the file FASL is loaded, says that it is not there, or no whole fasl of this
-SBCL."
+  "Return true if CONDITION, signalled while FASL is loaded, reports that FASL is missing or is
+not an intact fasl of this SBCL."
   (flet ((this-p (stream)
            (let ((path (stream-pathname stream)))
            (and path (uiop:pathname-equal path fasl)))))
     (typecase condition
       (invalid-fasl (this-p (invalid-fasl-stream condition)))
       (end-of-file (this-p (stream-error-stream condition)))
-      ;; Another process may have put one there meanwhile.
+      ;; Another process may have written one in the meantime.
       (file-error (uiop:pathname-equal (file-error-pathname condition) fasl))
       (simple-error (let ((control (simple-condition-format-control condition)))
                       (and (stringp control)
@@ -240,16 +245,16 @@ SBCL."
                                (search "corrupt fasl file" control))))))))
 
 (defun compiled-source (component)
-  "The source file that the fasl of COMPONENT is compiled from, or NIL if there is none."
+  "Return the source file that the fasl of COMPONENT is compiled from, or NIL if there is none."
   (let ((file (first (asdf:input-files (asdf:make-operation 'asdf:compile-op) component))))
     (and file (probe-file file))))
 
 (defun sidecar-lost-p (component record)
-  "True when the sidecar of the source from which RECORD says that COMPONENT's fasl was compiled is not in the cache, or
-is damaged, incomplete or another file's."
+  "Return true if the sidecar of the source in RECORD is missing from the cache, damaged,
+incomplete, or of another file. COMPONENT is the component of the fasl."
   (let ((source (compiled-source component)))
     (and source
-         (let* ((sidecar (borrowed
+         (let* ((sidecar (from-lower-cache
                           (merge-pathnames
                            (sb-ext:parse-native-namestring
                             (sidecar-name source (file-version-write-date (fasl-record-source record))))
@@ -267,10 +272,11 @@ is damaged, incomplete or another file's."
   "Compile COMPONENT as ASDF does."
   (asdf:perform (asdf:make-operation 'asdf:compile-op) component))
 
-(defun fit-record (fasl component)
-  "The record of FASL, of COMPONENT, after FASL was compiled again if it is damaged, gone, or has lost its sidecar. A
-system that compiles in a way of its own writes no record: then one is made."
-  (let ((record (whole-record fasl)))
+(defun valid-record (fasl component)
+  "Return the record of FASL, the fasl of COMPONENT. First recompile FASL if it is damaged,
+missing, or has lost its sidecar. If the system compiles in its own way and so writes no record,
+write one."
+  (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))
              (write-record fasl record))
@@ -278,53 +284,55 @@ system that compiles in a way of its own writes no record: then one is made."
           (t
            (discard-fasl fasl)
            (recompile component)
-           (or (whole-record fasl)
+           (or (intact-record fasl)
                (let* ((source (compiled-source component))
                       (version (and source (current-version source))))
                  (and version (make-record fasl version))))))))
 
-(defun call-with-whole-fasl (fasl component function)
-  "Call FUNCTION, which loads FASL, of COMPONENT, and return its record. A fasl of the cache that turns out to be damaged or
-gone is compiled again, and FUNCTION called once more, at most twice: another process may take it away at any moment."
+(defun call-with-intact-fasl (fasl component function)
+  "Call FUNCTION, which loads FASL, the fasl of COMPONENT, and return its record. If a fasl in the
+cache proves damaged or missing, recompile it and call FUNCTION again, at most twice, because
+another process may delete it at any time."
   (loop repeat 2
-        do (let ((record (fit-record fasl component)))
+        do (let ((record (valid-record fasl component)))
              (block damaged
                (handler-bind ((error (lambda (condition)
                                        (when (damaged-fasl-p condition fasl)
                                          (return-from damaged)))))
                  (funcall function)
-                 (return-from call-with-whole-fasl record))))
+                 (return-from call-with-intact-fasl record))))
            (discard-fasl fasl))
-  (let ((record (fit-record fasl component)))
+  (let ((record (valid-record fasl component)))
     (funcall function)
     record))
 
 (defun call-in-shared-cache (function)
-  "Call FUNCTION, which compiles into the cache. Another process may do the same at that moment, and have taken a file
-away to put its own there: then call FUNCTION again, at most twice."
+  "Call FUNCTION, which compiles into the cache. Another process may replace the same files at
+that moment; if one is missing, call FUNCTION again, at most twice."
   (loop repeat 2
         do (block moved
              (handler-bind ((file-error (lambda (condition)
-                                          ;; The file may be there again by now.
+                                          ;; The file may exist again by now.
                                           (when (cache-trouble-p condition)
                                             (return-from moved)))))
                (return-from call-in-shared-cache (funcall function)))))
   (funcall function))
 
 (sb-ext:define-load-time-global *fasl-features* (fasl-features)
-  "The features that this SBCL writes into fasls, and wants to find there.")
+  "The features that this SBCL writes into fasls and expects to find there.")
 
 (defun constant-fasl-features (function)
-  "Around FASL-FEATURES: they are what SBCL was built with. Code that has changed
-*FEATURES* has not changed that, and its fasls are good."
+  "Replace FASL-FEATURES by the features that SBCL was built with. Code that changes *FEATURES*
+does not make fasls incompatible."
   (declare (ignore function))
   *fasl-features*)
 
-;;; Stale
+;;; Staleness
 
 (defun stale-fasl-p (fasl source component)
-  "True when FASL, of COMPONENT, was not compiled from what SOURCE holds now, or when SOURCE was loaded with other
-contents and ASDF, for which a file changes by becoming newer, would not load FASL again."
+  "Return true if FASL, the fasl of COMPONENT, was not compiled from the current contents of
+SOURCE. Also return true if SOURCE was loaded with other contents and ASDF would not reload FASL,
+because it only compares dates."
   (let* ((record (read-record fasl))
          (version (and record (source-now source record)))
          (loaded (gethash (sb-ext:native-namestring source) *loaded-files*)))
@@ -335,29 +343,31 @@ contents and ASDF, for which a file changes by becoming newer, would not load FA
                   (let ((stamp (asdf/action:component-operation-time (asdf:make-operation 'asdf:load-op) component)))
                     (and (realp stamp) (>= stamp (file-write-date fasl)))))))))
 
-(defun untold-p (record source)
-  "True when there is no RECORD, or one that another load of SOURCE has not completed, or never will."
+(defun incomplete-record-p (record source)
+  "Return true if there is no RECORD, or if another load of SOURCE has not completed it yet or
+never will."
   (or (null record)
       (and (pending-p record)
            (not (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*))))))
 
 (defun discard-stale-fasl (operation component)
-  "Remove the fasl that OPERATION, a COMPILE-OP, makes of COMPONENT, if it is not fit: without a whole record, or stale.
-Then ASDF makes it again, and what depends on it."
+  "Delete the fasl that OPERATION, a COMPILE-OP, produces for COMPONENT, if it is stale or has no
+intact record. ASDF then recompiles it and its dependents."
   (let ((fasl (first (asdf:output-files operation component)))
         (source (compiled-source component)))
     (cond ((not (and source (in-cache-p fasl))))
           ((not (probe-file fasl))
-           ;; ASDF would make them as the umask says.
+           ;; ASDF would create the folders with the permissions of the umask.
            (when-file-permits (make-private-directories fasl)))
           ((or (special-file-p (sb-ext:native-namestring fasl))
-               (untold-p (read-record fasl) source)
+               (incomplete-record-p (read-record fasl) source)
                (stale-fasl-p fasl source component))
            (discard-fasl fasl)))))
 
-(defun unseen-change (path loaded)
-  "Compare the file PATH with LOADED, the file version in which it was read. :CHANGED if it differs and ASDF may not see
-it, because it is not newer; :SAME if it holds what it held; NIL if ASDF sees the change, or there is no such file."
+(defun undetected-change (path loaded)
+  "Compare the file PATH with LOADED, the file version that was read. Return :CHANGED if it
+differs and ASDF may not notice because it is not newer, :SAME if its contents are the same, and
+NIL if ASDF notices the change or the file does not exist."
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)
@@ -365,17 +375,18 @@ it, because it is not newer; :SAME if it holds what it held; NIL if ASDF sees th
                (t :changed)))))
 
 (sb-ext:define-load-time-global *definitions-as-read* (make-hash-table :test 'equal :synchronized t)
-  "Native name of each system definition that was found to hold what was read of it -> the file version that was read, and the
-stamp of the file then.")
+  "Maps the native name of each system definition that was found unchanged to the file version
+that was read and the file's stamp at that time.")
 
 (defun definition-as-read-p (file loaded)
-  "True if the system definition FILE, a native name, was not touched since it was found to hold what LOADED, a file version, says."
+  "Return true if the system definition FILE, a native name, has not been touched since it was
+found to match LOADED, a file version."
   (destructuring-bind (&optional version &rest stamp) (gethash file *definitions-as-read*)
     (and version (eq version loaded) (equal stamp (file-stamp file)))))
 
 (defun changed-definitions ()
-  "The system definitions that have changed without ASDF's seeing it. Those that have not are not read once more until they are
-touched."
+  "Return the system definitions that changed without ASDF noticing. Unchanged ones are not read
+again until they are touched."
   (flet ((definition-p (file)
            (let ((start (- (length file) 4)))
              (and (plusp start) (string= ".asd" file :start2 start)))))
@@ -384,9 +395,9 @@ touched."
                                          collect (cons file loaded))
           for path = (sb-ext:parse-native-namestring file)
           unless (definition-as-read-p file loaded)
-            ;; Take the stamp before the file is read: what is written meanwhile has another one.
+            ;; Take the stamp before reading the file, so that a later write has another stamp.
             nconc (let ((stamp (reliable-stamp file)))
-                    (ecase (unseen-change path loaded)
+                    (ecase (undetected-change path loaded)
                       (:changed (list path))
                       (:same (when (consp stamp)
                                (setf (gethash file *definitions-as-read*) (cons loaded stamp)))
@@ -394,5 +405,5 @@ touched."
                       ((nil) '()))))))
 
 (defun read-changed-definitions ()
-  "Have ASDF read again the system definitions that have changed without its seeing it."
+  "Have ASDF reread the system definitions that changed without its noticing."
   (mapc #'asdf:load-asd (changed-definitions)))

@@ -1,20 +1,22 @@
-;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions act only within a load of ours; those
-;;;; around system definitions, constructors, the file system, fasl features and output translations act always.
+;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions
+;;;; act only within one of our loads. Those around system definitions, constructors, the file
+;;;; system, fasl features and output translations always act.
 
 (in-package :steelbank)
 
 (defun checked-find-source-paths (function form toplevel-form)
-  "Around FIND-SOURCE-PATHS: between two top-level forms it is safe to stop."
+  "Wrap FIND-SOURCE-PATHS, which runs between top-level forms, where it is safe to stop."
   (check-load-session)
   (funcall function form toplevel-form))
 
 (defun call-for-component (session component what function)
-  "Report progress, then call FUNCTION, which compiles or loads COMPONENT. Returns the component's file."
+  "Report progress, then call FUNCTION, which compiles or loads COMPONENT. Return the component's
+file."
   (check-load-session)
   (let ((file (source-file-of component))
         (*loading* (eq what :load)))
     (when (< (load-session-total session) (incf (load-session-done session)))
-      ;; Forced and generated files are not in the plan that was counted.
+      ;; Forced and generated files are not counted in the plan, so the total is no longer known.
       (setf (load-session-total session) 0))
     (when (load-session-progress session)
       (funcall (load-session-progress session)
@@ -24,12 +26,13 @@
     file))
 
 (defun compiled-version (session source)
-  "The version of the file SOURCE that was compiled in SESSION: as it was read, else as it is."
+  "Return the version of the file SOURCE that was compiled in SESSION, or else its current
+version."
   (or (gethash (sb-ext:native-namestring source) (load-session-versions session))
       (current-version source)))
 
 (defun noted-compilation (function operation component)
-  "Around ASDF's compilation of one file. A record stands only beside the fasl of a compilation that was a success."
+  "Wrap ASDF's compilation of one file. Write a record only if compilation succeeds."
   (let ((session *load-session*)
         (fasl (first (asdf:output-files operation component))))
     (if (null session)
@@ -47,26 +50,26 @@
             (when (and kept source)
               (let ((version (compiled-version session source)))
                 (when version
-                  (make-record fasl version (said-so-far session file undefined))
+                  (make-record fasl version (diagnostics-so-far session file undefined))
                   (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session)) fasl)))))))))
 
 (defun note-loaded-file (session file version)
-  "Remember that FILE, as it was at VERSION, is loaded in SESSION."
+  "Record that FILE with version VERSION is loaded in SESSION."
   (when version
     (setf (gethash file *loaded-files*) version))
   (note-file session file :cached))
 
 (defun component-version (component)
-  "The version of the file of COMPONENT now, or NIL if there is none."
+  "Return the current version of COMPONENT's file, or NIL if it does not exist."
   (let ((path (asdf:component-pathname component)))
     (and path (current-version path))))
 
 (defun noted-load-fasl (function operation component)
-  "Around ASDF's loading of one file from its fasl."
+  "Wrap ASDF's loading of a fasl."
   (let ((session *load-session*)
         (fasl (first (asdf:input-files operation component))))
     (flet ((load-fasl () (funcall function operation component)))
-      ;; A fasl may be in the cache whose source is gone.
+      ;; The cache may contain a fasl whose source has been deleted.
       (when (and session
                  (in-cache-p fasl)
                  (typep component 'asdf:cl-source-file)
@@ -81,16 +84,16 @@
              (let* ((record nil)
                     (file (call-for-component session component :load
                                               (lambda ()
-                                                (setf record (call-with-whole-fasl fasl component #'load-fasl)))))
+                                                (setf record (call-with-intact-fasl fasl component #'load-fasl)))))
                     (compiled (eq (gethash file (load-session-files session)) :compiled)))
                (when (and record (not compiled))
-                 (note-kept-diagnostics session record))
+                 (add-stored-diagnostics session record))
                (note-loaded-file session file (if record
                                                   (fasl-record-source record)
                                                   (component-version component)))))))))
 
 (defun noted-load-source (function operation component)
-  "Around ASDF's loading of one file as source."
+  "Wrap ASDF's loading of one file as source."
   (let ((session *load-session*)
         (version (component-version component)))
     (if (null session)
@@ -101,7 +104,8 @@
                           version))))
 
 (defun noted-action-stamp (function plan operation component &rest options &key just-done)
-  "Around ASDF's function that tells when an action was done last: a fasl that is not fit is removed before."
+  "Wrap ASDF's function that returns when an action was last performed, to delete an invalid fasl
+first."
   (let ((session *load-session*))
     (when (and session
                (not just-done)
@@ -113,8 +117,8 @@
   (apply function plan operation component options))
 
 (defun remembered-namestring (function pathname)
-  "Around ASDF's function that makes the name under which it keeps the date of PATHNAME: ASDF keeps the date, and follows the links of
-PATHNAME each time it asks."
+  "Wrap ASDF's function that computes the cache key for the date of PATHNAME. ASDF caches the
+date, but would resolve the links of PATHNAME each time."
   (if (and *load-session* (uiop:absolute-pathname-p pathname))
       (let ((stamped (load-session-stamped *load-session*)))
         (or (gethash pathname stamped)
@@ -122,11 +126,11 @@ PATHNAME each time it asks."
       (funcall function pathname)))
 
 (defun note-plan (session plan)
-  "Remember in SESSION what PLAN, which is about to be carried out, will do."
-  (note-settled-systems (load-session-settled session))
+  "Record in SESSION what PLAN, which is about to be performed, will do."
+  (note-up-to-date-systems (load-session-up-to-date session))
   (let ((actions (asdf/plan:plan-actions plan)))
     (loop for (nil . component) in actions
-          do (setf (gethash (asdf:component-name (asdf:component-system component)) (load-session-settled session)) t))
+          do (setf (gethash (asdf:component-name (asdf:component-system component)) (load-session-up-to-date session)) t))
     (setf (load-session-total session)
           (+ (load-session-done session)
              (count-if (lambda (action)
@@ -135,13 +139,13 @@ PATHNAME each time it asks."
                        actions)))))
 
 (defun noted-perform-plan (function plan &rest options)
-  "Around ASDF's carrying out of a plan."
+  "Wrap ASDF's execution of a plan."
   (when (and *load-session* (typep plan 'asdf/plan:sequential-plan))
     (note-plan *load-session* plan))
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Around LOAD-AS-SOURCE: system definitions and init files, too, are files that can fail."
+  "Wrap LOAD-AS-SOURCE, because system definitions and init files can fail too."
   (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
         (call-with-file *load-session* file
@@ -149,17 +153,17 @@ PATHNAME each time it asks."
         (apply function stream arguments))))
 
 (defun readable-forms (function file &rest keys)
-  "Read the forms of FILE by FUNCTION, UIOP's. Of one among others in a folder of configuration that cannot be read, warn: the others
-count."
+  "Read the forms of FILE by FUNCTION, UIOP's. If an unreadable file is in a folder of
+configuration files, warn and ignore it, so that the others take effect."
   (handler-bind ((error (lambda (condition)
                           (when (uiop:string-suffix-p (or (first (last (pathname-directory file))) "") ".conf.d")
-                            (warn "~A cannot be read, and is left out: ~A"
+                            (warn "Ignoring ~A, which cannot be read: ~A"
                                   (sb-ext:native-namestring file) (condition-text condition))
                             (return-from readable-forms '())))))
     (apply function file keys)))
 
 (defun install-load-hooks ()
-  "Put the notes of progress, the safe points and the memory of definitions in place."
+  "Install the hooks for progress, safe points and file versions."
   (install-tap)
   (loop for (name function)
           in `((asdf/lisp-action:perform-lisp-compilation noted-compilation)
@@ -168,7 +172,7 @@ count."
                (asdf/action:compute-action-stamp noted-action-stamp)
                (asdf/session:normalize-namestring remembered-namestring)
                (asdf/plan:perform-plan noted-perform-plan)
-               (asdf/parse-defsystem:register-system-definition keeping-definition)
+               (asdf/parse-defsystem:register-system-definition preserving-operations)
                (,+define-package+ noted-defpackage)
                (,+define-constant+ noted-defconstant)
                (,+define-structure+ noted-compiler-defstruct)
@@ -176,7 +180,7 @@ count."
                (,+fasl-features+ constant-fasl-features)
                (,+query-file-system+ steady-query)
                (,+compile-constructor+ compile-constructor-late)
-               (asdf/output-translations:apply-output-translations borrowing-translation)
+               (asdf/output-translations:apply-output-translations lower-cache-translation)
                (,+find-source-paths+ checked-find-source-paths)
                (uiop:read-file-forms readable-forms))
         do (encapsulate name 'steelbank-load (symbol-function function)))

@@ -1,21 +1,23 @@
-;;;; Definitions that the image still has, although the file that made them does not have them any more.
+;;;; Finds definitions that are in the image although their file no longer contains them.
 ;;;;
-;;;; A function's code knows the write date of its source. Of variables, classes and types SBCL keeps a source location, an
-;;;; object that each evaluation of the definition makes anew: what has the same one after its file was loaded again was not
-;;;; defined again.
+;;;; Code of a function records the write date of its source file. For variables, classes and types,
+;;;; SBCL records a source location, an object that is created each time the definition is
+;;;; evaluated. If the object is the same after the file was reloaded, the definition was not
+;;;; evaluated again.
 
 (in-package :steelbank)
 
 (defstruct (mark (:constructor make-mark (kind name file object version created)))
-  "A definition: its KIND and NAME (a method for methods), its FILE, an OBJECT that is another after it was defined again,
-the VERSION of the file that was loaded then, and of a function the write date of the file that it was CREATED from."
+  "A definition: its KIND and NAME (a method for methods), its FILE, an OBJECT that changes when
+it is redefined, and the VERSION of the file that was loaded. For a function, CREATED is the write
+date of the file that it was compiled from."
   kind name file object version created)
 
 (sb-ext:define-load-time-global *marks* '()
-  "The definitions as MARK-DEFINITIONS found them last.")
+  "The definitions that the last call of MARK-DEFINITIONS found.")
 
-(defun own-packages ()
-  "The packages that are neither SBCL's, ASDF's nor ours."
+(defun user-packages ()
+  "Return the packages that belong to neither SBCL, ASDF nor steelbank."
   (remove-if (lambda (package)
                (let ((name (package-name package)))
                  (or (null name)
@@ -26,12 +28,12 @@ the VERSION of the file that was loaded then, and of a function the write date o
              (list-all-packages)))
 
 (defun location-file (location)
-  "The native name of the file of LOCATION, a source location, or NIL."
+  "Return the native name of the file of LOCATION, a source location, or NIL."
   (let ((name (source-location-namestring location)))
     (and name (native-name name))))
 
 (defun native-name (namestring)
-  "The native name of the file that NAMESTRING names, its links resolved if it is there."
+  "Return the native name of the file NAMESTRING, with links resolved if the file exists."
   (let ((path (when-file-permits (parse-namestring namestring))))
     (and path
          (sb-ext:native-namestring (or (when-file-permits (truename path))
@@ -39,23 +41,24 @@ the VERSION of the file that was loaded then, and of a function the write date o
                                        path)))))
 
 (defun function-file (function)
-  "The native name of the file that FUNCTION was compiled from, NIL when its source is none, and the file's write date then."
+  "Return the native name of the file that FUNCTION was compiled from, and the file's write date
+at that time. Return NIL if it was not compiled from a file."
   (let* ((source (code-source (function-code (entry-function function))))
          (file (and source (debug-source-namestring source))))
     (and file (values (native-name file) (debug-source-created source)))))
 
 (defun function-mark (kind name function)
-  "The mark of FUNCTION, the definition of NAME as a thing of KIND, or NIL when its source is no file."
+  "Return the mark of FUNCTION, the definition of NAME as KIND, or NIL if it is not from a file."
   (multiple-value-bind (file created) (function-file function)
     (and file (make-mark kind name file (entry-function function) nil created))))
 
 (defun location-mark (kind name location)
-  "The mark of NAME, defined as a thing of KIND at LOCATION, or NIL when that is no file."
+  "Return the mark of NAME, defined as KIND at LOCATION, or NIL if LOCATION is not in a file."
   (let ((file (location-file location)))
     (and file (make-mark kind name file location nil nil))))
 
 (defun function-marks (name)
-  "The marks of NAME as a function, generic function with its methods, or macro."
+  "Return the marks of NAME as a function, macro, or generic function with its methods."
   (let ((function (cond ((not (fboundp name)) nil)
                         ((and (symbolp name) (special-operator-p name)) nil)
                         ((and (symbolp name) (macro-function name)))
@@ -68,7 +71,7 @@ the VERSION of the file that was loaded then, and of a function the write date o
           (t (list (function-mark (if (and (symbolp name) (macro-function name)) :macro :function) name function))))))
 
 (defun symbol-marks (symbol)
-  "The marks of the definitions of SYMBOL and of (SETF SYMBOL)."
+  "Return the marks of the definitions of SYMBOL and of (SETF SYMBOL)."
   (let ((class (find-class symbol nil)))
     (append (function-marks symbol)
             (function-marks (list 'setf symbol))
@@ -85,15 +88,15 @@ the VERSION of the file that was loaded then, and of a function the write date o
                     (standard-class (location-mark :class symbol (metaobject-source-location class))))))))
 
 (defun definitions-in (files)
-  "The marks of all definitions that stand in FILES, native names."
+  "Return the marks of all definitions in FILES, native names."
   (let ((wanted (make-hash-table :test 'equal))
         (marks '()))
     (dolist (file files)
       (setf (gethash file wanted) t))
-    (dolist (package (own-packages))
+    (dolist (package (user-packages))
       (do-symbols (symbol package)
         (when (eq (symbol-package symbol) package)
-          (dolist (mark (reporting-own-errors ("looking at a symbol's definitions")
+          (dolist (mark (reporting-own-errors ("listing a symbol's definitions")
                           (symbol-marks symbol)))
             (when (and mark (gethash (mark-file mark) wanted))
               (setf (mark-version mark) (gethash (mark-file mark) *loaded-files*))
@@ -101,14 +104,14 @@ the VERSION of the file that was loaded then, and of a function the write date o
     marks))
 
 (defun marks-by-name ()
-  "*MARKS* by kind and name."
+  "Return *MARKS* as a table by kind and name."
   (let ((table (make-hash-table :test 'equal)))
     (dolist (mark *marks* table)
       (setf (gethash (list (mark-kind mark) (mark-name mark)) table) mark))))
 
 (defun mark-definitions (files)
-  "Remember the definitions of FILES as they are now. What was not defined again since it was remembered last keeps the
-version of its file of that time. Returns how many there are."
+  "Record the current definitions of FILES, and return their number. A definition that was not
+redefined since the last call keeps the file version recorded then."
   (let ((before (marks-by-name)))
     (setf *marks* (definitions-in files))
     (dolist (mark *marks*)
@@ -118,13 +121,14 @@ version of its file of that time. Returns how many there are."
     (length *marks*)))
 
 (defun not-defined-again-p (mark before)
-  "True when MARK is what it was at BEFORE, although its file was loaded since."
+  "Return true if MARK is the same definition as BEFORE although its file was loaded since."
   (and before
        (eq (mark-object mark) (mark-object before))
        (not (eq (mark-version mark) (mark-version before)))))
 
 (defun leftovers (files gone)
-  "The marks of those definitions of FILES that the files, as they were loaded last, do not have, or that are in GONE."
+  "Return the marks of the definitions of FILES that the files, as last loaded, no longer contain,
+or whose file is in GONE."
   (let ((before (marks-by-name)))
     (let ((found (remove-if-not
                   (lambda (mark)
@@ -134,7 +138,7 @@ version of its file of that time. Returns how many there are."
                                (/= (mark-created mark) (file-version-write-date version)))
                           (not-defined-again-p mark (gethash (list (mark-kind mark) (mark-name mark)) before)))))
                   (definitions-in files))))
-      ;; Keep a generic function that no DEFGENERIC makes as long as it has methods that stay.
+      ;; Keep an implicit generic function as long as some of its methods remain.
       (remove-if (lambda (mark)
                    (and (eq (mark-kind mark) :generic-function)
                         (set-difference (sb-mop:generic-function-methods (fdefinition (mark-name mark)))
@@ -144,10 +148,10 @@ version of its file of that time. Returns how many there are."
                  found))))
 
 (defun remove-definition (mark)
-  "Take the definition MARK out of the image. True if that could be done."
+  "Remove the definition MARK from the image. Return true on success."
   (let ((name (mark-name mark)))
     (handler-case
-        ;; Ignore the lock: the definition's own file, which is in the package, was free to make it.
+        ;; Package locks do not apply: the definition's own file was allowed to create it.
         (sb-ext:without-package-locks
           (ecase (mark-kind mark)
             ((:function :macro :generic-function) (fmakunbound name))
@@ -159,7 +163,7 @@ version of its file of that time. Returns how many there are."
       (error () nil))))
 
 (defun leftover-text (mark)
-  "The beginning of the form that defines MARK, for display."
+  "Return the beginning of the form that defines MARK, for display."
   (let ((name (mark-name mark)))
     (if (eq (mark-kind mark) :method)
         (name-text (list* 'method
@@ -172,7 +176,8 @@ version of its file of that time. Returns how many there are."
         (name-text name))))
 
 (defun leftovers-json (files gone remove)
-  "The leftovers of FILES, of which GONE are no more, as objects, by file and name. REMOVE takes them out of the image."
+  "Return the leftovers of FILES as JSON objects, sorted by file and name. Files in GONE no longer
+exist. If REMOVE is true, remove the leftovers from the image."
   (let ((marks (leftovers files gone)))
     (when remove
       (dolist (file gone)

@@ -1,9 +1,11 @@
-;;;; Loads a system or a file. A load always ends in an outcome.
+;;;; Loads a system or a file. A load always ends in an outcome, whether it succeeds, fails or is
+;;;; stopped.
 
 (in-package :steelbank)
 
 (defun tap-sink (session)
-  "A sink that writes each sidecar into the cache, and keeps the tap's positions for late diagnostics."
+  "Return a sink that writes each sidecar into the cache, and stores the tap's positions for later
+diagnostics."
   (lambda (tap sidecar)
     (let* ((path (truename (tap-stream tap)))
            (file (sb-ext:native-namestring path))
@@ -12,7 +14,8 @@
                                          (file-length stream))
                                        (tap-content-hash tap))))
       (setf (gethash file (load-session-versions session)) version)
-      ;; System definitions, too, name symbols. Of one that failed, ASDF keeps what it had.
+      ;; System definitions name symbols, too. If one failed, ASDF continues to use the previous
+      ;; one.
       (when (and (tap-source-load tap)
                  (not (and (tap-failed tap) (equal (pathname-type path) "asd"))))
         (setf (gethash file *loaded-files*) version)))
@@ -24,31 +27,33 @@
     (trim-tap tap)))
 
 (defun cause (condition)
-  "The condition that ASDF wrapped in CONDITION while it read a system definition."
+  "Return the condition that ASDF wrapped in CONDITION while it read a system definition."
   (if (typep condition 'asdf:load-system-definition-error)
       (cause (asdf/find-system:error-condition condition))
       condition))
 
 (defun note-failure (session condition)
-  "Record in SESSION that CONDITION ends the load, and the place, while the stack is not unwound yet; near its end, copy it."
+  "Record in SESSION that CONDITION ends the load, and its position, before the stack unwinds. If
+little stack is left, copy the stack instead."
   (cond ((not (stack-short-p)) (describe-failure session condition))
-        ;; An overflow copied it before its handlers ran.
+        ;; On a stack overflow, it was already copied before the handlers ran.
         ((not (typep condition 'stack-exhausted))
          (copy-stack)
          (setf (load-session-copied session) t))))
 
 (defun describe-failure (session condition)
-  "Record in SESSION that CONDITION ends the load, and the place."
+  "Record in SESSION that CONDITION ends the load, and its position."
   (let* ((cause (cause condition))
          (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
                   (note-diagnostic cause (or (severity cause) :error)))))
-    (reporting-own-errors ("telling the names without a definition")
+    (reporting-own-errors ("reporting undefined names")
       (note-undefined-names))
     (unless (typep condition 'heap-share-exhausted)
       (setf (load-session-failure session) (failure condition place)))))
 
 (defun true-reason (condition)
-  "CONDITION, or a full heap if code has left the load because of that, in a way that does not say so."
+  "Return CONDITION, or a heap-exhaustion condition if code left the load for that reason in
+another way."
   (flet ((full-p () (> (heap-in-use) (heap-limit))))
     (if (and (typep condition 'left-by-exit)
              (full-p)
@@ -57,7 +62,8 @@
         condition)))
 
 (defun failed-outcome (session condition)
-  "The outcome of a load that CONDITION ended. The memory that the load filled is garbage by now."
+  "Return the outcome of a load that CONDITION ended. By now the memory that the load filled is
+garbage."
   (let ((*file* (load-session-file session))
         (*checking-heap* t))
     (when (and (null (load-session-failure session))
@@ -69,7 +75,8 @@
                        (failure (true-reason condition))))))
 
 (defun pass-broken-file (session condition)
-  "When SESSION keeps going, note that CONDITION says that a file does not compile, and have ASDF go on with what came of it."
+  "If SESSION keeps going, record that CONDITION reports a file that failed to compile, and have
+ASDF continue with the resulting fasl."
   (when (load-session-keep-going session)
     (push *file* (load-session-broken session))
     (unless (load-session-failure session)
@@ -77,7 +84,7 @@
     (muffle-warning condition)))
 
 (defun forget-broken-fasls (session)
-  "Delete what came of the files of SESSION that do not compile: no later load may take it for their fasl."
+  "Delete the fasls of SESSION's files that failed to compile, so that no later load uses them."
   (dolist (file (load-session-broken session))
     (let ((fasl (around-user-code (asdf:apply-output-translations
                                    (compile-file-pathname (sb-ext:parse-native-namestring file))))))
@@ -85,7 +92,8 @@
         (uiop:delete-file-if-exists fasl)))))
 
 (defun run-load (session function)
-  "Call FUNCTION as the load SESSION. Returns the outcome, unless FUNCTION leaves to a place outside of the load."
+  "Call FUNCTION as the load SESSION. Return the outcome, unless FUNCTION makes a non-local exit
+out of the load."
   (catch 'end-of-load
     (let ((condition
             (catch 'fault
@@ -98,7 +106,7 @@
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
                 (with-simple-restart (abort "Give up the load.")
-                  ;; Note the diagnostics. An error that nobody handles reaches the debugger's hook.
+                  ;; Record diagnostics. Unhandled errors reach the debugger hook.
                   (handler-bind ((uiop:compile-failed-warning
                                    (lambda (condition) (pass-broken-file session condition)))
                                  (fatal-compiler-error #'note-diagnostic)
@@ -106,7 +114,7 @@
                                  (warning #'note-diagnostic)
                                  (error #'continue-with-new-structure))
                     (funcall function)
-                    (setf (load-session-untold session) '()))
+                    (setf (load-session-unreported session) '()))
                   (throw 'end-of-load (if (load-session-broken session)
                                           (list :status :failed :failure (load-session-failure session))
                                           '(:status :loaded)))))
@@ -114,7 +122,7 @@
       (failed-outcome session condition))))
 
 (defun load-outcome (session function)
-  "Call FUNCTION as the load SESSION. Returns the outcome, however it ends."
+  "Call FUNCTION as the load SESSION. Return the outcome, however it ends."
   (let ((outcome nil))
     (block load
       (unwind-protect (with-return-addresses (*return-addresses*)
@@ -125,10 +133,11 @@
         (failed-outcome session (make-condition 'left-by-exit)))))
 
 (defvar *noted-serial* nil
-  "The highest serial number of code whose files NOTE-LOADED-CODE has seen; NIL before the first load.")
+  "The highest serial number of code that NOTE-LOADED-CODE has processed; NIL before the first
+load.")
 
 (defun highest-serial ()
-  "The highest serial number of the code that NOTE-LOADED-CODE looks at; -1 if there is none."
+  "Return the highest serial number of user code; -1 if there is none."
   (let ((highest -1))
     (map-code (lambda (code)
                 (setf highest (max highest (code-serial code))))
@@ -136,7 +145,8 @@
     highest))
 
 (defun known-component-files ()
-  "The files of all components that ASDF knows, as a table: the operations on these note their loading."
+  "Return a table of the files of all registered components. The operations on them record their
+loading."
   (let ((files (make-hash-table :test 'equal)))
     (labels ((walk (component)
                (if (typep component 'asdf:parent-component)
@@ -147,13 +157,14 @@
       (with-real-folders
         (dolist (name (registered-names))
           (let ((system (asdf:registered-system name)))
-            ;; While its definition is read, there is no system under its name yet.
+            ;; A name has no system yet while its definition is being read.
             (when (typep system 'asdf:system)
               (walk system))))))
     files))
 
 (defun new-code-files ()
-  "The names of the files of the code that was made since this was called last, each with the write date that it had then, as a table."
+  "Return a table of the files of code that was created since the last call, with each file's
+write date at that time."
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*))
     (map-code
@@ -165,14 +176,15 @@
                   (path (and source (debug-source-namestring source))))
              (when (stringp path)
                (setf (gethash path seen) (file-created source)))))))
-     ;; Skip the core's code: what was loaded into a snapshot was noted when it was made.
+     ;; Skip the code in the core: what was loaded into a snapshot was recorded when it was saved.
      t)
     (setf *noted-serial* highest)
     seen))
 
 (defun note-new-code (versions noted-elsewhere)
-  "Remember the files of code that is new in the image, but for those that have changed since they were compiled, and those of which
-NOTED-ELSEWHERE, called with name and write date, is true. VERSIONS has those of files that were read. Returns how many there are."
+  "Record the files of new code in the image, and return their number. Skip files that changed
+after they were compiled, and those for which NOTED-ELSEWHERE, called with name and write date,
+returns true. VERSIONS contains the versions of files that were read."
   (loop for path being the hash-keys of (new-code-files) using (hash-value created)
         for true = (and created
                         (eql (mismatch "/" path) 1)
@@ -185,19 +197,20 @@ NOTED-ELSEWHERE, called with name and write date, is true. VERSIONS has those of
           count t and do (setf (gethash file *loaded-files*) version)))
 
 (defun note-loaded-code (session)
-  "Remember the files of code that is new in the image and that no component of ASDF's brought: a program may compile
-and load files by itself. Only files that have not changed since they were compiled."
+  "Record the files of new code that does not belong to an ASDF component, because a program may
+compile and load files itself. Skip files that changed after they were compiled."
   (let ((components nil))
     (note-new-code (load-session-versions session)
                    (lambda (file created)
                      (declare (ignore created))
-                     ;; A load of it that has failed leaves code of a newer version, too.
+                     ;; A failed load also leaves code of a newer version.
                      (or (gethash file *loaded-files*)
                          (gethash file (or components (setf components (known-component-files)))))))))
 
 (defun call-with-load-session (session function)
-  "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. Returns the outcome, a property
-list; FUNCTION's effects before a failure remain."
+  "Call FUNCTION as a load: without output, with a tap, and with cross references recorded
+regardless of the policy. Return the outcome, a property list. Effects of FUNCTION before a
+failure remain."
   (let* ((start (get-internal-real-time))
          (consed (sb-ext:get-bytes-consed))
          (features (copy-list *features*))
@@ -213,7 +226,7 @@ list; FUNCTION's effects before a failure remain."
              (use-own-cache)
              (unless *noted-serial*
                (setf *noted-serial* (highest-serial)))
-             ;; The load before this one may have been left without its clean-up.
+             ;; The previous load may have been left without its cleanup.
              (forget-unread-systems)
              (prog1 (with-least-quality (+store-xref-data+ 3)
                       (load-outcome session function))
@@ -221,7 +234,7 @@ list; FUNCTION's effects before a failure remain."
                (note-loaded-code session)))))
     (keep-features session features)
     (forget-broken-fasls session)
-    (keep-diagnostics session)
+    (store-diagnostics session)
     (incf *consed-by-loads* (- (sb-ext:get-bytes-consed) consed))
     (append outcome
             (list :duration-ms (round (* 1000 (- (get-internal-real-time) start))
@@ -232,20 +245,22 @@ list; FUNCTION's effects before a failure remain."
                   :cautions (reverse (load-session-cautions session))))))
 
 (defun keep-features (session features)
-  "Put FEATURES back, and note it in SESSION, if *FEATURES* is no proper list any more: nothing could be read."
+  "Restore FEATURES, and add a caution to SESSION, if *FEATURES* is no longer a proper list.
+Otherwise nothing could be read."
   (unless (proper-list-p *features*)
     (setf *features* features)
-    (push "What was loaded left in *FEATURES* what is no proper list; it is again what it was before."
+    (push "The loaded code left *FEATURES* as an improper list; its previous value was restored."
           (load-session-cautions session))))
 
 (defun forget-unread-systems ()
-  "Have ASDF forget the systems whose definitions were read only partly: every later load would fail on them."
+  "Have ASDF forget the systems whose definitions were read only partially, because every later
+load would fail on them."
   (dolist (name (registered-names))
     (unless (typep (asdf:registered-system name) 'asdf:system)
       (asdf:clear-system name))))
 
-(defun note-kept-diagnostics-of-system (session system)
-  "Add to SESSION the kept diagnostics of those files of SYSTEM that this load did not compile."
+(defun add-stored-diagnostics-of-system (session system)
+  "Add the stored diagnostics of the files of SYSTEM that this load did not compile to SESSION."
   (let ((compile (asdf:make-operation 'asdf:compile-op)))
     (dolist (component (system-files system))
       (let ((file (around-user-code (source-file-of component)))
@@ -255,10 +270,10 @@ list; FUNCTION's effects before a failure remain."
                    (not (gethash file (load-session-files session))))
           (let ((record (read-record fasl)))
             (when record
-              (note-kept-diagnostics session record))))))))
+              (add-stored-diagnostics session record))))))))
 
 (defun make-session (progress stop timeout-seconds)
-  "A load session that ends after TIMEOUT-SECONDS, or when STOP returns true."
+  "Create a load session that ends after TIMEOUT-SECONDS, or when STOP returns true."
   (make-load-session
    :progress progress
    :stop (or stop (constantly nil))
@@ -266,14 +281,15 @@ list; FUNCTION's effects before a failure remain."
                   (+ (get-internal-real-time)
                      (ceiling (* timeout-seconds internal-time-units-per-second))))))
 
-(defun known-system (name)
-  "The name under which ASDF knows the system that somebody called NAME: as it is given, or in lower case."
+(defun find-system-name (name)
+  "Return the name under which ASDF finds system NAME: as given, or in lower case."
   (or (and (asdf:find-system name nil) name)
       (let ((lower (string-downcase name)))
         (and (asdf:find-system lower nil) lower))))
 
-(defun look-for-dependency (condition)
-  "When CONDITION says that a system is missing whose definition was written since ASDF looked, have ASDF try again."
+(defun retry-dependency (condition)
+  "If CONDITION reports a missing system whose definition was written after ASDF searched, have
+ASDF try again."
   (let ((retry (find-restart 'asdf/action:retry condition))
         (name (asdf:primary-system-name (missing-name condition))))
     (flet ((registered-p ()
@@ -287,26 +303,28 @@ list; FUNCTION's effects before a failure remain."
   ()
   (:report (lambda (condition stream)
              (let ((path (file-error-pathname condition)))
-               (format stream (cond ((equal path #p"") "No file is named.")
+               (format stream (cond ((equal path #p"") "The file name is empty.")
                                     ((uiop:directory-exists-p path) "~A is a folder.")
-                                    ((uiop:file-exists-p path) "~A is no plain file.")
-                                    (t "There is no file ~A."))
+                                    ((uiop:file-exists-p path) "~A is not a regular file.")
+                                    (t "File ~A does not exist."))
                        (sb-ext:native-namestring path)))))
-  (:documentation "The file to be loaded is missing, or is no plain file."))
+  (:documentation "The file to be loaded is missing or is not a regular file."))
 
 (defun check-loaded-files (system)
-  "Signal an error if a file of SYSTEM that was loaded through us is gone, which ASDF does not notice."
+  "Signal an error if a file of SYSTEM that was loaded by us no longer exists, because ASDF does
+not notice that."
   (dolist (component (system-files system))
     (when (and (nth-value 1 (gethash (source-file-of component) *loaded-files*))
                (not (uiop:file-exists-p (asdf:component-pathname component))))
       (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
-  "Load SYSTEM, a name, through ASDF, after DEFINITION, the native name of the file that defines it, if ASDF would not find
-that; FORCE compiles its own files anew; KEEP-GOING goes on behind files that do not compile. PROGRESS is called with (done total
-what file) before each file; STOP, without arguments, at each safe point. A property list: :STATUS
-:LOADED, :FAILED, :CANCELLED or :TIMED-OUT; :COMPILED and :CACHED files; :DURATION-MS;
-:DIAGNOSTICS; and :FAILURE when it did not load."
+  "Load SYSTEM, a name, through ASDF. DEFINITION is the native name of the file that defines it,
+if ASDF would not find that. FORCE recompiles the system's own files, and KEEP-GOING continues
+after files that fail to compile. PROGRESS is called with (done total what file) before each file.
+STOP is called without arguments at each safe point. Return a property list with :STATUS (:LOADED,
+:FAILED, :CANCELLED or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS, and,
+if the load failed, :FAILURE."
   (check-type system string)
   (check-type timeout-seconds (or null (real 0)))
   (install-load-hooks)
@@ -317,30 +335,30 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
              (read-changed-definitions)
              (when definition
                (asdf:load-asd (sb-ext:parse-native-namestring definition)))
-             (setf name (or (known-system system)
-                            (progn (rescan-systems) (known-system system))
+             (setf name (or (find-system-name system)
+                            (progn (rescan-systems) (find-system-name system))
                             (asdf:find-system system)))
              (check-loaded-files (asdf:find-system name))
-             (handler-bind ((asdf:missing-dependency #'look-for-dependency))
+             (handler-bind ((asdf:missing-dependency #'retry-dependency))
                (if force
                    (asdf:load-system name :force t)
-                   (call-with-settled-systems name (load-session-settled session)
+                   (call-with-up-to-date-systems name (load-session-up-to-date session)
                                               (lambda () (asdf:load-system name)))))
-             (note-kept-diagnostics-of-system session (asdf:find-system name))))
+             (add-stored-diagnostics-of-system session (asdf:find-system name))))
       (let ((outcome (call-with-load-session session #'find-and-load)))
         (list* :system name outcome)))))
 
 (defun load-systems (systems &key keep-going progress stop timeout-seconds)
-  "Load SYSTEMS, lists of a name and the native name of the file that defines it, through ASDF one after the other. KEEP-GOING and
-the outcome are as of LOAD-SYSTEM."
+  "Load SYSTEMS in order through ASDF. Each is a list of a name and the native name of the file
+that defines it. KEEP-GOING and the outcome are as for LOAD-SYSTEM."
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds)))
     (setf (load-session-keep-going session) keep-going)
     (call-with-load-session
      session
      (lambda ()
-       (call-with-settled-systems
-        nil (load-session-settled session)
+       (call-with-up-to-date-systems
+        nil (load-session-up-to-date session)
         (lambda ()
           (loop for (name definition) in systems
                 do (unless (asdf:find-system name nil)
@@ -348,11 +366,12 @@ the outcome are as of LOAD-SYSTEM."
                    (asdf:load-system name))))))))
 
 (defun error-p (diagnostic)
-  "True when DIAGNOSTIC says that a form could not be compiled."
+  "Return true if DIAGNOSTIC reports that a form could not be compiled."
   (member (getf diagnostic :severity) '(:error :read-error)))
 
 (defun file-output (path)
-  "Where the fasl of the single file PATH, a native name, goes; second, whether it is kept."
+  "Return the path for the fasl of the single file PATH, a native name, and as second value
+whether the fasl is kept."
   (if *cache-directory*
       (values (merge-pathnames (format nil "files/~(~16,'0X~).fasl"
                                        (fnv-1a (coerce (sb-ext:string-to-octets path :external-format :utf-8)
@@ -363,8 +382,8 @@ the outcome are as of LOAD-SYSTEM."
               nil)))
 
 (defun load-file (path &key progress stop timeout-seconds)
-  "Compile and load the file PATH, a native name. The outcome as of LOAD-SYSTEM. Nothing is loaded from a
-file that could not be read or compiled."
+  "Compile and load the file PATH, a native name. Return an outcome as LOAD-SYSTEM does. If the
+file cannot be read or compiled, nothing of it is loaded."
   (check-type path string)
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds))
@@ -394,7 +413,7 @@ file that could not be read or compiled."
                 (call-with-file session path #'compile-and-load)))))))
 
 (defun loaded-files-json ()
-  "Every file loaded through us, and its version then."
+  "Return every file loaded by us with its version at that time, as JSON objects."
   (sb-ext:with-locked-hash-table (*loaded-files*)
     (loop for file being the hash-keys of *loaded-files* using (hash-value version)
           collect (object "path" file
@@ -403,11 +422,13 @@ file that could not be read or compiled."
                           "hash" (file-version-hash version)))))
 
 (defun image-json (&key (systems t))
-  "The contents of the image, as an object: the loaded files, and with SYSTEMS the systems that ASDF knows."
+  "Return the contents of the image as a JSON object: the loaded files and, with SYSTEMS, the
+registered systems."
   (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
 
 (defun outcome-json (outcome &key (systems t))
-  "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object; SYSTEMS is as of IMAGE-JSON."
+  "Return OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as a JSON object. SYSTEMS is as for
+IMAGE-JSON."
   (destructuring-bind (&key system path step status failure duration-ms compiled cached diagnostics cautions) outcome
     (object "system" system "path" path "step" (word step) "status" (word status) "duration_ms" duration-ms
             "compiled" compiled "cached" cached
@@ -417,5 +438,6 @@ file that could not be read or compiled."
             "image" (image-json :systems systems))))
 
 (defun send-progress (done total what file)
-  "Tell the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded (WHAT)."
+  "Report to the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded
+(WHAT)."
   (progress (json-string (object "done" done "total" total "what" (word what) "path" file))))

@@ -1,15 +1,15 @@
-;;;; Counts foreign memory by system while an image is made that is to be saved: a saved core has the pointers that MAKE-ALIEN and
-;;;; its kin return, and not the memory.
+;;;; Counts foreign memory by system while an image is prepared for saving. A saved core contains
+;;;; the pointers that MAKE-ALIEN and similar functions return, but not the memory.
 
 (in-package :steelbank)
 
 (defparameter *counted-functions*
   '("malloc" "calloc" "realloc" "aligned_alloc" "posix_memalign" "strdup" "strndup" "mmap" "munmap" "free")
-  "The functions of the C library whose memory the shim counts, each by a function of its own.")
+  "The C library's allocation functions for which the shim provides counting replacements.")
 
 (sb-ext:define-load-time-global *memory-owners* nil
-  "While memory is counted: a vector of the names of systems, by the numbers under which the shim counts theirs. Number
-0 stands for no system. Else NIL.")
+  "While memory is counted, a vector of system names; the index is the number under which the shim
+counts the system's memory. Number 0 stands for no system. NIL at other times.")
 
 (defun count-foreign-memory ()
   "Start counting the memory that Lisp code allocates from the C library."
@@ -25,13 +25,13 @@
           *foreign-substitutes* '())
     (relink-foreign-functions *counted-functions*)))
 
-(defun own-foreign-memory (number)
+(defun attribute-foreign-memory (number)
   "Attribute the foreign memory that is allocated from now on to the owner NUMBER."
   (sb-alien:alien-funcall
    (sb-alien:extern-alien "steelbank_own_memory" (function sb-alien:void (sb-alien:signed 64))) number))
 
 (sb-ext:define-load-time-global *memory-owner* 0
-  "The number under which memory is counted now.")
+  "The number to which allocations are currently attributed.")
 
 (defun call-as-memory-owner (name function)
   "Call FUNCTION, and attribute the foreign memory that it allocates to the system NAME."
@@ -40,20 +40,20 @@
       (let ((before *memory-owner*)
             (number (or (position name *memory-owners* :test #'equal)
                         (vector-push-extend name *memory-owners*))))
-        (own-foreign-memory (setf *memory-owner* number))
+        (attribute-foreign-memory (setf *memory-owner* number))
         (multiple-value-prog1 (funcall function)
-          (own-foreign-memory (setf *memory-owner* before))))))
+          (attribute-foreign-memory (setf *memory-owner* before))))))
 
 (defun held-memory (number)
-  "The octets of foreign memory that the owner NUMBER still holds."
+  "Return the octets of foreign memory that the owner NUMBER still holds."
   (sb-alien:alien-funcall
    (sb-alien:extern-alien "steelbank_held_memory" (function (sb-alien:signed 64) (sb-alien:signed 64))) number))
 
-(defun kept-foreign-memory ()
-  "A sentence for each system that still holds foreign memory."
+(defun held-foreign-memory ()
+  "Return a sentence for each system that still holds foreign memory."
   (loop for name across (or *memory-owners* #())
         for number from 0
         for size = (held-memory number)
         when (plusp size)
-          collect (format nil "~:[What was loaded~;System ~:*~A~] keeps ~D byte~:P of foreign memory, which would not be in a ~
-                               snapshot." name size)))
+          collect (format nil "~:[Loaded code~;System ~:*~A~] holds ~D byte~:P of foreign memory, ~
+                               which cannot be saved in a snapshot." name size)))

@@ -1,11 +1,12 @@
-;;;; Redefinitions that only a reload meets: packages that lost exports, constants with new values, structures with new slots. A
-;;;; load takes the restart that continues, as a person would, and says so in its answer.
+;;;; Handles redefinitions that occur only on a reload: packages that lost exports, constants with
+;;;; new values, structures with new slots. A load takes the restart that continues, as a user
+;;;; would, and reports it as a caution in its answer.
 
 (in-package :steelbank)
 
 (sb-ext:define-load-time-global *package-definitions* (make-hash-table :test 'equal :synchronized t)
-  "Name of each package that a DEFPACKAGE form defined in a load of ours -> what that form named last: a property list of
-:EXPORTS, :SHADOWS (names) and :USES (names of packages).")
+  "Maps the name of each package that a DEFPACKAGE form defined in one of our loads to a property
+list of what that form last listed: :EXPORTS, :SHADOWS (names) and :USES (names of packages).")
 
 (defun note-caution (control &rest arguments)
   "Add the caution CONTROL, formatted with ARGUMENTS, to the answer of this load, once."
@@ -19,15 +20,16 @@
 ;;; Packages
 
 (defun used-package-names (use)
-  "The names of the packages that USE, an option of DEFPACKAGE, designates."
+  "Return the names of the packages that USE, an option of DEFPACKAGE, designates."
   (loop for designator in (if (listp use) use '())
         for package = (find-package designator)
         when package
           collect (package-name package)))
 
 (defun taken-out (now before given)
-  "The names to take out of a package: those of NOW, which it has, that its definition BEFORE gave and its new one,
-GIVEN, does not. What code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is taken out."
+  "Return the names to remove from a package: those of NOW, its current names, that the previous
+definition BEFORE listed and the new one, GIVEN, does not. Names that code added at run time
+remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
   (remove-if (lambda (name)
                (or (member name given :test #'string=)
                    (not (or (eq before :unknown)
@@ -35,13 +37,14 @@ GIVEN, does not. What code added when it ran stays. When BEFORE is :UNKNOWN, all
              now))
 
 (defun external-names (package)
-  "The names of the external symbols of PACKAGE."
+  "Return the names of the external symbols of PACKAGE."
   (let ((names '()))
     (do-external-symbols (symbol package names)
       (push (symbol-name symbol) names))))
 
 (defun shrink-package (package exports uses shadows)
-  "Take out of PACKAGE what its definition, which names EXPORTS, USES and SHADOWS now, does not name any more."
+  "Remove from PACKAGE what its definition no longer lists. The definition now lists EXPORTS, USES
+and SHADOWS."
   (let* ((name (package-name package))
          (before (gethash name *package-definitions*))
          (no-exports (taken-out (external-names package) (getf before :exports :unknown) exports))
@@ -57,22 +60,23 @@ GIVEN, does not. What code added when it ran stays. When BEFORE is :UNKNOWN, all
         (let ((symbol (find-symbol export package)))
           (unexport symbol package))))
     (when no-exports
-      (note-caution "Package ~A does not export ~{~A~^, ~} any more: its definition does not name ~:[them~;it~] now. What is ~
-                     not compiled again still has the old ~:[symbols~;symbol~]."
+      (note-caution "Package ~A no longer exports ~{~A~^, ~}, because ~:[they were~;it was~] ~
+                     removed from its definition. Code that is not recompiled still uses the old ~:[symbols~;symbol~]."
                     name (sort no-exports #'string<) (null (rest no-exports)) (null (rest no-exports))))
     (when no-uses
-      (note-caution "Package ~A does not use ~{~A~^, ~} any more." name no-uses))
+      (note-caution "Package ~A no longer uses ~{~A~^, ~}." name no-uses))
     (when no-shadows
-      (note-caution "Package ~A does not shadow ~{~A~^, ~} any more." name no-shadows))))
+      (note-caution "Package ~A no longer shadows ~{~A~^, ~}." name no-shadows))))
 
 (defun keep-variance (condition)
-  "Take the restart that keeps what a package has beyond its definition: code added it when it ran."
+  "Invoke the restart that keeps what a package has beyond its definition, because code added it
+at run time."
   (let ((restart (find-restart +keep-variance+ condition)))
     (when restart
       (invoke-restart restart))))
 
 (defun noted-defpackage (function name nicknames size shadows shadowing-imports use imports interns exports &rest more)
-  "Around %DEFPACKAGE: within a load, a package becomes what its definition says now."
+  "Wrap %DEFPACKAGE: within a load, make a package match its new definition."
   (flet ((define ()
            (apply function name nicknames size shadows shadowing-imports use imports interns exports more)))
     (if (null *load-session*)
@@ -91,28 +95,29 @@ GIVEN, does not. What code added when it ran stays. When BEFORE is :UNKNOWN, all
 ;;; Constants and structures
 
 (defun noted-defconstant (function name value &rest more)
-  "Around %DEFCONSTANT: a constant that was defined before this load may get another value."
+  "Wrap %DEFCONSTANT: allow a constant that was defined before this load to change its value."
   (let ((session *load-session*))
     (if (null session)
         (apply function name value more)
         (handler-bind ((sb-ext:defconstant-uneql
                          (lambda (condition)
                            (unless (gethash name (load-session-constants session))
-                             (note-caution "The constant ~S has another value now. What is not compiled again still has the ~
-                                            old one."
+                             (note-caution "The constant ~S has a new value. Code that is not ~
+                                            recompiled still uses the old one."
                                            name)
                              (continue condition)))))
           (multiple-value-prog1 (apply function name value more)
             (setf (gethash name (load-session-constants session)) t))))))
 
 (defun note-new-structure (name)
-  "Note that the structure NAME has other slots now."
-  (note-caution "The structure ~S has other slots now: its old instances, and code that is not compiled again, are of no ~
-                 use any more."
+  "Add a caution that the structure NAME has different slots now."
+  (note-caution "The structure ~S has different slots now. Its old instances, and code that is not ~
+                 recompiled, are invalid."
                 name))
 
 (defun continue-with-new-structure (condition)
-  "When CONDITION says that a structure is defined anew with other slots, have the new definition hold."
+  "If CONDITION reports that a structure is redefined with different slots, accept the new
+definition."
   (when (and (typep condition 'simple-error)
              (find-restart +continue-recklessly+ condition)
              (find-restart 'continue condition))
@@ -120,7 +125,7 @@ GIVEN, does not. What code added when it ran stays. When BEFORE is :UNKNOWN, all
     (continue condition)))
 
 (defun noted-compiler-defstruct (function dd &rest more)
-  "Around %COMPILER-DEFSTRUCT: accept a changed structure, which is what a reload is for."
+  "Wrap %COMPILER-DEFSTRUCT: accept a changed structure, which is the purpose of a reload."
   (if (and *load-session* (find-class (structure-name dd) nil))
       (handler-bind ((warning (lambda (condition)
                                 (note-new-structure (structure-name dd))

@@ -1,9 +1,9 @@
-;;;; One load: what it did so far, and when it is to stop.
+;;;; The state of one load: its progress, and when it must stop.
 
 (in-package :steelbank)
 
 (defstruct load-session
-  "The state of one load: what it did so far, its progress callback, and when it is to stop."
+  "The state of one load: what it has done, its progress callback, and when it must stop."
   (progress nil :type (or null function))
   (stop (constantly nil) :type function)
   (deadline nil :type (or null integer))
@@ -12,63 +12,67 @@
   ;; The file that was begun last and has not ended.
   (file nil)
   (failure nil :type list)
-  ;; Whether the load goes on behind a file that does not compile, and the native names of those.
+  ;; Whether the load continues after a file that fails to compile, and the native names of such
+  ;; files.
   (keep-going nil :type boolean)
   (broken '() :type list)
-  ;; The native names of the files with names that are undefined as yet where the load was left, of which the compiler would have
-  ;; told at the end of the compilation unit; T: it may be any file.
-  (untold t :type (or list (eql t)))
-  ;; True if the stack was left near its end, so that the failure is to be described from its copy.
+  ;; The native names of the files with names that were undefined when the load was abandoned. The
+  ;; compiler would have reported those at the end of the compilation unit. T means any file.
+  (unreported t :type (or list (eql t)))
+  ;; True if the stack was nearly exhausted, so that the failure must be described from a copy of
+  ;; it.
   (copied nil :type boolean)
   (restarts '() :type list)
-  ;; Native name of each source file that was compiled or loaded -> :COMPILED, or :CACHED if its fasl was there, in that order.
+  ;; Maps the native name of each source file that was compiled or loaded to :COMPILED, or to
+  ;; :CACHED if its fasl existed, in that order.
   (files (make-hash-table :test 'equal) :type hash-table)
   (diagnostics '() :type list)
-  ;; Those of the diagnostics that come up only when a file is compiled.
-  (compiler-said '() :type list)
-  ;; Sentences that the answer gives beside the outcome.
+  ;; The diagnostics that occur only when a file is compiled.
+  (compile-diagnostics '() :type list)
+  ;; Sentences that the answer gives in addition to the outcome.
   (cautions '() :type list)
   ;; The constants that were defined in this load.
   (constants (make-hash-table :test 'eq) :type hash-table)
   (seen (make-hash-table :test 'equal) :type hash-table)
-  ;; Native name of each source file that was read -> its version then.
+  ;; Maps the native name of each source file that was read to its version at that time.
   (versions (make-hash-table :test 'equal) :type hash-table)
-  ;; Native name of each source file that was compiled -> its fasl.
+  ;; Maps the native name of each source file that was compiled to its fasl.
   (fasls (make-hash-table :test 'equal) :type hash-table)
-  ;; Native name of each fasl record that was read -> its stamp then, and what it says.
+  ;; Maps the native name of each fasl record that was read to its stamp and contents.
   (records (make-hash-table :test 'equal) :type hash-table)
-  ;; Each pathname that ASDF has asked the date of -> the name under which ASDF keeps that.
+  ;; Maps each pathname whose date ASDF requested to the name under which ASDF caches the date.
   (stamped (make-hash-table :test 'equal) :type hash-table)
-  ;; The names of the systems that ASDF was told are settled, or that it has made plans to do something for.
-  (settled (make-hash-table :test 'equal) :type hash-table)
-  ;; The components whose fasls were looked at before ASDF asked for their dates.
+  ;; The names of the systems that were reported to ASDF as up to date, or for which it has planned
+  ;; operations.
+  (up-to-date (make-hash-table :test 'equal) :type hash-table)
+  ;; The components whose fasls were checked before ASDF requested their dates.
   (checked (make-hash-table :test 'eq) :type hash-table)
   (taps (make-hash-table :test 'equal) :type hash-table))
 
 (defun name-table (names)
-  "A hash table with NAMES, strings, as keys."
+  "Return a hash table with NAMES, strings, as keys."
   (let ((table (make-hash-table :test 'equal)))
     (dolist (name names table)
       (setf (gethash name table) t))))
 
 (defun note-file (session file how)
-  "Remember that FILE, a native name, was :COMPILED in SESSION or, as HOW may say, loaded from a :CACHED fasl; a file that was compiled is
-loaded from its fasl as well."
+  "Record that FILE, a native name, was :COMPILED in SESSION or, depending on HOW, loaded from a
+:CACHED fasl. A file that was compiled is loaded from its fasl as well, and stays :COMPILED."
   (let ((files (load-session-files session)))
     (unless (eq (gethash file files) :compiled)
       (setf (gethash file files) how))))
 
 (defun files-noted (session how)
-  "The files that were noted in SESSION as HOW says, in the order in which they were first."
+  "Return the files recorded in SESSION as HOW, in the order in which they were first recorded."
   (loop for file being the hash-keys of (load-session-files session) using (hash-value noted)
         when (eq noted how)
           collect file))
 
 (defvar *load-session* nil
-  "The load that is under way on this thread, or NIL.")
+  "The current load on this thread, or NIL.")
 
 (defvar *loading* nil
-  "True while a file is loaded on this thread, and nothing is compiled inside of that.")
+  "True while a file is loaded on this thread, but not while code compiles inside that load.")
 
 ;;; Stopping
 
@@ -76,22 +80,22 @@ loaded from its fasl as well."
   "The native name of the source file that is being compiled or loaded on this thread, or NIL.")
 
 (defun past-deadline-p (session)
-  "True when the time of SESSION is over."
+  "Return true if the deadline of SESSION has passed."
   (let ((deadline (load-session-deadline session)))
     (and deadline (> (get-internal-real-time) deadline))))
 
 (defun leave-load (session)
-  "Leave the load SESSION, because its time is over or else because its host wants it to end."
+  "Leave the load SESSION, because its deadline has passed or its host cancelled it."
   (let ((late (past-deadline-p session)))
     (leave 'end-of-load
       (list :status (if late :timed-out :cancelled)
             :failure (list :kind (if late :timed-out :cancelled)
                            :path *file*
-                           :message (format nil "It was stopped~@[ in ~A~]." *file*)
+                           :message (format nil "The load was stopped~@[ in ~A~]." *file*)
                            :restarts '())))))
 
 (defun check-load-session ()
-  "A safe point: leave the load when its host asked for it, or when its time is over."
+  "Leave the load if its host cancelled it or its deadline has passed. Called at safe points."
   (let ((session *load-session*))
     (when (and session
                (or (past-deadline-p session)
@@ -101,8 +105,9 @@ loaded from its fasl as well."
 ;;; Files
 
 (defun native-truename (path)
-  "The native name of the truename of the file PATH, or of PATH if there is no such file."
-  ;; TRUENAME makes pathnames of all that it meets, which takes ten times as long. Overlays are known to that alone.
+  "Return the native name of the truename of the file PATH, or of PATH if the file does not exist."
+  ;; TRUENAME creates a pathname for each component, which takes ten times as long. Only TRUENAME
+  ;; handles overlays.
   (or (and (typep path '(and pathname (not logical-pathname)))
            (not (overlay path))
            (let ((name (when-file-permits (sb-ext:native-namestring path))))
@@ -110,7 +115,7 @@ loaded from its fasl as well."
       (sb-ext:native-namestring (or (when-file-permits (truename path)) path))))
 
 (defun source-file-of (component)
-  "The native name of the source file of COMPONENT."
+  "Return the native name of the source file of COMPONENT."
   (let ((path (asdf:component-pathname component)))
     (when path
       (native-truename path))))
@@ -120,14 +125,14 @@ loaded from its fasl as well."
   (let ((before (load-session-file session))
         (*file* file))
     (setf (load-session-file session) file)
-    ;; Not after a non-local exit: it may have left the load, and then this is the file that did.
+    ;; After a non-local exit, do not restore it: if the load ended, this is the file that ended it.
     (multiple-value-prog1 (funcall function)
       (setf (load-session-file session) before))))
 
 ;;; Systems
 
 (defun registered-names ()
-  "The names of the systems that ASDF has registered. ASDF's own list of them is an error if a definition was left in the
-middle."
+  "Return the names of the systems that ASDF has registered. ASDF's own list signals an error if a
+definition was read only partially."
   (loop for name being the hash-keys of asdf/system-registry:*registered-systems*
         collect name))

@@ -1,15 +1,16 @@
-;;;; Snapshots: records the inputs of an image, finds what forbids saving it, and saves it as a core.
+;;;; Snapshots: records the inputs of an image, finds obstacles to saving it, and saves it as a
+;;;; core.
 
 (in-package :steelbank)
 
 ;;; The inputs of the image
 
 (defvar *inputs* nil
-  "While everything that is read is to be remembered: a table of native names of files, and of (:VARIABLE name) of the
-environment. Else NIL.")
+  "While inputs are recorded, a table whose keys are native names of files and (:VARIABLE name)
+for environment variables. NIL at other times.")
 
 (defun noting-open (function path &rest arguments)
-  "Around OPEN: record a file that is opened for reading, and one that is missing."
+  "Wrap OPEN: record a file that is opened for reading, even if it is missing."
   (prog1 (apply function path arguments)
     (let ((inputs *inputs*))
       (when (and inputs
@@ -20,7 +21,8 @@ environment. Else NIL.")
             (setf (gethash file inputs) t)))))))
 
 (defun noting-probe (function path)
-  "Around PROBE-FILE: record a file that is missing. Where a system was looked for in vain, another load may find it."
+  "Wrap PROBE-FILE: record a file that is missing. If a system was not found there, another load
+may find it."
   (or (funcall function path)
       (let* ((inputs *inputs*)
              (file (and inputs
@@ -32,20 +34,22 @@ environment. Else NIL.")
         nil)))
 
 (defun noting-getenv (function name)
-  "Around SB-EXT:POSIX-GETENV: record the variable that is read."
+  "Wrap SB-EXT:POSIX-GETENV: record the variable that is read."
   (let ((inputs *inputs*))
     (when (and inputs (stringp name))
       (setf (gethash (list :variable (coerce name 'simple-string)) inputs) t))
     (funcall function name)))
 
 (defun unnoted-translation (function path)
-  "Around ASDF:APPLY-OUTPUT-TRANSLATIONS, which looks whether what will be written is there, beside its source: that is no input."
+  "Wrap ASDF:APPLY-OUTPUT-TRANSLATIONS, which probes output files next to their sources. Those are
+not inputs."
   (asdf:ensure-output-translations)
   (let ((*inputs* nil))
     (funcall function path)))
 
 (defun record-inputs ()
-  "Start recording the files and environment variables that are read, and who allocates foreign memory."
+  "Start recording the files and environment variables that are read, and which systems allocate
+foreign memory."
   (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
   (encapsulate 'open 'steelbank-inputs #'noting-open)
@@ -54,7 +58,7 @@ environment. Else NIL.")
   (encapsulate 'asdf:apply-output-translations 'steelbank-inputs #'unnoted-translation))
 
 (defun stop-recording-inputs ()
-  "Stop recording. Returns what was recorded: native names of files, and names of variables."
+  "Stop recording. Return native names of files and names of environment variables as two values."
   (let ((inputs (shiftf *inputs* nil)))
     (unencapsulate 'open 'steelbank-inputs)
     (unencapsulate 'probe-file 'steelbank-inputs)
@@ -65,7 +69,7 @@ environment. Else NIL.")
             for input being the hash-keys of inputs using (hash-value how)
             if (consp input)
               collect (second input) into variables
-            ;; What is in the cache can be made again.
+            ;; Files in the cache can be regenerated.
             else unless (or (and cache (eql 0 (search cache input)))
                             ;; The load itself may have written it.
                             (and (eq how :missing)
@@ -74,7 +78,7 @@ environment. Else NIL.")
             finally (return (values files variables))))))
 
 (defun registry-folders ()
-  "The folders in which ASDF looks for system definitions, in order, as objects."
+  "Return the folders in which ASDF searches for system definitions, in order, as JSON objects."
   (let ((folders '()))
     (dolist (directive (asdf/source-registry::flatten-source-registry (project-registry)))
       (destructuring-bind (path &key recurse exclude) directive
@@ -85,7 +89,8 @@ environment. Else NIL.")
     (nreverse folders)))
 
 (defun configuration-files ()
-  "The files and folders in which ASDF looks for its configuration, whether they are there or not."
+  "Return the files and folders in which ASDF looks for its configuration, whether they exist or
+not."
   (mapcar #'sb-ext:native-namestring
           (append (uiop:xdg-config-pathnames "common-lisp/source-registry.conf")
                   (uiop:xdg-config-pathnames "common-lisp/source-registry.conf.d/")
@@ -93,7 +98,7 @@ environment. Else NIL.")
                   (uiop:system-config-pathnames "common-lisp/source-registry.conf.d/"))))
 
 (defun component-files ()
-  "The files of all loaded systems, source files or not."
+  "Return the files of all loaded systems, including those that are not source files."
   (let ((files '()))
     (labels ((walk (component)
                (typecase component
@@ -111,8 +116,9 @@ environment. Else NIL.")
     files))
 
 (defun load-order ()
-  "The systems that were loaded since RECORD-INPUTS, as objects in the order in which their first files were: whether each still keeps
-foreign memory is known after a collection."
+  "Return the systems that were loaded since RECORD-INPUTS, as JSON objects, in the order of their
+first files. The caller must have collected garbage, or \"keeps\" may be true for memory that would
+be released."
   (loop for name across (or *memory-owners* #())
         for number from 0
         for system = (and name (asdf:registered-system name))
@@ -120,8 +126,9 @@ foreign memory is known after a collection."
           collect (object "name" name "keeps" (json-boolean (plusp (held-memory number))))))
 
 (defun snapshot-inputs ()
-  "The inputs of the image, as an object. Ends the recording that RECORD-INPUTS began."
-  (settle-loaded-systems)
+  "Return the inputs of the image as a JSON object, and end the recording that RECORD-INPUTS
+began."
+  (note-loaded-systems)
   (multiple-value-bind (files variables) (stop-recording-inputs)
     (object "files" (remove-duplicates
                      (append files (component-files)
@@ -133,53 +140,54 @@ foreign memory is known after a collection."
             "variables" (union variables '("CL_SOURCE_REGISTRY" "ASDF_OUTPUT_TRANSLATIONS") :test #'equal)
             "libraries" (foreign-library-names))))
 
-;;; Obstacles to a save
+;;; Obstacles to saving
 
 (defun foreign-threads ()
-  "A sentence for each thread that is not ours."
+  "Return a sentence for each thread that is not ours."
   (loop for thread in (sb-thread:list-all-threads)
         unless (or (eq thread *supervisor*)
                    (find thread *lanes* :key #'lane-thread)
                    (runtime-thread-p thread)
                    (eq thread (sb-thread:main-thread)))
-          collect (format nil "Thread ~A runs, and a snapshot has no threads." (describe-thread thread))))
+          collect (format nil "Thread ~A is running, but threads cannot be saved in a snapshot." (describe-thread thread))))
 
 (defun scheduled-timers ()
-  "A sentence for each timer that is scheduled. The save, which waits for nobody, would die of its signal."
+  "Return a sentence for each scheduled timer. Its signal would kill the save."
   (loop for timer in (active-timers)
-        collect (format nil "Timer ~A is scheduled, and would not be in a snapshot."
+        collect (format nil "Timer ~A is scheduled, but timers cannot be saved in a snapshot."
                         (with-plain-printing (bounded-text (princ-to-string timer) 200)))))
 
 (defun open-streams ()
-  "A sentence for each open file and device."
+  "Return a sentence for each open file and device."
   (loop for stream in (open-file-streams)
-        collect (format nil "~A is open, and would not be in a snapshot."
+        collect (format nil "~A is open, but open files cannot be saved in a snapshot."
                         (or (when-file-permits (let ((path (stream-pathname stream)))
                                                  (and path (sb-ext:native-namestring path))))
                             (with-plain-printing (bounded-text (princ-to-string stream) 200))))))
 
 (defun failing-save-hooks ()
-  "Run the save hooks. Returns a sentence for each that signals an error, and so forbids the save."
+  "Run the save hooks. Return a sentence for each that signals an error and so prevents the save."
   (loop for hook in sb-ext:*save-hooks*
         for said = (handler-case (progn (funcall hook) nil)
                      (serious-condition (condition)
-                       (format nil "The save hook ~A forbids saving: ~A"
+                       (format nil "The save hook ~A failed: ~A"
                                (with-plain-printing (bounded-text (prin1-to-string hook) 200))
                                (describe-condition condition))))
         when said collect said))
 
 (sb-ext:define-load-time-global *core-to-save* nil
-  "The native name of the core that the main thread saves when the host gives it back, or NIL.")
+  "The native name of the core that the main thread saves when the host returns control to it, or
+NIL.")
 
 (defun prepare-save (path)
-  "Have the main thread save the core at PATH, a native name, when the host gives it back, if nothing is in the way.
-Returns a sentence for each obstacle."
+  "If there are no obstacles, arrange for the main thread to save the core at PATH, a native name,
+when the host returns control to it. Return a sentence for each obstacle."
   (check-type path string)
-  ;; Run the hooks first: they may be there to end threads and close files.
+  ;; Run the hooks first, because they may end threads and close files.
   (let ((hooks (failing-save-hooks)))
     (sb-ext:gc :full t)
     (let ((obstacles (append hooks (foreign-threads) (scheduled-timers) (open-streams)
-                             (kept-foreign-memory))))
+                             (held-foreign-memory))))
       (unless obstacles
         (stop-counting-foreign-memory)
         (setf sb-ext:*save-hooks* '()
@@ -189,12 +197,12 @@ Returns a sentence for each obstacle."
 ;;; Saving
 
 (defun end-own-threads ()
-  "Wait for the supervisor and the other lanes to end, as the host has told them to."
+  "Wait for the supervisor and the other lanes to end, as the host has instructed them to."
   (sb-thread:join-thread *supervisor* :default nil :timeout 10)
   (dolist (lane *lanes*)
     (unless (eq (lane-thread lane) sb-thread:*current-thread*)
       (sb-thread:join-thread (lane-thread lane) :default nil :timeout 10)))
-  ;; A thread that has ended stays among all threads for a moment, which SBCL would refuse to save.
+  ;; An ended thread remains in the list of threads for a moment, and SBCL would refuse to save.
   (loop repeat 10000
         while (find-if-not (lambda (thread)
                              (or (eq thread sb-thread:*current-thread*) (runtime-thread-p thread)))
@@ -204,33 +212,35 @@ Returns a sentence for each obstacle."
         *supervisor* nil))
 
 (defun leave-runtime (status)
-  "Tell the host that Lisp has ended with STATUS. It does not return."
+  "Report to the host that Lisp has ended with STATUS. Does not return."
   (sb-alien:alien-funcall (sb-alien:extern-alien "__wrap__exit" (function sb-alien:void sb-alien:int)) status))
 
 (defun save-core ()
-  "Save the image as *CORE-TO-SAVE*, to begin in MAIN again. It does not return: the status tells the host how it went."
+  "Save the image as *CORE-TO-SAVE*, to restart in MAIN. Does not return; the exit status reports
+the result to the host."
   (let ((path (shiftf *core-to-save* nil)))
     (handler-case
         (progn
           (end-own-threads)
           (leave-heap-unwatched)
-          ;; MAIN refuses them again.
+          ;; MAIN encapsulates them again.
           (dolist (name *exit-functions*)
             (unencapsulate name 'steelbank))
           (setf sb-ext:*invoke-debugger-hook* nil)
           (sb-ext:save-lisp-and-die (sb-ext:parse-native-namestring path) :toplevel #'main))
       (serious-condition (condition)
-        (report (format nil "The image was not saved: ~A" (describe-condition condition)))
+        (report (format nil "Could not save the image: ~A" (describe-condition condition)))
         (leave-runtime 3)))))
 
-;;; Overlays: files whose text is not what is on disk
+;;; Overlays: files whose text differs from the one on disk
 
 (sb-ext:define-load-time-global *overlays* (make-hash-table :test 'equal :synchronized t)
-  "Native truename of each file that is not as it is on disk -> (native name of what holds its text, or NIL if it is as good as
-deleted; its write date).")
+  "Maps the native truename of each overlaid file to a list of the native name of the file with
+its text, or NIL if it counts as deleted, and its write date.")
 
 (defun overlay (path)
-  "The overlay of PATH, a pathname or its string, and the native truename that it is filed under; or NIL."
+  "Return the overlay of PATH, a pathname or string, and the native truename under which it is
+stored, or NIL."
   (when (plusp (hash-table-count *overlays*))
     (let* ((physical (when-file-permits
                       (translate-logical-pathname (merge-pathnames path (current-directory-defaults)))))
@@ -241,7 +251,7 @@ deleted; its write date).")
                    (when overlay
                      (return-from overlay (values overlay name))))))
           (look-up name)
-          ;; A link may lead to the folder. A file that does not exist has no truename of its own.
+          ;; The path may contain links to folders, and a file that does not exist has no truename.
           (let* ((slash (position #\/ name :from-end t))
                  (file (and slash (subseq name slash))))
             (when (and file
@@ -258,7 +268,7 @@ deleted; its write date).")
                   (look-up file))))))))))
 
 (defun overlaid-query (function path query error-p)
-  "Around %QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is complete."
+  "Wrap %QUERY-FILE-SYSTEM: report a file as its overlay has it. PATH is complete."
   (multiple-value-bind (overlay name) (overlay path)
     (cond ((null overlay) (funcall function path query error-p))
           ((null (first overlay))
@@ -270,7 +280,8 @@ deleted; its write date).")
                (:author nil))))))
 
 (defun overlaid-open (function path &rest arguments)
-  "Around OPEN: read a file as its overlay has it. The stream has the file's own name."
+  "Wrap OPEN: read a file as its overlay has it. The stream has the file's name, not the
+overlay's."
   (let ((overlay (and (typep path '(or string pathname))
                       (eq (getf arguments :direction :input) :input)
                       (overlay path))))
@@ -284,20 +295,20 @@ deleted; its write date).")
            (error 'no-such-file :pathname (pathname path))))))
 
 (defun use-cache (name)
-  "From now on keep fasls and sidecars in the directory NAME, a native name."
+  "Store fasls and sidecars in the directory NAME, a native name, from now on."
   (install-load-hooks)
-  ;; A snapshot has the temporary directory of the process that made it.
+  ;; A snapshot has the temporary directory of the process that saved it.
   (uiop:setup-temporary-directory)
-  (keep-cache-in (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
+  (set-cache-directory (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
   (use-own-cache))
 
 (defun set-overlays (overlays)
-  "From now on, the files in OVERLAYS, a list of (native name, native name of what holds the text or NIL), have other texts,
-written when their texts were; no other files have."
+  "Replace all overlays by OVERLAYS, a list of (native name, native name of the file with the text
+or NIL). The write date of each is that of the file with its text."
   (clrhash *overlays*)
   (loop for (file text) in overlays
         for date = (and text (file-write-date (sb-ext:parse-native-namestring text)))
-        ;; Newer than a fasl that was written just now.
+        ;; Make it newer than a fasl that was just written.
         do (setf (gethash file *overlays*) (list text (1+ (or date (get-universal-time))))))
   (encapsulate +query-file-system+ 'steelbank-overlays #'overlaid-query)
   (encapsulate 'open 'steelbank-overlays #'overlaid-open))

@@ -1,5 +1,5 @@
-;;;; The user's own Swank or Slynk: the way of a person's editor into the image. It is loaded as a system of ASDF's, so its symbols are
-;;;; looked up when they are used.
+;;;; Connects a user's editor to the image through the user's own Swank or Slynk. It is loaded as an
+;;;; ASDF system, so its symbols are looked up when they are needed.
 
 (in-package :steelbank)
 
@@ -7,32 +7,32 @@
   "The names of the systems that serve an editor. Their packages have the same names.")
 
 (sb-ext:define-load-time-global *swank* nil
-  "The package of the Swank or Slynk that serves, or NIL.")
+  "The package of the running Swank or Slynk, or NIL.")
 
 (define-condition no-swank (error)
   ()
   (:report (lambda (condition stream)
              (declare (ignore condition))
-             (format stream "Neither Swank nor Slynk is found: ASDF knows no system swank and no system slynk. Install one (Debian: ~
-                             apt install cl-swank; Quicklisp: (ql:quickload \"swank\"), with its set-up in ~~/.sbclrc; Sly: name ~
-                             its folder slynk in CL_SOURCE_REGISTRY), and start again.")))
-  (:documentation "There is no system that serves an editor."))
+             (format stream "Neither Swank nor Slynk was found: ASDF cannot find system swank or ~
+                             slynk. Install one (Debian: apt install cl-swank; Quicklisp: (ql:quickload \"swank\"), with its ~
+                             setup in ~~/.sbclrc; Sly: add its folder slynk to CL_SOURCE_REGISTRY), and restart.")))
+  (:documentation "No system that serves an editor was found."))
 
 (defun swank-package (system)
-  "The package of SYSTEM, one of *SWANK-SYSTEMS*, or NIL if it is not loaded."
+  "Return the package of SYSTEM, one of *SWANK-SYSTEMS*, or NIL if it is not loaded."
   (find-package (string-upcase system)))
 
 (defun call-swank (name &rest arguments)
-  "Call Swank's function called NAME."
+  "Call the function NAME of Swank."
   (apply (fdefinition (find-symbol name *swank*)) arguments))
 
 (defun swank-value (name)
-  "The value of Swank's variable called NAME, or NIL if it has none."
+  "Return the value of Swank's variable NAME, or NIL if it has none."
   (let ((symbol (and *swank* (find-symbol name *swank*))))
     (and symbol (boundp symbol) (symbol-value symbol))))
 
 (defun load-swank ()
-  "Load the user's Swank or Slynk, if none is loaded. Returns the system's name."
+  "Load the user's Swank or Slynk if none is loaded. Return the system's name."
   (let ((system (or (find-if #'swank-package *swank-systems*)
                     (find-if (lambda (name) (asdf:find-system name nil)) *swank-systems*)
                     (error 'no-swank))))
@@ -45,8 +45,9 @@
     system))
 
 (defun refusing-stranger (function stream)
-  "Around Swank's check of the secret: one who does not know it is sent away. His error is reported, and ends the listener, which is made
-anew; it does not wait in the debugger of whoever is connected."
+  "Wrap Swank's authentication: disconnect clients that do not know the secret. Their error is
+reported and ends the listener, which is then reopened, instead of waiting in the debugger of a
+connected editor."
   (let ((known nil)
         (sb-ext:*invoke-debugger-hook* 'debugger-hook)
         (*debugger-hook* nil))
@@ -56,39 +57,43 @@ anew; it does not wait in the debugger of whoever is connected."
         (around-user-code (close stream :abort t))))))
 
 (defun start-swank (port)
-  "Have Swank listen on PORT of this machine alone, or on any free one if that is 0. Returns the port."
-  ;; With threads of its own for each connection: a load that tells a person of itself must not wait for a socket.
+  "Have Swank listen on PORT of the local host, or on any free port if PORT is 0. Return the port."
+  ;; Use separate threads for each connection, so that a load that sends messages to the user never
+  ;; waits for a socket.
   (call-swank "CREATE-SERVER" :port port :dont-close t :style :spawn :interface "127.0.0.1"))
 
 (defun swank-listener (port)
-  "The thread that takes Swank's connections on PORT, or NIL."
+  "Return the thread that accepts Swank's connections on PORT, or NIL."
   (let ((name (format nil "~a ~d" (package-name *swank*) port)))
     (find-if (lambda (thread) (equalp (sb-thread:thread-name thread) name)) (sb-thread:list-all-threads))))
 
 (defparameter *reopening-attempts* 100
-  "How often to try to listen again, a tenth of a second apart, before it is told; then once a second.")
+  "The number of attempts to listen again, a tenth of a second apart, before a failure is
+reported. After that there is one attempt each second.")
 
 (defun reopen-swank (port)
-  "Have Swank listen on PORT again, however long another program keeps it."
-  ;; Swank's sentinel closes the socket, in its own time.
+  "Have Swank listen on PORT again. Retry for as long as another program uses the port."
+  ;; Swank's sentinel closes the socket asynchronously.
   (around-user-code (call-swank "STOP-SERVER" port))
   (loop for attempt from 1
         do (pause-microseconds (if (< attempt *reopening-attempts*) 100000 1000000))
         until (around-user-code (start-swank port))
         when (= attempt *reopening-attempts*)
-          do (report (format nil "Nobody can connect to ~a on port ~d now: it has stopped, and does not open again yet."
+          do (report (format nil "~a stopped listening on port ~d and cannot reopen it yet; editors cannot connect."
                              (package-name *swank*) port))))
 
 (defun keep-swank-open (port)
-  "Have Swank listen on PORT again each time that it has stopped: a connection with the wrong secret ends its listener."
+  "Reopen Swank on PORT each time its listener ends, which happens when a client connects with a
+wrong secret."
   (loop (let ((listener (swank-listener port)))
-          ;; It may have ended before it is looked for.
+          ;; It may have ended already.
           (when listener
             (sb-thread:join-thread listener :default nil)))
         (reopen-swank port)))
 
 (defun open-swank (port &key timeout-seconds)
-  "Load the user's Swank or Slynk, and have it serve on PORT, see START-SWANK. Returns an outcome as of LOAD-SYSTEM, and the port."
+  "Load the user's Swank or Slynk, and have it serve on PORT as START-SWANK does. Return an
+outcome as LOAD-SYSTEM does, and the port."
   (install-load-hooks)
   (let* ((system nil)
          (opened nil)
@@ -101,7 +106,8 @@ anew; it does not wait in the debugger of whoever is connected."
     (values (list* :system system outcome) opened)))
 
 (define-question "open-swank" (port milliseconds)
-  "Have the user's Swank or Slynk serve on PORT, within MILLISECONDS: its system and port; else why it does not."
+  "Start the user's Swank or Slynk on PORT, within MILLISECONDS. Return its system and port, or
+the reason for a failure."
   (let ((*leave-call* (constantly nil)))
     (multiple-value-bind (outcome opened) (open-swank port :timeout-seconds (/ milliseconds 1000))
       (object "system" (getf outcome :system)
@@ -109,12 +115,13 @@ anew; it does not wait in the debugger of whoever is connected."
               "why" (getf (getf outcome :failure) :message)))))
 
 (define-question "code-made" ()
-  "How many code objects were made so far: a person makes some without being asked to. An export that is to be made again counts as
-one."
+  "Return the number of code objects created so far, which grows when a user compiles code in the
+editor. An export that must be repeated counts as one."
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()
-  "Remember the files that a person has compiled and loaded. The contents of the image, if there are any."
+  "Record the files that a user compiled and loaded in the editor. Return the contents of the
+image if there are any."
   (if (plusp (note-new-code (make-hash-table :test 'equal)
                             (lambda (file created)
                               (let ((known (gethash file *loaded-files*)))
@@ -123,11 +130,11 @@ one."
       (object)))
 
 (define-question "buffer-texts" (known)
-  "The texts from editors' buffers that code was compiled from, but for the first KNOWN."
+  "Return the texts of editor buffers that code was compiled from, except the first KNOWN."
   (buffer-texts-json known))
 
-(defun tell-person (sentence)
-  "Have the editors of all connections show SENTENCE. It waits for none of them: their own threads write."
+(defun notify-editors (sentence)
+  "Show SENTENCE in all connected editors, without waiting: their own threads write."
   (let ((current (find-symbol "*EMACS-CONNECTION*" *swank*))
         (event (if (string= (package-name *swank*) "SWANK")
                    (list :write-string (format nil "; ~a~%" sentence))
@@ -137,7 +144,7 @@ one."
         (around-user-code (call-swank "SEND-TO-EMACS" event))))))
 
 (define-question "tell-person" (sentence)
-  "Have the editors that are connected show SENTENCE."
+  "Show SENTENCE in the connected editors."
   (when *swank*
-    (tell-person sentence))
+    (notify-editors sentence))
   (object))

@@ -1,4 +1,4 @@
-;;;; A project's systems: where ASDF finds them, and what of them is loaded.
+;;;; A project's systems: where ASDF finds them, and which of them are loaded.
 
 (in-package :steelbank)
 
@@ -6,7 +6,7 @@
   "The directory of the project, or NIL if there is none.")
 
 (defun registry-directives (parameter)
-  "The directives of PARAMETER, a source registry in any form that ASDF takes."
+  "Return the directives of PARAMETER, a source registry in any form that ASDF accepts."
   (etypecase parameter
     (null '(:inherit-configuration))
     (cons (rest parameter))
@@ -15,7 +15,7 @@
     (symbol (registry-directives (funcall parameter)))))
 
 (defun project-registry ()
-  "The source registry as it is configured, the project's systems before all others."
+  "Return the configured source registry, preceded by the project's systems."
   (let ((configured asdf/source-registry:*source-registry-parameter*))
     (if (null *project-root*)
         configured
@@ -23,7 +23,8 @@
           `(:source-registry ,tree ,@(remove tree (registry-directives configured) :test #'equal))))))
 
 (defun rescan-systems ()
-  "Look for system definitions, where ASDF is configured to look. Until that is done, other threads find the old ones."
+  "Search for system definitions where ASDF is configured to look. Other threads use the old
+registry until the search ends."
   (let ((parameter (project-registry))
         (registry (make-hash-table :test 'equal)))
     (asdf/source-registry::compute-source-registry parameter registry)
@@ -33,27 +34,28 @@
 (define-condition unfit-registry (error)
   ((cause :initarg :cause :reader unfit-registry-cause))
   (:report (lambda (condition stream)
-             (format stream "ASDF's source registry cannot be set up: ~A~@[ CL_SOURCE_REGISTRY is ~S.~]"
+             (format stream "Cannot initialize ASDF's source registry: ~A~@[ CL_SOURCE_REGISTRY is ~S.~]"
                      (condition-text (unfit-registry-cause condition))
                      (uiop:getenvp "CL_SOURCE_REGISTRY"))))
-  (:documentation "A configuration of ASDF that cannot be used."))
+  (:documentation "ASDF's configuration is invalid."))
 
 (defun set-up-registry ()
-  "Call RESCAN-SYSTEMS, and signal its errors as the configuration's."
+  "Call RESCAN-SYSTEMS, and signal its errors as configuration errors."
   (handler-bind ((error (lambda (condition)
                           (error 'unfit-registry :cause condition))))
     (rescan-systems)))
 
 (defun set-up-file (path)
-  "A function that loads the file PATH, if it exists."
+  "Return a function that loads the file PATH, if it exists."
   (lambda ()
     (when (and path (uiop:file-exists-p path))
       (load path))))
 
 (defun open-project (root cache &key userinit timeout-seconds)
-  "Register the systems below ROOT with ASDF, unless NIL, keep fasls and sidecars in CACHE (both native directory
-names), honour CL_SOURCE_REGISTRY and a qlot set-up, and load USERINIT, a native file name, unless NIL. Returns the
-outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names it."
+  "Open a project: register the systems below ROOT with ASDF, unless ROOT is NIL, and store fasls
+and sidecars in CACHE (both native directory names). Honour CL_SOURCE_REGISTRY and a qlot setup,
+and load USERINIT, a native file name, unless it is NIL. Return the outcome, as LOAD-SYSTEM does,
+of the step that failed, or of the last one; :STEP names it."
   (check-type root (or null string))
   (check-type cache string)
   (check-type userinit (or null string))
@@ -62,9 +64,9 @@ outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names 
            (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
     (setf *project-root* (and root (directory-named root)))
     (let ((directory (directory-named cache)))
-      ;; Ignore a folder that cannot be made: the first write there reports it.
+      ;; Ignore a folder that cannot be created; the first write there reports it.
       (when-file-permits (make-private-directories directory))
-      (keep-cache-in (or (when-file-permits (truename directory)) directory)))
+      (set-cache-directory (or (when-file-permits (truename directory)) directory)))
     (let ((session (make-session nil nil timeout-seconds)))
       (loop for (step function)
               in `((:qlot ,(set-up-file (and root (merge-pathnames ".qlot/setup.lisp" *project-root*))))
@@ -75,7 +77,7 @@ outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names 
             finally (return outcome)))))
 
 (defun system-files (system)
-  "The Lisp source files of SYSTEM, an ASDF system, as components."
+  "Return the Lisp source files of SYSTEM, an ASDF system, as components."
   (let ((files '()))
     (labels ((walk (component)
                (typecase component
@@ -85,11 +87,11 @@ outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names 
     (nreverse files)))
 
 (defun known-systems ()
-  "The systems that ASDF knows and somebody's file defines: for each a property list of :NAME, :ASD, :LOADED and, if it
-is below the project's root, :FILES."
+  "Return the registered systems that are defined in files. Each is a property list of :NAME,
+:ASD, :LOADED and, if it is below the project's root, :FILES."
   (loop for name in (registered-names)
         for system = (asdf:registered-system name)
-        ;; A name has no system while its definition is read, and after reading it has failed.
+        ;; A name has no system while its definition is read, and after reading it failed.
         for asd = (and (typep system 'asdf:system) (asdf:system-source-file system))
         when asd
           collect (list :name name
@@ -102,6 +104,6 @@ is below the project's root, :FILES."
                                           when file collect file)))))
 
 (defun system-json (system)
-  "SYSTEM, of KNOWN-SYSTEMS, as an object."
+  "Return SYSTEM, of KNOWN-SYSTEMS, as a JSON object."
   (destructuring-bind (&key name asd loaded files) system
     (object "name" name "asd" asd "loaded" (json-boolean loaded) "files" files)))

@@ -1,22 +1,24 @@
-;;;; The versions and stamps of files: what a file holds, and whether it was touched since.
+;;;; Versions and stamps of files: a version identifies the contents, and a stamp detects whether a
+;;;; file was touched.
 
 (in-package :steelbank)
 
 ;;; Contents
 
 (defstruct (file-version (:constructor make-file-version (write-date size hash)))
-  "The version of a file: its write date (universal time), its size in octets, the FNV-1a hash of its octets."
+  "The version of a file: its write date (universal time), its size in octets, and the FNV-1a hash
+of its octets."
   (write-date 0 :type (integer 0))
   (size 0 :type (integer 0))
   (hash 0 :type (unsigned-byte 64)))
 
 (defun same-contents-p (version other)
-  "True when VERSION and OTHER, file versions, are of one text, whatever their dates."
+  "Return true if VERSION and OTHER, file versions, have the same contents, whatever their dates."
   (and (= (file-version-size version) (file-version-size other))
        (= (file-version-hash version) (file-version-hash other))))
 
 (defun current-version (path)
-  "The version of the file PATH now, or NIL when it cannot be read."
+  "Return the current version of the file PATH, or NIL if it cannot be read."
   (handler-case (let ((write-date (file-write-date path))
                       (octets (file-octets path)))
                   (make-file-version write-date (length octets) (fnv-1a octets)))
@@ -31,8 +33,9 @@
   "STATX_BASIC_STATS.")
 
 (defun file-stamp (file)
-  "The stamp of FILE, a native name, by which a later look tells whether it was touched, as a list: when it was changed, in seconds since
-1970 and nanoseconds, when it was written, its size, inode and device. :ABSENT if there is no such file. NIL if FILE is not what is on disk."
+  "Return the stamp of FILE, a native name, for detecting later changes. It is a list of the
+change time, in seconds since 1970 and nanoseconds, the write time, size, inode and device. Return
+:ABSENT if the file does not exist, and NIL if it has an overlay."
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))
@@ -40,7 +43,7 @@
                     (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
                                                              sb-alien:unsigned-int sb-sys:system-area-pointer))
                     +at-fdcwd+ file 0 +statx-basic-stats+ sap))
-            ;; struct statx is of one layout on all machines.
+            ;; struct statx has the same layout on all machines.
             (list (sb-sys:signed-sap-ref-64 sap 96)
                   (sb-sys:sap-ref-32 sap 104)
                   (sb-sys:signed-sap-ref-64 sap 112)
@@ -51,31 +54,34 @@
             :absent)))))
 
 (defun stamp-size (stamp)
-  "The size in octets of the file of which STAMP, a list, is."
+  "Return the size in octets of the file with STAMP, a list."
   (fifth stamp))
 
 (defun older-than-clock-grain-p (seconds)
-  "True if SECONDS since 1970 are so long past that what is written now has another date."
+  "Return true if SECONDS since 1970 are so long ago that a write now would get another date."
   (< seconds (- (sb-ext:get-time-of-day) 2)))
 
 (defun reliable-stamp (file)
-  "The stamp of FILE, or NIL if it is so young that another write could leave the same."
+  "Return the stamp of FILE, or NIL if the file is so new that another write could leave the same
+stamp."
   (let ((stamp (file-stamp file)))
     (and (or (eq stamp :absent)
              (and stamp (older-than-clock-grain-p (max (first stamp) (third stamp)))))
          stamp)))
 
 (defun written-stamp (file)
-  "The reliable stamp of FILE without the date of its change, which a hard link to it changes as well; NIL if there is none."
+  "Return the reliable stamp of FILE without its change time, which a hard link also updates, or
+NIL if there is none."
   (let ((stamp (file-stamp file)))
     (and (consp stamp)
          (older-than-clock-grain-p (third stamp))
          (cddr stamp))))
 
 (defun version-now (path version stamp stamp-function)
-  "The version of the file PATH now, NIL if it cannot be read; second, its stamp as STAMP-FUNCTION tells it, NIL if PATH does not hold
-what VERSION says. PATH is not read if it has STAMP, that of VERSION, still."
-  ;; Take the stamp before the file is read: what is written meanwhile has another one.
+  "Return the current version of the file PATH, or NIL if it cannot be read. Second value: its
+stamp according to STAMP-FUNCTION, or NIL if its contents differ from VERSION. If PATH still has
+STAMP, the stamp of VERSION, the file is not read."
+  ;; Take the stamp before reading the file, so that a later write has another stamp.
   (let ((now (funcall stamp-function (sb-ext:native-namestring path))))
     (if (and (consp now) (equal now stamp))
         (values version stamp)
@@ -83,11 +89,12 @@ what VERSION says. PATH is not read if it has STAMP, that of VERSION, still."
           (values found
                   (and (consp now) found (same-contents-p found version) now))))))
 
-;;; Truenames in a cache that others use
+;;; Truenames in a shared cache
 
 (defun steady-query (function path query error-p)
-  "Around %QUERY-FILE-SYSTEM: ask once more if a truename cannot be told. SBCL looks at the file, then asks for its real path; of a file
-that another process takes away in between, it takes the number of the device for that of an error, and PROBE-FILE signals a TYPE-ERROR."
+  "Wrap %QUERY-FILE-SYSTEM: retry once if a truename cannot be determined. SBCL checks the file,
+then requests its real path. If another process deletes the file in between, SBCL mistakes the
+device number for an error number, and PROBE-FILE signals a TYPE-ERROR."
   (flet ((ask () (funcall function path query error-p)))
     (if (eq query :truename)
         (handler-case (ask)

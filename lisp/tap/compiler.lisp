@@ -1,9 +1,10 @@
-;;;; The tap on the compiler: the uses by top-level code, of which SBCL keeps no record, and the names bound locally.
+;;;; The compiler part of the tap: records uses by top-level code, for which SBCL records no cross
+;;;; references, and names that are bound locally.
 
 (in-package :steelbank)
 
 (defun own-tap (source-info)
-  "The current tap, if it records the file of SOURCE-INFO."
+  "Return the current tap if it records the file of SOURCE-INFO."
   (let ((tap *tap*))
     (when (and tap source-info)
       (let ((file-info (source-info-file-info source-info)))
@@ -15,7 +16,7 @@
           tap)))))
 
 (defun tap-node-uses (tap function path)
-  "Call FUNCTION of a fresh functional, and record in TAP what it noted there, standing at PATH."
+  "Call FUNCTION with a functional for recording uses, and add the uses at PATH to TAP."
   (let ((context (or (tap-context tap) (setf (tap-context tap) (make-functional)))))
     (setf (functional-uses context) nil)
     (funcall function context)
@@ -26,31 +27,34 @@
                             (tap-uses tap))))))
 
 (defun note-local (tap toplevel name bit)
-  "Record that NAME is bound locally in top-level form TOPLEVEL, if it is a symbol that the file names."
+  "Record that NAME is bound locally in top-level form TOPLEVEL, if it is a symbol that occurs in
+the file."
   (let ((index (and (symbolp name) (gethash name (tap-names tap)))))
     (when index
       (setf (gethash (logior (ash toplevel 32) (* 2 index) bit) (tap-locals tap)) t))))
 
 (defun global-variable-p (name)
-  "True when NAME is a global variable or constant, which no lexical binding can have."
+  "Return true if NAME is a global variable or constant, which cannot have lexical bindings."
   (and (symbolp name)
        (member (variable-kind name) '(:special :global :constant :always-bound))
        t))
 
 (defun note-lambda-locals (tap toplevel clambda)
-  "Record the names that CLAMBDA binds, its own local name and its variables, in TAP for form TOPLEVEL."
+  "Record the names that CLAMBDA binds, its local function name and its variables, in TAP for form
+TOPLEVEL."
   (let ((name (functional-name clambda)))
     (when (typep name '(cons (member flet labels) cons))
       (note-local tap toplevel (second name) 1))
     (dolist (variable (lambda-variables clambda))
-      ;; The entry points of a function with optional parameters have lexical copies of special ones.
+      ;; Entry points of a function with optional parameters have lexical copies of special
+      ;; variables.
       (unless (or (variable-special-p variable)
                   (global-variable-p (variable-name variable)))
         (note-local tap toplevel (variable-name variable) 0)))))
 
 (defun note-component-locals (tap component)
-  "Record the names bound in COMPONENT, which belongs to the form read last: it, or a macro inside it, is being
-compiled."
+  "Record the names bound in COMPONENT, which belongs to the form read last. That form, or a macro
+inside it, is being compiled."
   (let ((toplevel (and (tap-file-info tap)
                        (1- (length (file-info-forms (tap-file-info tap)))))))
     (when (and toplevel (>= toplevel 0))
@@ -60,7 +64,8 @@ compiled."
           (note-lambda-locals tap toplevel inner))))))
 
 (defun tapped-record-component-xrefs (function component)
-  "Around RECORD-COMPONENT-XREFS, which records nothing for top-level code: record its uses and local names in the tap."
+  "Wrap RECORD-COMPONENT-XREFS, which records nothing for top-level code, to record its uses and
+local names in the tap."
   (funcall function component)
   (let ((tap (own-tap (current-source-info))))
     (when *tap*

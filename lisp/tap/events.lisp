@@ -1,14 +1,15 @@
-;;;; The tap on the reader: what it reports of a top-level form, with the form numbers that the compiler gives.
+;;;; The reader part of the tap: records the reader's events for each top-level form, with the
+;;;; compiler's form numbers.
 
 (in-package :steelbank)
 
 (defun make-tap-observer (tap)
-  "The observer that records in TAP what the reader reports."
+  "Return an observer that records the reader's events in TAP."
   (declare (type tap tap))
   (lambda (start end object)
     (declare (optimize speed))
-    ;; Suppressed text is not code; :RESET tells of a reader macro without a value, whose inner events
-    ;; are harmless because they stand in no list.
+    ;; Suppressed text is not code. :RESET is the event of a reader macro that returns no value. Its
+    ;; inner events are harmless, because they are in no list.
     (unless (or *read-suppress* (not (typep start 'fixnum)))
       (let ((count (tap-count tap)))
         (declare (type fixnum start end))
@@ -25,14 +26,15 @@
               (tap-count tap) (the fixnum (1+ count)))))))
 
 (defun align-children (object children objects places)
-  "Give each of CHILDREN (indices of events, in order of position) its place plus 1 in OBJECT, in PLACES."
+  "Store each child's position plus 1 in OBJECT in PLACES. CHILDREN are indices of events, ordered
+by position."
   (declare (type list children) (type simple-vector objects) (type (simple-array fixnum (*)) places)
            (optimize speed))
   (let ((place 0))
     (declare (type fixnum place))
     (flet ((element (element)
-             ;; An element without an event was made by a reader macro; a child that is no element was
-             ;; read and dropped, like the test of #+.
+             ;; An element without an event was created by a reader macro. A child that is not an
+             ;; element was read and dropped, such as the test of #+.
              (incf place)
              (loop for tail on children
                    for child of-type fixnum = (car tail)
@@ -56,8 +58,8 @@
              (element (comma-form object))))))))
 
 (defun tap-places (tap places wrappers)
-  "Fill PLACES with each event's place in its parent, and WRAPPERS with the number of direct children,
-or -1 for an event whose object was reported before (#+, #n= and the like)."
+  "Fill PLACES with each event's position in its parent. Fill WRAPPERS with the number of direct
+children, or -1 for an event whose object was reported before (#+, #n= and the like)."
   (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
   (let ((starts (tap-starts tap)) (objects (tap-objects tap)) (stack '()))
     (dotimes (event (tap-count tap))
@@ -77,13 +79,13 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
                (push event stack)))))))
 
 (defun original-form-number (object)
-  "The number that the compiler gave OBJECT within the current top-level form, or NIL."
+  "Return the number that the compiler gave OBJECT within the current top-level form, or NIL."
   (let ((path (source-path object)))
     (when path
       (source-path-form-number path))))
 
 (defun operator-number (object)
-  "The sidecar's code for the operator of OBJECT, as the format in tap/sidecar.lisp lists them."
+  "Return the sidecar's code for the operator of OBJECT; see the format in tap/sidecar.lisp."
   (cond ((comma-p object) 4)
         ((atom object) 0)
         (t (case (car object)
@@ -92,13 +94,13 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
              (t (if (eq (car object) +quasiquote+) 3 0))))))
 
 (defun package-definition-p (form)
-  "True when FORM defines a package, so that its strings name symbols."
+  "Return true if FORM defines a package, so that its strings name symbols."
   (and (consp form)
        (symbolp (car form))
        (member (symbol-name (car form)) '("DEFPACKAGE" "DEFINE-PACKAGE") :test #'string=)))
 
 (defun tap-toplevel-form (tap form number)
-  "Write the events of FORM, top-level form NUMBER, and forget them."
+  "Write the events of FORM, top-level form NUMBER, and discard them."
   (declare (type tap tap) (type fixnum number))
   (let* ((count (tap-count tap))
          (starts (tap-starts tap))
@@ -118,7 +120,7 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
         (let ((object (svref objects event)))
           (typecase object
             (cons
-             ;; The compiler also notes paths for tails, with the number of whatever comes next.
+             ;; The compiler also records paths for tails, with the number of whatever comes next.
              (let ((number (and (or (plusp (aref places event)) (eq object form))
                                 (original-form-number object))))
                (cond (number
@@ -162,16 +164,16 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
     (fill objects 0 :end count)
     (setf (tap-count tap) 0)))
 
-;;; Positions while compiling, for diagnostics
+;;; Positions during compilation, for diagnostics
 
 (defun tap-line-and-column (tap position)
-  "Line and column, both from 1 and in characters, of POSITION in the file of TAP."
+  "Return line and column, both from 1 and in characters, of POSITION in the file of TAP."
   (declare (type tap tap) (type (integer 0) position))
   (stream-line-and-column (tap-stream tap) position))
 
 (defun tap-position (tap toplevel-form form-number)
-  "The position of sub-form FORM-NUMBER of TOPLEVEL-FORM; second, whether it is that very form and not the
-nearest one before it. NIL when TAP knows nothing of the top-level form."
+  "Return the position of sub-form FORM-NUMBER of TOPLEVEL-FORM, or of the nearest form before it.
+Second value: whether it is exactly that form. Return NIL if TAP does not have the top-level form."
   (declare (type tap tap) (type (integer 0) toplevel-form form-number))
   (let ((positions (and (< toplevel-form (fill-pointer (tap-positions tap)))
                         (aref (tap-positions tap) toplevel-form))))

@@ -1,9 +1,9 @@
-;;;; Files as octets: read, hashed, and replaced whole.
+;;;; Reads, hashes and atomically replaces files as octets.
 
 (in-package :steelbank)
 
 (defun fnv-1a (octets &optional (end (length octets)))
-  "The FNV-1a hash of OCTETS before END, 64 bits."
+  "Return the 64-bit FNV-1a hash of OCTETS before END."
   (declare (type octets octets) (type (integer 0 #.array-dimension-limit) end) (optimize speed))
   (let ((hash #xcbf29ce484222325))
     (declare (type (unsigned-byte 64) hash))
@@ -11,7 +11,7 @@
       (setf hash (ldb (byte 64 0) (* (logxor hash (aref octets index)) #x100000001b3))))))
 
 (defun file-octets (path)
-  "The octets of the plain file PATH."
+  "Return the octets of the regular file PATH."
   (when (special-file-p (sb-ext:native-namestring path))
     (error 'file-error :pathname path))
   (with-open-file (stream path :element-type '(unsigned-byte 8))
@@ -20,23 +20,25 @@
       octets)))
 
 (defun octets-if-any (path)
-  "The octets of the file PATH; none if it cannot be read."
+  "Return the octets of the file PATH, or an empty vector if it cannot be read."
   (handler-case (file-octets path)
     ((or file-error stream-error) () (make-array 0 :element-type '(unsigned-byte 8)))))
 
 (defun make-private-directories (path)
-  "Make the missing directories of PATH, a file of the cache, for their user alone. Returns PATH."
+  "Create the missing directories of PATH, a file of the cache, with access for their owner only.
+Return PATH."
   (ensure-directories-exist path :mode #o700))
 
 (defun close-to-others (file)
-  "Leave FILE, a stream or a pathname of the cache, to its user alone, if the file system lets one."
+  "Restrict access to FILE, a stream or a pathname of the cache, to its owner, if the file system
+allows it."
   (handler-case (if (streamp file)
                     (sb-posix:fchmod file #o600)
                     (sb-posix:chmod file #o600))
     (sb-posix:syscall-error () nil)))
 
 (defun replace-file (path octets)
-  "Replace the file PATH by one with OCTETS, atomically. A folder of that name is removed."
+  "Replace the file PATH by one with OCTETS, atomically. Delete a folder of that name first."
   (declare (type pathname path) (type octets octets))
   (let ((temporary (sb-ext:parse-native-namestring
                     (format nil "~A.~36R" (sb-ext:native-namestring path)

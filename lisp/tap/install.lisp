@@ -1,9 +1,9 @@
-;;;; Installs the tap in the reader and the compiler: begins and ends the record of each file.
+;;;; Installs the tap in the reader and the compiler, and begins and ends the record of each file.
 
 (in-package :steelbank)
 
 (defun finish-tap (tap complete)
-  "Hand TAP and its sidecar to the sink, unless nothing was read."
+  "Pass TAP and its sidecar to the sink, unless nothing was read."
   (declare (type tap tap))
   (when (and *tap-sink* (tap-stream tap) (tap-file-info tap) (not (tap-finished tap)))
     (setf (tap-count tap) 0
@@ -11,7 +11,7 @@
     (funcall *tap-sink* tap (tap-sidecar tap (truename (tap-stream tap)) complete))))
 
 (defun trim-tap (tap)
-  "Drop what TAP holds but for the positions of forms, which late diagnostics need."
+  "Discard the contents of TAP except the positions of forms, which late diagnostics need."
   (declare (type tap tap))
   (setf (tap-starts tap) (make-array 0 :element-type 'fixnum)
         (tap-ends tap) (make-array 0 :element-type 'fixnum)
@@ -25,15 +25,16 @@
         (tap-context tap) nil))
 
 (defun note-tap-stream (tap stream)
-  "Have TAP know the STREAM that its file is read from, and what a closed stream does not tell: its external format, and
-the newlines so far."
+  "Store in TAP the STREAM of its file and what a closed stream no longer provides: its external
+format and the newlines so far."
   (unless (tap-stream tap)
     (setf (tap-stream tap) stream
           (tap-external-format tap) (external-format-name stream)))
   (newline-positions stream))
 
 (defun tapped-find-source-paths (function form toplevel-form)
-  "Around FIND-SOURCE-PATHS, which numbers the sub-forms of FORM: write the events of FORM to the tap."
+  "Wrap FIND-SOURCE-PATHS, which numbers the sub-forms of FORM, to write the events of FORM to the
+tap."
   (funcall function form toplevel-form)
   (let* ((source-info (current-source-info))
          (tap (own-tap source-info)))
@@ -46,8 +47,8 @@ the newlines so far."
   (values))
 
 (defun tapped-make-observer (function file-info)
-  "Around MAKE-FORM-TRACKING-STREAM-OBSERVER, which is called for the file that COMPILE-FILE opens: return an observer that
-reports to SBCL's and to the tap."
+  "Wrap MAKE-FORM-TRACKING-STREAM-OBSERVER, which is called for the file that COMPILE-FILE opens.
+Return an observer that reports to both SBCL's observer and the tap."
   (let ((tap *tap*)
         (observer (funcall function file-info)))
     (when (and tap (not (tap-source-load tap)) (null (tap-file-info tap)))
@@ -61,7 +62,8 @@ reports to SBCL's and to the tap."
         observer)))
 
 (defun tapped-fasl-dump-source-info (function source-info &rest arguments)
-  "Around FASL-DUMP-SOURCE-INFO, which is called when a file has been read to its end: finish its tap."
+  "Wrap FASL-DUMP-SOURCE-INFO, which is called when a file has been read completely, to finish its
+tap."
   (multiple-value-prog1 (apply function source-info arguments)
     (let ((tap (own-tap source-info)))
       (when tap
@@ -69,34 +71,34 @@ reports to SBCL's and to the tap."
         (finish-tap tap t)))))
 
 (defun tapped-compile-file (function &rest arguments)
-  "Around COMPILE-FILE: tap the file that it compiles. The stream is closed when it returns."
+  "Wrap COMPILE-FILE to tap the file that it compiles. The stream is closed when it returns."
   (let ((*tap* (and *tap-sink* (%make-tap))))
     (unwind-protect (apply function arguments)
       (when *tap*
-        ;; Unless it was read to its end.
+        ;; No effect if the file was read completely.
         (finish-tap *tap* nil)))))
 
 (defun tapped-load-as-source (function stream &rest arguments)
-  "Around LOAD-AS-SOURCE: tap the file that it loads."
+  "Wrap LOAD-AS-SOURCE to tap the file that it loads."
   (if (or (null *tap-sink*) (not (form-tracking-stream-p stream)))
       (let ((*tap* nil))
         (apply function stream arguments))
       (let ((*tap* (%make-tap :source-load t :failed t)))
         (note-tap-stream *tap* stream)
         (setf (stream-observer stream) (make-tap-observer *tap*))
-        ;; A form that fails ends the load; what was loaded before it is known all the same.
+        ;; A form that fails ends the load, but the forms before it are still recorded.
         (unwind-protect (multiple-value-prog1 (apply function stream arguments)
                           (setf (tap-failed *tap*) nil))
           (finish-tap *tap* (at-end-p stream))))))
 
 (defun at-end-p (stream)
-  "True when STREAM has been read to its end."
+  "Return true if STREAM has been read to its end."
   (and stream
        (open-stream-p stream)
        (eq (when-file-permits (peek-char nil stream nil :end)) :end)))
 
 (defun install-tap ()
-  "Put the tap into the reader and the compiler. It records only where *TAP-SINK* is bound."
+  "Install the tap in the reader and the compiler. It records only where *TAP-SINK* is bound."
   (loop for (name function)
           in `((,+make-observer+ tapped-make-observer)
                (compile-file tapped-compile-file)

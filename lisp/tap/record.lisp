@@ -1,18 +1,20 @@
-;;;; The token tap: what SBCL's own reader and compiler see while a file is compiled or loaded as source.
+;;;; The token tap records what SBCL's own reader and compiler process while a file is compiled or
+;;;; loaded as source.
 ;;;;
-;;;; The reader reports (start end object) for every list and every token to the observer of a
-;;;; form-tracking stream; the compiler numbers the sub-forms of each top-level form. Encapsulations record
-;;;; both, so that a position is exact under any readtable, feature expression or package. The record of
-;;;; one file is an octet vector, its *sidecar*, kept in the cache beside the fasls.
+;;;; The reader reports (start end object) for every list and token to the observer of a
+;;;; form-tracking stream, and the compiler numbers the sub-forms of each top-level form.
+;;;; Encapsulations record both, so that a position is exact under any readtable, feature expression
+;;;; or package. The record of one file is an octet vector, its *sidecar*, which is stored in the
+;;;; cache next to the fasls.
 ;;;;
-;;;; Here: the record of the file that is being read, and how octets are appended to it.
+;;;; This file defines the record of the file that is being read, and appends octets to it.
 
 (in-package :steelbank)
 
 (defstruct (tap (:constructor %make-tap))
-  "The record of one file while it is read. FILE-INFO and STREAM identify the file; SOURCE-LOAD is true when it is loaded as
-source and not compiled, FAILED until that has come to its end. EXTERNAL-FORMAT is the stream's; FINISHED is true when the sink
-has had the record."
+  "The record of one file while it is read. FILE-INFO and STREAM identify the file. SOURCE-LOAD is
+true if it is loaded as source instead of compiled; then FAILED is true until the load succeeds.
+EXTERNAL-FORMAT is the stream's. FINISHED is true when the sink has received the record."
   (file-info nil)
   (stream nil)
   (source-load nil)
@@ -25,7 +27,7 @@ has had the record."
   (content-hash 0 :type (unsigned-byte 64))
   (count 0 :type fixnum)
   (last-start 0 :type fixnum)
-  ;; Not EQ: an address-based table is rehashed after each collection.
+  ;; Not EQ, because an address-based table is rehashed after each collection.
   (names (make-hash-table :test 'equal) :type hash-table)
   (name-list '() :type list)
   (buffer (make-array 4096 :element-type '(unsigned-byte 8)) :type octets)
@@ -40,7 +42,7 @@ has had the record."
   "The tap of the file that is being read on this thread, or NIL.")
 
 (defvar *tap-sink* nil
-  "A function of a finished tap and its sidecar, called after each file; NIL: nothing is recorded.")
+  "A function of a finished tap and its sidecar, called after each file, or NIL to record nothing.")
 
 ;;; Writing octets
 
@@ -74,7 +76,7 @@ has had the record."
   (tap-unsigned tap (if (minusp integer) (1- (* -2 integer)) (* 2 integer))))
 
 (defun tap-text (tap string)
-  "Append STRING to the events of TAP: byte count, UTF-8."
+  "Append STRING to the events of TAP as byte count and UTF-8."
   (declare (type tap tap) (type string string))
   (let ((octets (sb-ext:string-to-octets string :external-format :utf-8)))
     (tap-unsigned tap (length octets))
@@ -87,7 +89,7 @@ has had the record."
     (tap-octet tap (ldb (byte 8 (* 8 index)) word))))
 
 (defun tap-name (tap name)
-  "The index of NAME, a symbol or a string, in the table of TAP."
+  "Return the index of NAME, a symbol or a string, in the table of TAP."
   (declare (type tap tap) (type (or symbol string) name))
   (let ((names (tap-names tap)))
     (or (gethash name names)

@@ -1,34 +1,39 @@
-;;;; The sidecar: the record of one file as octets, and where it is kept.
+;;;; The sidecar: the record of one file as octets, and its place in the cache.
 ;;;;
-;;;; The sidecar, version 3. u = unsigned LEB128; s = zigzag in LEB128; text = u octet count, UTF-8 octets.
+;;;; Format, version 3. u = unsigned LEB128; s = zigzag LEB128; text = u octet count, UTF-8 octets.
 ;;;;   "SBTAP" octet 0, octet version
-;;;;   octet         1 when the whole file was read, 0 when reading stopped early
+;;;;   octet         1 if the file was read completely, 0 if reading stopped early
 ;;;;   8 octets      FNV-1a 64 of the file's octets, little-endian
 ;;;;   u             size of the file in octets
 ;;;;   u             write date (universal time), as in a definition source and the debug source
 ;;;;   text          native truename
-;;;;   text          external format's name, upcased ("UTF-8")
-;;;;   u, s...       newlines: count, then position of each #\Newline minus that of the one before (from 0)
-;;;;   u, entries    symbols: count, then each: octet 0 interned (3 and a function's name by now, 4 and a macro's or
-;;;;                                         special operator's, 5 and a symbol macro's), text package, text name
-;;;;                                         or octet 1 uninterned, text name; or octet 2 string, text
+;;;;   text          name of the external format, upcased ("UTF-8")
+;;;;   u, s...       newlines: count, then each position minus the previous one (from 0)
+;;;;   u, entries    symbols: count, then each one of:
+;;;;                   octet 0 (interned), text package, text name; instead of 0 the octet is
+;;;;                     3 for the name of a function, 4 of a macro or special operator, 5 of a
+;;;;                     symbol macro, as of the end of reading
+;;;;                   octet 1 (uninterned), text name
+;;;;                   octet 2 (string), text
 ;;;;   u, forms      top-level forms: count, then each:
 ;;;;     u             top-level form number
-;;;;     u             event count; then each event, children before their parent:
-;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted form,
-;;;;                     4 a comma, 0 anything else; however these were written
-;;;;       s             start minus the start of the event before (from 0 for a file's first)
+;;;;     u             event count, then each event, children before their parent:
+;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted
+;;;;                     form, 4 a comma, 0 anything else; in any notation
+;;;;       s             start minus the start of the previous event (from 0 for the first one)
 ;;;;       u             length
-;;;;       u             place in the parent plus 1: 1 = the operator; 0 = no element of the enclosing object
-;;;;       u             kind 0: form number; kinds 2 and 3: index of the symbol or string; else absent
-;;;;   u, uses       top-level uses: count, then each: octet kind (0 binds 1 calls 2 sets 3 references
-;;;;                 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)), u top-level form, u form number
-;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index (+ 1 for a
-;;;;                 function, else a variable)
-;;;;   8 octets      FNV-1a 64 of all octets before, little-endian
-;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string in a
-;;;; package definition; 4 another object that contains events (a vector, a comma, #. and the like).
-;;;; Positions and lengths count characters as decoded; a byte order mark counts as one.
+;;;;       u             position in the parent plus 1; 1 is the operator, 0 means no element
+;;;;       u             kind 0: form number; kinds 2 and 3: index of the symbol or string;
+;;;;                     absent for other kinds
+;;;;   u, uses       top-level uses: count, then each: octet kind (0 binds, 1 calls, 2 sets,
+;;;;                 3 references, 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)),
+;;;;                 u top-level form, u form number
+;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index
+;;;;                 (+ 1 for a function, + 0 for a variable)
+;;;;   8 octets      FNV-1a 64 of all preceding octets, little-endian
+;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string
+;;;; in a package definition; 4 another object that contains events (a vector, a comma, #. and others).
+;;;; Positions and lengths count decoded characters; a byte order mark counts as one.
 
 (in-package :steelbank)
 
@@ -41,14 +46,15 @@
     (symbol-name (if (consp format) (car format) format))))
 
 (defun implementation-symbol-p (symbol)
-  "True when SYMBOL is one of SBCL's own and not a standard one: what macros of the system expand into."
+  "Return true if SYMBOL is one of SBCL's own and not a standard one, as in expansions of system
+macros."
   (let ((package (symbol-package symbol)))
     (or (null package)
         (and (system-package-p package)
              (not (eq package (find-package :common-lisp)))))))
 
 (defun tap-sidecar (tap path complete)
-  "The sidecar of TAP, read from PATH; COMPLETE when it was read to its end."
+  "Return the sidecar of TAP for the file PATH. COMPLETE is true if the file was read to its end."
   (declare (type tap tap) (type pathname path))
   (let* ((head (%make-tap :names (tap-names tap) :name-list (tap-name-list tap)))
          (stream (tap-stream tap))
@@ -109,29 +115,29 @@
     (subseq (tap-buffer head) 0 (tap-fill head))))
 
 (defun sidecar-name (truename write-date)
-  "The file name of the sidecar of TRUENAME as it was at WRITE-DATE."
+  "Return the file name of the sidecar of TRUENAME as it was at WRITE-DATE."
   (declare (type pathname truename) (type (integer 0) write-date))
   (let ((octets (coerce (sb-ext:string-to-octets (sb-ext:native-namestring truename) :external-format :utf-8)
                         'octets)))
     (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
 
 (defun sidecar-truename (octets)
-  "The native truename in OCTETS, a whole sidecar."
+  "Return the native truename in OCTETS, an intact sidecar."
   (let ((at 16))
     (flet ((unsigned ()
              (loop for shift from 0 by 7
                    for octet = (aref octets (shiftf at (1+ at)))
                    sum (ash (logand octet 127) shift)
                    while (>= octet 128))))
-      ;; Size and date come before.
+      ;; Skip size and date.
       (unsigned)
       (unsigned)
       (let ((length (unsigned)))
         (sb-ext:octets-to-string octets :external-format :utf-8 :start at :end (+ at length))))))
 
 (defun sidecar-state (octets)
-  "The state of the sidecar OCTETS: :COMPLETE or :INCOMPLETE, the hash of the file's content, and the file's native truename; NIL
-when it is damaged, or of another version."
+  "Return the state of the sidecar OCTETS, :COMPLETE or :INCOMPLETE, the hash of the file's
+contents, and the file's native truename. Return NIL if it is damaged or of another version."
   (declare (type octets octets))
   (let ((end (- (length octets) 8)))
     (flet ((word (start)
@@ -145,7 +151,8 @@ when it is damaged, or of another version."
                 (sidecar-truename octets))))))
 
 (defun better-sidecar-p (known sidecar)
-  "True when KNOWN, octets that are in SIDECAR's place, is a complete sidecar of the same content, and SIDECAR is not, or is the same."
+  "Return true if KNOWN, the octets already stored in SIDECAR's place, equals SIDECAR, or is a
+complete sidecar of the same contents while SIDECAR is incomplete."
   (declare (type octets known sidecar))
   (or (equalp known sidecar)
       (and (/= (aref sidecar 7) 1)
@@ -155,7 +162,7 @@ when it is damaged, or of another version."
                                 sum (ash (aref sidecar (+ 8 index)) (* 8 index)))))))))
 
 (defun write-sidecar (tap sidecar directory)
-  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless the same or a better one is there."
+  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless the same or a better one exists."
   (declare (type tap tap) (type octets sidecar) (type pathname directory))
   (let* ((name (sidecar-name (truename (tap-stream tap))
                              (file-info-write-date (tap-file-info tap))))

@@ -1,4 +1,4 @@
-;;;; Constructors that are compiled late do what compiled ones do.
+;;;; Tests that constructors that are compiled late behave like compiled ones.
 
 (in-package :steelbank-tests)
 
@@ -12,14 +12,14 @@
     (defmethod initialize-instance :after ((object counted) &key given)
       (when (eq given :forbidden)
         (error "It is forbidden."))))
-  "A class of whose making each step can be told.")
+  "A class for which each step of creating an instance can be observed.")
 
 (defvar *defaults* 0
-  "How often a default initial argument was evaluated.")
+  "The number of times that a default initialization argument was evaluated.")
 
 (defun call-with-late-constructor (function)
-  "Call FUNCTION with a maker of instances of *COUNTED-CLASS* whose constructor is compiled late, and a function that tells how often it was
-compiled."
+  "Call FUNCTION with two functions. The first creates instances of *COUNTED-CLASS* through a
+constructor that is compiled late. The second returns how often the constructor was compiled."
   (let ((*defaults* 0)
         (compilations 0))
     (with-compilation-unit (:override t)
@@ -39,7 +39,7 @@ compiled."
       (setf (find-class 'counted) nil)
       (fmakunbound 'given) (fmakunbound 'constant) (fmakunbound 'default))))
 
-(deftest a-constructor-makes-the-same-before-and-after-it-is-compiled
+(deftest constructor-results-do-not-depend-on-compilation
     (call-with-late-constructor
      (lambda (make compilations)
        (flet ((made (given)
@@ -54,14 +54,14 @@ compiled."
                  (list (funcall compilations))))))
   (1))
 
-(deftest a-constructor-that-is-called-rarely-is-not-compiled
+(deftest rarely-called-constructor-is-not-compiled
     (call-with-late-constructor
      (lambda (make compilations)
        (loop repeat steelbank::+calls-uncompiled+ do (funcall make 1))
        (funcall compilations)))
   0)
 
-(deftest a-constructor-signals-the-same-before-and-after-it-is-compiled
+(deftest constructor-errors-do-not-depend-on-compilation
     (call-with-late-constructor
      (lambda (make compilations)
        (flet ((failure () (handler-case (funcall make :forbidden) (error (condition) (princ-to-string condition)))))
@@ -70,7 +70,7 @@ compiled."
            (list before (failure) (funcall compilations))))))
   ("It is forbidden." "It is forbidden." 1))
 
-(deftest a-constructor-knows-a-class-that-was-defined-anew
+(deftest constructor-uses-a-redefined-class
     (call-with-late-constructor
      (lambda (make compilations)
        (funcall make 1)

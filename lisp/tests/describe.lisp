@@ -1,9 +1,9 @@
-;;;; The facets of symbols.
+;;;; Tests of the facets of symbols.
 
 (in-package :steelbank-tests)
 
 (defun facet (symbol &rest path)
-  "The part of SYMBOL's description at PATH, a list of keys."
+  "Return the part of SYMBOL's description at PATH, a list of keys."
   (let ((value (describe-symbol-facets symbol :external)))
     (dolist (key path value)
       (setf value (cdr (assoc key (rest value) :test #'equal))))))
@@ -112,7 +112,7 @@
      ("qualifiers" "+") ("specializers" "STEELBANK-TESTS::DESCRIBED-DERIVED") ("arglist" . "(THING)")
      ("documentation" . "A method.")))))
 
-(deftest classes-agree-with-their-metaobjects
+(deftest class-facets-agree-with-metaobjects
     (let ((wrong '()))
       (do-all-symbols (symbol wrong)
         (let ((class (find-class symbol nil)))
@@ -144,10 +144,10 @@
   ("12" "(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ...)" "(1 (2 (3 #)))" ("NIL" nil)))
 
 (defun ours-p (text)
-  "True if TEXT names something of the Lisp half."
+  "Return true if TEXT names a symbol of the Lisp half."
   (search "STEELBANK::" text))
 
-(deftest what-is-ours-is-in-nobodys-answer
+(deftest answers-omit-the-lisp-half
     (list (loop for (question . arguments) in `(("package-info" "COMMON-LISP")
                                                 ("subclasses" "ERROR" "COMMON-LISP")
                                                 ("inspect" ,(steelbank::make-handle (find-class 'error))
@@ -161,7 +161,7 @@
                 :key #'package-name :test #'string=))
   ((nil nil nil) (nil nil) nil nil nil))
 
-(deftest a-text-from-a-buffer-has-a-version-of-its-own
+(deftest buffer-texts-have-distinct-versions
     (let* ((known (length steelbank::*buffer-texts*))
            (first (+ steelbank::+first-text-version+ known)))
       (flet ((version (text &optional (position 1) (file "/a.lisp"))

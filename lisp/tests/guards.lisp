@@ -1,8 +1,8 @@
-;;;; Errors that are not passed on: where, and which.
+;;;; Tests of the guards that ignore errors.
 
 (in-package :steelbank-tests)
 
-(deftest no-error-is-dropped-but-by-a-guard
+(deftest only-guards-ignore-errors
     (loop for path in (directory (merge-pathnames "**/*.lisp" (asdf:system-source-directory "steelbank")))
           unless (member (first (last (pathname-directory path))) '("tests") :test #'equal)
             nconc (with-open-file (stream path :external-format :utf-8)
@@ -12,17 +12,17 @@
                             collect (format nil "~A.lisp: ~A" (pathname-name path) line))))
   nil)
 
-(deftest a-file-that-is-of-no-use-is-none
+(deftest unusable-file-is-nil
     (mapcar (lambda (name) (steelbank::when-file-permits (sb-ext:native-namestring (truename (pathname name)))))
             '("/no/such/file" "*.lisp" "a[b" "/etc/passwd/below"))
   (nil nil nil nil))
 
-(deftest other-errors-around-files-are-passed-on
+(deftest other-errors-around-files-are-signalled
     (handler-case (steelbank::when-file-permits (car (identity 1)))
       (type-error () :passed))
   :passed)
 
-(deftest a-mistake-is-told-once
+(deftest internal-error-is-reported-once
     (let ((said '())
           (steelbank::*own-errors-reported* '()))
       (steelbank::encapsulate 'steelbank::report 'test (lambda (function sentence)
@@ -34,9 +34,9 @@
                    (steelbank::reporting-own-errors ("adding") (+ 1 1))
                    (reverse said)))
         (steelbank::unencapsulate 'steelbank::report 'test)))
-  (nil nil nil 2 ("A mistake of ours while looking: no looking" "A mistake of ours while thinking: no thinking")))
+  (nil nil nil 2 ("Internal error while looking: no looking" "Internal error while thinking: no thinking")))
 
-(deftest every-operator-has-a-type-and-a-lambda-list-that-can-be-told
+(deftest every-operator-has-type-and-lambda-list
     (let ((failed '()))
       (do-all-symbols (symbol)
         (when (fboundp symbol)

@@ -1,4 +1,5 @@
-;;;; SBCL's internals: they are what they were, the table of them is whole, and they are named in lisp/internals/ alone.
+;;;; Tests that SBCL's internals are as expected, that the table of them is complete, and that only
+;;;; lisp/internals/ names them.
 
 (in-package :steelbank-tests)
 
@@ -10,30 +11,32 @@
 (defparameter *allowed*
   '(;; The self-test judges an SBCL by this alone, before the Lisp half is loaded.
     ("self-test" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
-    ;; A test asks SBCL for the numbers that a version gives.
+    ;; A test asks SBCL for the form numbers of its version.
     ("tap" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
-    ;; The text of a user's program signals what SBCL signals.
+    ;; The text of a test program signals this condition.
     ("project" "SB-KERNEL" . "HEAP-EXHAUSTED-ERROR")
-    ;; The description of a structure names it.
+    ;; The description of a structure contains this name.
     ("describe" "SB-PCL" . "SLOT-OBJECT"))
-  "Internals that are named outside of lisp/internals/: file and symbol.")
+  "Internals that may be named outside lisp/internals/: file and symbol.")
 
 (defun public-package-p (name)
-  "True if the package called NAME is public by its own documentation, or a contrib module's."
+  "Return true if the package called NAME is public according to its documentation, or a contrib
+module's."
   (or (member name '("SB-INTROSPECT" "SB-POSIX" "SB-RT") :test #'string=)
       (let ((package (find-package name)))
         (and package
              (eql (search "public" (documentation package t)) 0)))))
 
 (defun internal-p (package name exported)
-  "True if NAME of PACKAGE, one of SBCL's, is an internal, when it is written as an EXPORTED one or not."
+  "Return true if NAME of PACKAGE, one of SBCL's, is an internal. EXPORTED is true if it is
+written with a single colon."
   (not (and exported
             (or (public-package-p package)
                 (and (string= package "SB-SYS")
                      (member name *documented* :test #'string=))))))
 
 (defun internals-in-line (line)
-  "The internals of SBCL's that LINE names, as (package . name)."
+  "Return the internals of SBCL that LINE names, as (package . name)."
   (flet ((constituent-p (character) (not (find character " ()'\"`,;")))
          (package-part-p (character) (or (alphanumericp character) (char= character #\-))))
     (loop with start = 0
@@ -52,7 +55,7 @@
           do (setf start name-start))))
 
 (defun internals-in-file (path)
-  "The internals of SBCL's that the file PATH names, in code, in comments and in strings."
+  "Return the internals of SBCL that the file PATH names, in code, comments and strings."
   (with-open-file (stream path :external-format :utf-8)
     (remove-duplicates (loop for line = (read-line stream nil)
                              while line
@@ -60,17 +63,18 @@
                        :test #'equal)))
 
 (defun own-files (inside)
-  "The files of the Lisp half that are in lisp/internals/, if INSIDE, or else the others. This one names internals to look for them."
+  "Return the files of the Lisp half in lisp/internals/, if INSIDE, or else the others. This file
+is omitted, because it names internals to search for them."
   (remove-if (lambda (path)
                (or (string= (pathname-name path) "internals")
                    (not (eq inside (and (member "internals" (pathname-directory path) :test #'equal) t)))))
              (directory (merge-pathnames "**/*.lisp" (asdf:system-source-directory "steelbank")))))
 
-(deftest internals-are-what-they-were
+(deftest internals-are-as-expected
     (steelbank::internal-differences)
   nil)
 
-(deftest the-table-of-internals-is-whole
+(deftest table-of-internals-is-complete
     (let ((used (remove-duplicates (mapcan #'internals-in-file (own-files t)) :test #'equal))
           (known (loop for (package name) in steelbank::*internals* collect (cons package name))))
       (list (> (length used) 200)
@@ -78,25 +82,25 @@
             (set-difference known used :test #'equal)))
   (t nil nil))
 
-(deftest internals-are-named-in-their-folder-alone
+(deftest only-internals-folder-names-internals
     (loop for path in (own-files nil)
           nconc (loop for (package . name) in (internals-in-file path)
                       unless (member (list* (pathname-name path) package name) *allowed* :test #'equal)
-                        collect (format nil "~A.lisp names ~A::~A; lisp/internals/ is the place for it."
+                        collect (format nil "~A.lisp names ~A::~A; define a name for it in lisp/internals/."
                                         (pathname-name path) package name)))
   nil)
 
-(deftest an-internal-is-found-however-it-is-written
+(deftest internals-are-found-in-any-spelling
     (mapcar #'internals-in-line
             '("(sb-c::debug-info x)" "(sb-kernel:%fun-name f)" "(sb-ext:gc :full t) (sb-mop:class-slots class)"
               "'sb-thread::thread-interruptions ; SB-SYS:SAP-INT" "(sb-alien:alien-sap (sb-alien::some-thing))"))
   ((("SB-C" . "DEBUG-INFO")) (("SB-KERNEL" . "%FUN-NAME")) nil (("SB-THREAD" . "THREAD-INTERRUPTIONS"))
    (("SB-ALIEN" . "SOME-THING"))))
 
-(deftest a-difference-is-told-by-name
+(deftest differences-name-the-symbol
     (list (steelbank::internal-difference "SB-C" "NO-SUCH-THING" :function "()")
           (steelbank::internal-difference "SB-C" "FIND-SOURCE-PATHS" :macro "()" "(X)")
           (steelbank::internal-difference "SB-C" "FIND-SOURCE-PATHS" :function "()" "(FORM TLF-NUM)"))
-  ("SB-C::NO-SUCH-THING is not there."
-   "SB-C::FIND-SOURCE-PATHS is a function (FORM TLF-NUM), and was a macro () or (X)."
+  ("SB-C::NO-SUCH-THING does not exist."
+   "SB-C::FIND-SOURCE-PATHS is a function (FORM TLF-NUM); expected a macro () or (X)."
    nil))

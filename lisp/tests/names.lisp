@@ -1,4 +1,4 @@
-;;;; Names: found without interning, printed in full.
+;;;; Tests of names: they are found without interning and printed in full.
 
 (in-package :steelbank-tests)
 
@@ -10,7 +10,7 @@
           (multiple-value-list (steelbank::find-named-symbol "NIL" "CL")))
   ((car :external) (car :inherited) (nil :no-symbol) (nil :no-package) (nil :external)))
 
-(deftest asking-does-not-intern
+(deftest lookup-does-not-intern
     (let ((name "THIS-NAME-IS-ONLY-ASKED-FOR"))
       (steelbank::find-named-symbol name "STEELBANK-TESTS")
       (find-symbol name "STEELBANK-TESTS"))
@@ -21,7 +21,7 @@
             (list 'car :test nil 'steelbank::symbol-text (make-symbol "LONELY") (make-symbol "so so")))
   ("COMMON-LISP::CAR" "KEYWORD::TEST" "COMMON-LISP::NIL" "STEELBANK::SYMBOL-TEXT" "#:LONELY" "#:|so so|"))
 
-(deftest symbol-text-ignores-the-printer
+(deftest symbol-text-ignores-printer-variables
     (let ((*print-case* :downcase) (*print-base* 2) (*package* (find-package :cl))
           (*readtable* (copy-readtable nil)))
       (setf (readtable-case *readtable*) :invert)
@@ -49,7 +49,7 @@
       (list (copy-seq (steelbank::output-text stream)) (steelbank::output-dropped stream)))
   ("abxyz" 2))
 
-(deftest limited-output-says-when-it-is-full
+(deftest limited-output-calls-when-full
     (catch 'full
       (let ((stream (make-instance 'steelbank::limited-output :limit 3 :when-full (lambda () (throw 'full :full)))))
         (loop (write-char #\x stream))))
@@ -61,21 +61,21 @@
   (:end :end :end))
 
 (defun wrongly-escaped (name)
-  "What the printer makes of NAME as a symbol's, if that is not what we do; else NIL."
+  "Return the printer's form of NAME as a symbol name if it differs from ours, else NIL."
   (let ((printed (with-standard-io-syntax
                    (let ((*print-gensym* nil) (*print-readably* nil))
                      (prin1-to-string (make-symbol name))))))
     (unless (string= (steelbank::escaped-name name) printed)
       (list name printed))))
 
-(deftest every-symbol-of-the-image-is-written-as-the-printer-writes-it
+(deftest symbol-names-are-escaped-like-the-printer
     (let ((wrong '()))
       (do-all-symbols (symbol wrong)
         (let ((found (wrongly-escaped (symbol-name symbol))))
           (when found (push found wrong)))))
   nil)
 
-(deftest names-that-could-be-numbers-are-written-as-the-printer-writes-them
+(deftest potential-numbers-are-escaped-like-the-printer
     (let ((wrong '()))
       (labels ((extend (name)
                  (let ((found (wrongly-escaped name)))

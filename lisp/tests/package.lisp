@@ -1,4 +1,4 @@
-;;;; Tests of the Lisp half: (asdf:test-system "steelbank").
+;;;; The package and runner of the Lisp half's tests: (asdf:test-system "steelbank").
 
 (defpackage :steelbank-tests
   (:use :common-lisp :steelbank)
@@ -8,10 +8,11 @@
 (in-package :steelbank-tests)
 
 (defvar *reported* '()
-  "The sentences that were reported to the host, newest first: here there is none.")
+  "The sentences reported to the host, newest first. There is no host in tests.")
 
 (defun run ()
-  "Run every test; an error if one fails, or if a mistake of ours was reported meanwhile."
+  "Run every test. Signal an error if one fails, or if an internal error was reported in the
+meantime."
   (steelbank::encapsulate 'steelbank::report 'tests (lambda (function sentence)
                                                       (declare (ignore function))
                                                       (push sentence *reported*)))
@@ -19,7 +20,7 @@
        (unless (sb-rt:do-tests)
          (error "Tests of the Lisp half failed: ~{~a~^, ~}" (sb-rt:pending-tests)))
     (steelbank::unencapsulate 'steelbank::report 'tests))
-  (let ((mistakes (remove "A mistake of ours" *reported* :test-not #'uiop:string-prefix-p)))
+  (let ((mistakes (remove "Internal error while" *reported* :test-not #'uiop:string-prefix-p)))
     (when mistakes
       (error "~{~A~^~%~}" mistakes)))
   t)

@@ -1,19 +1,19 @@
-;;;; Loading files and systems: outcomes, diagnostics, safe points.
+;;;; Tests of loading files and systems: outcomes, diagnostics, safe points.
 
 (in-package :steelbank-tests)
 
 (defun alone (function &rest arguments)
-  "Call FUNCTION with ARGUMENTS outside of the handlers that the tests establish."
+  "Call FUNCTION with ARGUMENTS outside the handlers that the tests establish."
   (sb-thread:join-thread (sb-thread:make-thread (lambda () (apply function arguments)))))
 
 (defun load-text (text &rest options)
-  "The outcome of loading a file that holds TEXT."
+  "Return the outcome of loading a file that contains TEXT."
   (call-with-file "loaded.lisp" text
                   (lambda (path)
                     (apply #'alone #'steelbank::load-file (sb-ext:native-namestring path) options))))
 
 (defun places (outcome)
-  "Severity, line and column of each diagnostic of OUTCOME."
+  "Return severity, line and column of each diagnostic of OUTCOME."
   (loop for diagnostic in (getf outcome :diagnostics)
         collect (list (getf diagnostic :severity) (getf diagnostic :line) (getf diagnostic :column))))
 
@@ -37,20 +37,20 @@
       (list (getf outcome :status) (getf (getf outcome :failure) :kind) (places outcome)))
   (:failed :load ((:error 2 3))))
 
-(deftest a-load-stops-when-it-is-told
+(deftest cancelled-load-stops
     (getf (load-text "(list 1)" :stop (constantly t)) :status)
   :cancelled)
 
-(deftest a-load-stops-when-its-time-is-over
+(deftest load-stops-at-its-deadline
     (getf (load-text "(eval-when (:compile-toplevel) (sleep 0.2)) (list 2) (list 3)" :timeout-seconds 0) :status)
   :timed-out)
 
-(deftest an-unknown-system-is-named
+(deftest failure-names-the-unknown-system
     (let ((failure (getf (alone #'steelbank::load-system "no-such-system-anywhere") :failure)))
       (list (getf failure :kind) (getf failure :name)))
   (:unknown-system "no-such-system-anywhere"))
 
-(deftest recording-uses-does-not-depend-on-space
+(deftest uses-are-recorded-under-any-space-policy
     (progn
       (load-text "(declaim (optimize (space 3)))
                   (defun cl-user::used-in-space () 1)
@@ -58,30 +58,30 @@
       (mapcar #'car (sb-introspect:who-calls 'cl-user::used-in-space)))
   (cl-user::user-in-space))
 
-(deftest a-bare-signal-does-not-end-a-load
+(deftest unhandled-signal-does-not-end-a-load
     (getf (load-text "(signal 'error) (signal 'sb-kernel::heap-exhausted-error)") :status)
   :loaded)
 
-(deftest whatever-ends-a-load-is-a-failure
+(deftest every-exit-from-a-load-is-a-failure
     (loop for text in '("(break)" "(invoke-debugger (make-condition 'condition))" "(abort)"
                         "(throw 'nobody-there nil)" "(catch 'x (unwind-protect (throw 'x 1) (error \"inner\")))")
           collect (getf (load-text text) :status))
   (:failed :failed :failed :failed :failed))
 
-(deftest code-that-asks-for-input-is-told
+(deftest reading-standard-input-is-explained
     (let ((*standard-input* steelbank::*empty-input*))
       (steelbank::condition-text (nth-value 1 (ignore-errors (read-line)))))
-  "The code asked for input, and there is none: nobody sits at a terminal.")
+  "The code tried to read from standard input, but there is no terminal.")
 
-(deftest code-that-the-reader-runs-is-located
+(deftest read-time-errors-are-located
     (places (load-text (format nil "(list 1)~%(list 2)~%  #.(error \"read time\")~%")))
   ((:read-error 3 24)))
 
-(deftest a-warning-of-running-code-is-located
+(deftest run-time-warnings-are-located
     (places (load-text (format nil "(list 1)~%~%(warn \"careful\")~%")))
   ((:warning 3 1)))
 
-(deftest every-undefined-name-is-the-subject-of-its-warning
+(deftest undefined-names-are-subjects-of-warnings
     (loop for diagnostic in (getf (load-text (format nil "(in-package :cl-user)~%~
                                                           ~:{(defun undefined-user-~D () (list undefined-~:*~D))~%~}~
                                                           ~:{(defun undefined-caller-~D () (undefined-~:*~D))~%~}"

@@ -1,9 +1,9 @@
-;;;; The tap: what is recorded of a file, by way of positions and sidecars.
+;;;; Tests of the tap: the recorded positions and sidecars of files.
 
 (in-package :steelbank-tests)
 
 (defun call-with-file (name text function)
-  "Call FUNCTION with the pathname of a new file called NAME that holds TEXT, in a new folder."
+  "Call FUNCTION with the pathname of a new file called NAME that contains TEXT, in a new folder."
   (let* ((folder (merge-pathnames (format nil "steelbank-~36R/" (random (expt 2 64) (make-random-state t)))
                                   (uiop:temporary-directory)))
          (path (merge-pathnames name folder)))
@@ -16,7 +16,7 @@
       (uiop:delete-directory-tree folder :validate t))))
 
 (defun tapped (text function)
-  "Compile a file that holds TEXT, and call FUNCTION with its tap and its sidecar."
+  "Compile a file that contains TEXT, and call FUNCTION with its tap and its sidecar."
   (steelbank::install-tap)
   (call-with-file
    "tapped.lisp" text
@@ -32,7 +32,7 @@
        result))))
 
 (defun position-of (text toplevel-form form-number)
-  "Line and column of a form of TEXT, and whether it is that very form."
+  "Return line and column of a form of TEXT, and whether the position is exact."
   (tapped text
           (lambda (tap sidecar)
             (declare (ignore sidecar))
@@ -45,30 +45,31 @@
       (loop for number from 0 to 3 collect (position-of text 1 number)))
   ((3 1 t) (3 10 t) (4 2 t) (4 12 t)))
 
-(deftest what-the-reader-leaves-out-has-no-number
+(deftest skipped-text-has-no-form-number
     (position-of (format nil "(list #+(or) (never) #|(nor)|# (car ()))~%") 0 1)
   (1 32 t))
 
 (defun number-of (part form)
-  "The number that SBCL gives PART of the top-level form FORM. Up to 2.5.10 it numbers no quoted list."
+  "Return the number that SBCL gives PART of the top-level form FORM. SBCL up to 2.5.10 does not
+number quoted lists."
   (loop for (number . indices) across (sb-di:form-number-translations form 0)
         when (equal part (reduce (lambda (form index) (and (consp form) (nth index form)))
                                  (rest (reverse indices)) :initial-value form))
           return number))
 
-(deftest a-form-made-by-evaluation-is-where-its-text-is-and-what-is-in-it-gives-the-nearest
+(deftest read-time-form-is-at-its-text
     (let* ((text (format nil "(list '(a) #.(list 'car (list 'quote nil)) (cdr ()))~%"))
            (form (read-from-string text)))
       (loop for part in '((car (quote nil)) (quote nil) (cdr nil))
             collect (position-of text 0 (number-of part form))))
   ((1 12 t) (1 12 nil) (1 44 t)))
 
-(deftest quoted-lists-and-templates-have-the-numbers-that-sbcl-gives
+(deftest quoted-lists-have-sbcls-form-numbers
     (let ((text (format nil "(list '(a (b)) `(c ,(d) ,e (f)) (rest))~%")))
       (position-of text 0 (number-of '(rest) (read-from-string text))))
   (1 33 t))
 
-(deftest a-sidecar-says-what-it-is
+(deftest sidecar-header-identifies-the-file
     (tapped (format nil "(list 'a)~%")
             (lambda (tap sidecar)
               (declare (ignore tap))
@@ -102,7 +103,7 @@
                       collect (list kind form number))))
   ((1 1 1)))
 
-(deftest without-a-sink-nothing-is-recorded
+(deftest nothing-is-recorded-without-a-sink
     (let ((steelbank::*tap-sink* nil))
       (steelbank::install-tap)
       (call-with-file "plain.lisp" "(list 1)"

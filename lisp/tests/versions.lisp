@@ -1,9 +1,10 @@
-;;;; When a file is read to tell what it holds, and when its stamp tells.
+;;;; Tests that files are read only when their stamps do not suffice.
 
 (in-package :steelbank-tests)
 
 (defun call-counting-reads (function)
-  "Call FUNCTION with a function that returns how many files were read since it was called last, where all files are old."
+  "Call FUNCTION with a function that returns how many files were read since its last call. All
+files look old."
   (let ((reads 0))
     (unwind-protect
          (progn
@@ -17,11 +18,11 @@
       (steelbank::unencapsulate 'steelbank::current-version 'counted))))
 
 (defun stamp-now (path version stamp)
-  "The stamp of PATH as VERSION-NOW tells it, and whether it holds what VERSION says."
+  "Return the stamp of PATH as VERSION-NOW returns it, and whether the contents match VERSION."
   (multiple-value-bind (found stamp) (steelbank::version-now path version stamp #'steelbank::reliable-stamp)
     (values stamp (steelbank::same-contents-p found version))))
 
-(deftest a-file-is-read-again-only-when-it-was-touched
+(deftest untouched-file-is-not-read-again
     (call-with-file "kept.lisp" "(list 1)"
                     (lambda (path)
                       (let ((version (steelbank::current-version path))
@@ -31,7 +32,7 @@
                            (multiple-value-bind (stamp same) (stamp-now path version nil)
                              (let ((first (list same (funcall reads)))
                                    (second (list (nth-value 1 (stamp-now path version stamp)) (funcall reads))))
-                               ;; The dates of files advance by some milliseconds at a time.
+                               ;; File dates advance in steps of some milliseconds.
                                (sleep 0.05)
                                (write-text path "(list 2)")
                                (sb-posix:utimes path date date)
@@ -39,14 +40,14 @@
                                      (list (nth-value 1 (stamp-now path version stamp)) (funcall reads))))))))))
   ((t 1) (t 0) (nil 1)))
 
-(deftest a-file-that-was-just-written-is-always-read
+(deftest recently-written-file-is-always-read
     (call-with-file "young.lisp" "(list 1)"
                     (lambda (path)
                       (nth-value 1 (steelbank::version-now path (steelbank::current-version path) nil
                                                            #'steelbank::reliable-stamp))))
   nil)
 
-(deftest a-link-to-a-file-does-not-touch-what-was-written
+(deftest hard-link-keeps-the-written-stamp
     (call-with-file "linked.lisp" "(list 1)"
                     (lambda (path)
                       (call-counting-reads
@@ -63,7 +64,7 @@
                              (sb-posix:unlink link)))))))
   (t nil))
 
-(deftest a-truename-is-asked-for-twice
+(deftest failed-truename-is-retried
     (loop for condition in (list (make-condition 'type-error :datum nil :expected-type 'pathname)
                                  (make-condition 'file-error :pathname #p"a"))
           collect (let ((calls 0))
@@ -73,7 +74,7 @@
                                              "a" :truename nil)))
   (("a" :truename 2) ("a" :truename 2)))
 
-(deftest a-compilation-is-tried-again-though-the-file-is-back
+(deftest compilation-is-retried-after-a-missing-file
     (call-with-file "there.fasl" ""
                     (lambda (path)
                       (let ((steelbank::*cache-directory* (uiop:pathname-directory-pathname path))
@@ -84,7 +85,7 @@
                                                                calls))))))
   3)
 
-(deftest a-file-is-read-without-a-stream
+(deftest native-file-octets-reads-whole-files
     (call-with-file "octets" "abc"
                     (lambda (path)
                       (let ((name (sb-ext:native-namestring path)))

@@ -1,14 +1,14 @@
-;;;; Tests of lisp/index/columns.lisp, lisp/index/symbols.lisp and lisp/index/xref.lisp. tests/it/oracle.rs compares the
-;;;; export as a whole with sb-introspect.
+;;;; Tests of the files in lisp/index/. tests/it/oracle.rs compares a complete export with
+;;;; sb-introspect.
 
 (in-package :steelbank-tests)
 
 (defpackage :steelbank-tests.names
-  (:documentation "Symbols that need bars, and symbols with homes of their own.")
+  (:documentation "Symbols that need bars, and symbols in their own package.")
   (:use))
 
 (defun texts (&rest names)
-  "The printed forms of NAMES."
+  "Return the printed forms of NAMES."
   (mapcar #'steelbank::name-text names))
 
 (deftest xref-names-are-qualified
@@ -38,7 +38,7 @@
    "(MACRO-FUNCTION COMMON-LISP::WHEN)"
    "(COMPILER-MACRO (SETF COMMON-LISP::CAR))"))
 
-(deftest xref-names-are-filed-under-their-principal-symbol
+(deftest xref-names-are-indexed-by-principal-symbol
     (mapcar #'steelbank::principal-symbol
             `(car (setf cdr) (,steelbank::+fast-method+ (setf foo) (t)) (flet x :in (labels y :in bar))
               (lambda (x)) "name" (,steelbank::+slot-accessor+ :global slot reader)))
@@ -55,15 +55,15 @@
 ;;; Freshness
 
 (defun status-of (function name)
-  "The status that the export gives FUNCTION, whose own name is NAME."
+  "Return the status that the export gives FUNCTION, whose own name is NAME."
   (steelbank::named-status (steelbank::make-freshness) (steelbank::underlying-function function) name))
 
 (defmacro define-now (form)
-  "Compile and run the definition FORM, whatever it redefines."
+  "Compile and run the definition FORM, even if it redefines something."
   `(handler-bind ((warning #'muffle-warning))
      (funcall (compile nil '(lambda () ,form)))))
 
-(deftest xref-a-redefined-function-is-replaced
+(deftest xref-redefined-function-is-replaced
     (let ((first (progn (define-now (defun fresh-f () (list 1))) (fdefinition 'fresh-f)))
           (second (progn (define-now (defun fresh-f () (list 2))) (fdefinition 'fresh-f))))
       (list (status-of first 'fresh-f) (status-of second 'fresh-f)))
@@ -75,7 +75,7 @@
             (progn (fmakunbound 'fresh-g) (status-of function 'fresh-g))))
   (1 2))
 
-(deftest xref-setf-fdefinition-replaces-and-keeps-what-another-name-is-bound-to
+(deftest xref-function-with-another-name-stays-current
     (let ((function (progn (define-now (defun fresh-h () (list 1))) (fdefinition 'fresh-h))))
       (setf (fdefinition 'fresh-alias) function
             (fdefinition 'fresh-h) #'list)
@@ -83,7 +83,7 @@
             (progn (fmakunbound 'fresh-alias) (status-of function 'fresh-h))))
   (1 2))
 
-(deftest xref-a-redefined-method-is-replaced
+(deftest xref-redefined-method-is-replaced
     (flet ((fast-function ()
              (steelbank::method-fast-function
               (find-method (fdefinition 'fresh-m) '() (list (find-class 'integer))))))
@@ -94,7 +94,7 @@
               (progn (fmakunbound 'fresh-m) (status-of second name)))))
   (2 1 2))
 
-(deftest xref-macros-setf-functions-and-compiler-macros-have-a-status
+(deftest xref-macros-and-setf-functions-have-a-status
     (progn
       (define-now (defmacro fresh-macro (x) (list 'list x)))
       (define-now (defun (setf fresh-place) (v x) (setf (car x) v)))
@@ -111,30 +111,30 @@
                      (status-of compiler-macro '(compiler-macro fresh-place))))))
   (2 1 1 1 2))
 
-(deftest xref-an-encapsulated-function-is-current
+(deftest xref-encapsulated-function-is-current
     (let ((function (progn (define-now (defun fresh-traced () (list 1))) (fdefinition 'fresh-traced))))
       (steelbank::encapsulate 'fresh-traced 'test (lambda (function &rest arguments) (apply function arguments)))
       (unwind-protect (status-of function 'fresh-traced)
         (steelbank::unencapsulate 'fresh-traced 'test)))
   1)
 
-(deftest xref-a-function-without-a-global-name-is-unknown
+(deftest xref-function-without-global-name-is-unknown
     (status-of (compile nil '(lambda (x) (list x))) '(lambda (x)))
   0)
 
-;;; Methods in the making
+;;; Methods that are being replaced
 
 (defclass made-anew () ()
   (:documentation "A class on which a method of MAKE-ANEW specializes."))
 
 (defgeneric make-anew (x)
-  (:documentation "A generic function whose method is in the making.")
+  (:documentation "A generic function whose method is being replaced.")
   (:method ((x made-anew)) (list x)))
 
 (defun method-in-exports (baseline)
-  "Export the methods, all or against BASELINE, when MAKE-ANEW has its method, twice while that is in the making, and when it has it
-again. For each export: how many records it has of the method's class, how many methods it refutes, and true if it is to be made
-again."
+  "Export the methods, all or relative to BASELINE: while MAKE-ANEW has its method, twice while
+the method is being replaced, and after that. For each export, return the number of records of the
+method's class, the number of methods that it refutes, and whether the export must be repeated."
   (let* ((class (find-class 'made-anew))
          (method (find-method #'make-anew '() (list class))))
     (when baseline
@@ -153,7 +153,7 @@ again."
                      (> steelbank::*incomplete-exports* before)))))
       (list (export-now)
             (progn
-              ;; Stop half-way in what removing a method does.
+              ;; Stop halfway through the removal of a method.
               (remove-method #'make-anew method)
               (sb-mop:add-direct-method class method)
               (unwind-protect (list (export-now) (export-now))
@@ -161,17 +161,17 @@ again."
                 (add-method #'make-anew method)))
             (export-now)))))
 
-(deftest xref-an-export-without-a-method-in-the-making-is-to-be-made-again
+(deftest xref-export-during-method-replacement-is-incomplete
     (method-in-exports nil)
   ((1 0 nil) ((0 0 t) (0 0 nil)) (1 0 nil)))
 
-(deftest xref-a-method-of-the-baseline-is-not-refuted-while-it-is-in-the-making
+(deftest xref-baseline-method-survives-its-replacement
     (method-in-exports (steelbank::make-baseline))
   ((0 0 nil) ((0 0 t) (0 0 nil)) (0 0 nil)))
 
 ;;; Packages
 
-(deftest xref-a-package-checksum-notices-changes
+(deftest xref-package-checksum-detects-changes
     (let ((package (make-package "STEELBANK-TESTS.CHANGING" :use '()))
           (sums '()))
       (unwind-protect
@@ -188,7 +188,7 @@ again."
 
 ;;; Packing
 
-(deftest columns-are-packed-little-endian-and-column-by-column
+(deftest columns-are-packed-little-endian
     (let ((table (steelbank::make-table 2))
           (pool (steelbank::make-string-pool)))
       (steelbank::add-row table 1 256)
@@ -202,7 +202,7 @@ again."
    2 0 0 0 2 0 0 0 3 0 0 0 #xC3 #xA9 97 0
    2 0 0 0 1 0 0 0 2 0 0 0 0 1 0 0 255 255 255 255))
 
-(deftest an-export-says-who-calls-mapcar
+(deftest export-has-callers-of-mapcar
     (let ((state (steelbank::make-export-state nil)))
       (steelbank::export-packages state)
       (steelbank::export-code state 0)
@@ -214,13 +214,13 @@ again."
   t)
 
 (defun call-with-core-text-end (end function)
-  "Call FUNCTION while the code of the core is taken to end at the address END."
+  "Call FUNCTION as if the code of the core ended at the address END."
   (let ((before steelbank::*core-text-end*))
     (setf steelbank::*core-text-end* end)
     (unwind-protect (funcall function)
       (setf steelbank::*core-text-end* before))))
 
-(deftest later-code-is-all-that-was-made-since-the-core-was-started
+(deftest later-code-is-newer-than-the-core
     (let ((before -1))
       (flet ((compile-some ()
                (loop repeat 200
@@ -233,13 +233,13 @@ again."
                                           (push (steelbank::code-serial code) serials)))
                                       later)
                  serials)))
-        ;; What becomes garbage leaves room for what is made later.
+        ;; Garbage leaves free space, which later code would reuse.
         (compile-some)
         (setf before (reduce #'max (serials nil)))
         (let ((kept (compile-some)))
           (sb-ext:gc :full t)
           (push (compile-some) kept)
-          ;; Where the allocator begins is where the core ended when this process was started.
+          ;; The allocator starts where the core ended when this process was started.
           (call-with-core-text-end
            (sb-alien:extern-alien "tlsf_mem_start" sb-alien:unsigned)
            (lambda ()

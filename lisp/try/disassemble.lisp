@@ -1,10 +1,10 @@
-;;;; disassemble: the machine code of a function, as SBCL writes it.
+;;;; disassemble: returns the machine code of a function as SBCL prints it.
 
 (in-package :steelbank)
 
 (defun named-code (symbol operator)
-  "The functions that have code under SYMBOL, or under the list of OPERATOR and it: conses of a name and the function. Of a
-generic function they are its methods' functions."
+  "Return the functions with code under SYMBOL, or under the list of OPERATOR and SYMBOL, as
+conses of a name and the function. For a generic function, return its methods' functions."
   (let* ((setf (equalp operator "setf"))
          (name (if setf (list 'setf symbol) symbol))
          (function (cond ((equalp operator "compiler-macro") (compiler-macro-function symbol))
@@ -21,7 +21,7 @@ generic function they are its methods' functions."
           (t (list (cons (name-text name) function))))))
 
 (defun disassembly (name function)
-  "The machine code of FUNCTION, called NAME, as an object."
+  "Return the machine code of FUNCTION, called NAME, as a JSON object."
   (object "name" name
           "lines" (lines-of (with-output-to-string (stream)
                               (with-plain-printing
@@ -29,7 +29,8 @@ generic function they are its methods' functions."
                                   (disassemble function :stream stream)))))))
 
 (define-question "disassemble" (name package operator)
-  "The machine code of what is called NAME in PACKAGE: the function, or with OPERATOR setf or compiler-macro that."
+  "Return the machine code of the function NAME in PACKAGE, or, if OPERATOR is setf or
+compiler-macro, of that function."
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (if (member status '(:no-symbol :no-package))
         (missing-object status)

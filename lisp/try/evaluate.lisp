@@ -1,18 +1,19 @@
-;;;; evaluate: the forms of a text, one after the other, and their outcome.
+;;;; evaluate: evaluates the forms of a text in order, and reports the outcome.
 
 (in-package :steelbank)
 
 (sb-ext:define-load-time-global *codes* 0
-  "Counts texts that were evaluated.")
+  "The number of texts evaluated so far.")
 
 (defparameter *warnings-shown* 50
-  "The most warnings of an evaluation that an answer lists.")
+  "The maximum number of warnings in the answer to an evaluation.")
 
 (defparameter *values-shown* 50
-  "The most values of a form that an answer lists.")
+  "The maximum number of values in the answer to an evaluation.")
 
 (defun compiler-position ()
-  "Top-level form and form number of what is being compiled, as a property list, or NIL."
+  "Return the top-level form and form number of the form being compiled, as a property list, or
+NIL."
   (let* ((context (compiler-error-context))
          (path (and context (error-context-path context))))
     (and path
@@ -20,12 +21,12 @@
                :number (source-path-form-number path)))))
 
 (defun note-trial-warning (trial condition &optional (position (compiler-position)))
-  "Add CONDITION to the warnings of TRIAL, with the place in the code, once."
+  "Add CONDITION to the warnings of TRIAL, with its position in the code, once."
   (let ((severity (severity condition)))
     (when severity
       (let* ((frame (and (null position)
                          (first (with-form-frame
-                                 trial (reporting-own-errors ("looking at the stack")
+                                 trial (reporting-own-errors ("examining the stack")
                                          (user-frames (trial-code trial) :locals nil))))))
              (warning (object "severity" (word severity)
                               "message" (condition-text condition)
@@ -38,13 +39,13 @@
             (push warning (trial-warnings trial))))))))
 
 (defun muffle (condition)
-  "Muffle CONDITION: no outer handler sees it."
+  "Muffle CONDITION, so that no outer handler sees it."
   (let ((restart (find-restart 'muffle-warning condition)))
     (when restart
       (invoke-restart restart))))
 
 (defun note-names-without-definition (trial)
-  "Add the warnings that a compilation unit gives at its end: about names that are still undefined."
+  "Add the warnings about undefined names that a compilation unit gives at its end."
   (dolist (undefined (undefined-names))
     (let ((name (undefined-name undefined))
           (kind (undefined-name-kind undefined)))
@@ -61,9 +62,10 @@
   (forget-undefined-names))
 
 (defun call-as-code (trial function)
-  "Call FUNCTION, which evaluates the code of TRIAL, as one compilation unit whose warnings are noted."
+  "Call FUNCTION, which evaluates the code of TRIAL, as one compilation unit, and record its
+warnings."
   (let ((output *error-output*))
-    ;; Drop the unit's own summary: the noted warnings say the same, with places.
+    ;; Discard the unit's own summary; the recorded warnings are the same, with positions.
     (let ((*error-output* (make-broadcast-stream)))
       (with-compilation-unit (:override t :source-plist (list :steelbank-code (trial-code trial)))
         (unwind-protect
@@ -78,13 +80,13 @@
           (note-names-without-definition trial))))))
 
 (defun call-for-forms (text trial function)
-  "Call FUNCTION with each form of TEXT and its number, read when the one before was evaluated, such that the compiler
-knows both. Returns the values of the last call."
+  "Call FUNCTION with each form of TEXT and its number, and tell the compiler both. Each form is
+read after the previous one was evaluated. Return the values of the last call."
   (let* ((forms (make-array 8 :adjustable t :fill-pointer 0))
          (info (make-text-source-info forms (trial-starts trial)))
          (end (list nil))
          (values '()))
-    ;; Not on the stack: the condition that is kept may name it.
+    ;; Not on the stack, because the condition that is kept may refer to it.
     (let ((stream (make-string-input-stream text)))
       (setf (trial-stream trial) stream)
       (loop
@@ -101,26 +103,26 @@ knows both. Returns the values of the last call."
                      (funcall function form index))))))))))
 
 (defun evaluate-text (text trial)
-  "Evaluate the forms of TEXT as the code of TRIAL. Returns the values of the last."
+  "Evaluate the forms of TEXT as the code of TRIAL. Return the values of the last form."
   (call-as-code trial (lambda () (call-for-forms text trial #'evaluate-toplevel-form))))
 
 (defun evaluation (package-name text)
-  "Evaluate TEXT in the package called PACKAGE-NAME. Returns the trial and its outcome."
+  "Evaluate TEXT in the package PACKAGE-NAME. Return the trial and its outcome."
   (let ((trial (make-trial :code (sb-thread:with-mutex (*handle-lock*) (incf *codes*)))))
     (values trial
             (let ((*package* (find-package package-name)))
               (trial-outcome trial (lambda () (evaluate-text text trial)))))))
 
 (defun unread-position (trial condition)
-  "The position, in characters, up to which the code of TRIAL had been read when CONDITION was found in it; NIL if it
-was not found there."
+  "Return the position, in characters, up to which the code of TRIAL had been read when CONDITION
+was signalled, or NIL if it is not about reading the code."
   (and (typep condition 'stream-error)
        (trial-stream trial)
        (eq (around-user-code (stream-error-stream condition)) (trial-stream trial))
        (trial-read-to trial)))
 
 (defun trial-failure (trial outcome)
-  "The failure that OUTCOME, of TRIAL, describes, as an object; NIL if there is none."
+  "Return the failure in OUTCOME, of TRIAL, as a JSON object, or NIL if there is none."
   (destructuring-bind (&key status condition &allow-other-keys) outcome
     (cond (condition
            (apply #'object
@@ -132,7 +134,8 @@ was not found there."
            (apply #'object "kind" "interrupted" (stack-json trial))))))
 
 (defun evaluation-json (trial outcome)
-  "The answer to an evaluation. The host asks for the values and the condition by their handles."
+  "Return the answer to an evaluation. The host fetches the values and the condition by their
+handles."
   (destructuring-bind (&key status values condition) outcome
     (object "status" (word status)
             "values" (loop for value in values

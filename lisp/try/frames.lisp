@@ -1,51 +1,53 @@
-;;;; The stack while it stands: the frames of the user's code, with places and local variables.
+;;;; Lists the stack frames of the user's code, with positions and local variables, before the stack
+;;;; unwinds.
 
 (in-package :steelbank)
 
 (defparameter *frames-shown* 30
-  "The most user frames that an answer lists.")
+  "The maximum number of user frames in an answer.")
 
 (defparameter *frames-with-locals* 10
   "The number of innermost frames whose local variables an answer lists.")
 
 (defparameter *locals-shown* 12
-  "The most local variables of one frame that an answer lists.")
+  "The maximum number of local variables listed for one frame.")
 
 (defparameter *frames-walked* 20000
-  "The most frames that are walked to find those of the user.")
+  "The maximum number of frames that are searched for user frames.")
 
 (defun own-folder ()
-  "The common prefix of the names of the Lisp half's source files."
+  "Return the common prefix of the names of the Lisp half's source files."
   (let ((name (debug-source-namestring (code-source (function-code #'run-call)))))
     (subseq name 0 (search "boundary/boundary" name :from-end t))))
 
 (defun prefix-p (prefix string)
-  "True if STRING begins with PREFIX."
+  "Return true if STRING begins with PREFIX."
   (let ((mismatch (mismatch prefix string)))
     (or (null mismatch) (= mismatch (length prefix)))))
 
 (defun own-frame-p (name own)
-  "True if NAME, of a source file or NIL, is SBCL's own or below the folder OWN."
+  "Return true if NAME, the name of a source file or NIL, is SBCL's or below the folder OWN."
   (and (stringp name)
        (or (prefix-p "SYS:" name) (prefix-p own name)
-           ;; The modules that came with SBCL, as their own build names them.
+           ;; Modules that came with SBCL, by the names from their own build.
            (search "/contrib/" name) (search "obj/asdf-cache" name))))
 
 (defun code-location-place (location)
-  "The place of LOCATION as a property list of :FORM and :NUMBER, as far as the compiler kept them."
+  "Return the position of LOCATION as a property list of :FORM and :NUMBER, or NIL if the compiler
+did not record it."
   (let ((form (and location (location-toplevel-form location)))
         (number (and location (location-form-number location))))
     (and form number
          (list :form form :number number))))
 
-(defun keepable (value)
-  "VALUE, or a substitute for it when it is allocated on the stack and does not outlive the frame."
+(defun heap-value (value)
+  "Return VALUE, or a substitute if it is allocated on the stack and would not outlive the frame."
   (cond ((not (sb-ext:stack-allocated-p value)) value)
         ((and (consp value) (proper-list-p value)) (copy-list value))
         (t (format nil "(an object of type ~a on the stack)" (type-name-text value)))))
 
 (defun frame-locals (frame)
-  "The local variables of FRAME that have values: conses of the name and a handle."
+  "Return the local variables of FRAME that have values, as conses of the name and a handle."
   (let ((location (frame-location frame)))
     (loop for variable across (debug-function-variables (frame-function frame))
           for name = (symbol-name (debug-variable-symbol variable))
@@ -53,19 +55,21 @@
           when (and (symbol-package (debug-variable-symbol variable))
                     (debug-variable-valid-p variable location))
             collect (cons name
-                          (make-handle (keepable (handler-case (debug-variable-value variable frame)
-                                                   (error () "(not known)"))))))))
+                          (make-handle (heap-value (handler-case (debug-variable-value variable frame)
+                                                   (error () "(unknown)"))))))))
 
 (defun function-text (debug-fun in-code)
-  "The name of the function DEBUG-FUN; IN-CODE, if it is of the code that is evaluated just now."
+  "Return the name of the function DEBUG-FUN. IN-CODE is true if it belongs to the code being
+evaluated."
   (let ((name (debug-function-name debug-fun)))
     (if (and in-code (typep name '(cons (eql lambda) (cons null (or null (cons (eql :in)))))))
         "top-level form"
         (name-text name))))
 
 (defun user-frame (debug-fun location own code locals)
-  "The call of DEBUG-FUN that stands at LOCATION as an object, or NIL if it is SBCL's or ours. CODE is the number of the code
-that is evaluated just now. LOCALS is a function that returns the variables' names and handles."
+  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it belongs to SBCL or to
+us. CODE is the number of the code being evaluated. LOCALS is a function that returns the
+variables' names and handles."
   (let* ((source (location-source location))
          (name (and source (debug-source-namestring source)))
          (in-code (and source (eql code (getf (debug-source-properties source) :steelbank-code)))))
@@ -85,13 +89,14 @@ that is evaluated just now. LOCALS is a function that returns the variables' nam
                                collect (object "name" variable "handle" handle)))))))
 
 (defun routine-caller (frame own code)
-  "The caller of the assembly routine that was interrupted in FRAME, as an object, or NIL."
+  "Return the caller of the assembly routine that was interrupted in FRAME, as a JSON object, or
+NIL."
   (multiple-value-bind (debug-fun location) (interrupted-caller frame)
     (and debug-fun
          (user-frame debug-fun location own code (constantly '())))))
 
 (defun frame-object (frame own code locals)
-  "FRAME as an object; see USER-FRAME."
+  "Return FRAME as a JSON object; see USER-FRAME."
   (let ((debug-fun (frame-function frame)))
     (if (typep debug-fun 'assembly-frame-function)
         (routine-caller frame own code)
@@ -99,14 +104,15 @@ that is evaluated just now. LOCALS is a function that returns the variables' nam
                     (lambda () (and locals (frame-locals frame)))))))
 
 (defun same-frame-p (one other)
-  "True if ONE and OTHER, objects, are calls at the same place."
+  "Return true if ONE and OTHER, JSON objects, are calls at the same position."
   (loop for key in '("name" "file" "form" "number")
         always (equal (cdr (assoc key (rest one) :test #'string=))
                       (cdr (assoc key (rest other) :test #'string=)))))
 
 (defun user-frames (code &key (locals t) copied)
-  "The frames of the user's on the stack, innermost first, as objects; second, how many more there are. Of calls of the same
-place one after the other only the innermost is told, and their number. COPIED are return addresses, in place of the stack."
+  "Return the user's stack frames, innermost first, as JSON objects, and as second value the
+number of frames that were omitted. Consecutive calls at the same position become one frame with
+their number. COPIED is a list of return addresses to use instead of the stack."
   (let ((frames '()) (count 0) (more 0) (times 1) (own (own-folder)))
     (labels ((note-times ()
                (when (> times 1)
@@ -125,13 +131,13 @@ place one after the other only the innermost is told, and their number. COPIED a
       (if copied
           (map-return-addresses
            (lambda (debug-fun location calls)
-             (note (reporting-own-errors ("looking at a frame")
+             (note (reporting-own-errors ("examining a frame")
                      (user-frame debug-fun location own code (constantly '())))
                    calls))
            copied)
           (map-frames
            (lambda (frame)
-             (note (reporting-own-errors ("looking at a frame")
+             (note (reporting-own-errors ("examining a frame")
                      (frame-object frame own code (and locals (< count *frames-with-locals*))))
                    1))
            :count *frames-walked*))

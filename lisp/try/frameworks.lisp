@@ -1,37 +1,38 @@
-;;;; One definition for each test framework. Their symbols are looked up when they are needed, since none of the frameworks
-;;;; need be loaded.
+;;;; Adapters for test frameworks. Their symbols are looked up when they are needed, because none of
+;;;; the frameworks has to be loaded.
 
 (in-package :steelbank)
 
 (defmacro define-framework (name package (&key tests run) &rest forms)
-  "Recognise the framework NAME by PACKAGE. TESTS is a form whose value lists its tests; RUN is
-(variable) and FORMS, which run the test of that designator and return its assertions, and the status and a message if those
-do not tell it."
+  "Define the framework NAME, which is recognized by PACKAGE. TESTS is a form that returns its
+tests. RUN is (variable). FORMS run the test that the variable designates and return its
+assertions. If the assertions do not determine the status, FORMS also return the status and a
+message."
   (let ((list (intern (format nil "TESTS-OF-~:@(~a~)" name) :steelbank))
         (runner (intern (format nil "RUN-TEST-OF-~:@(~a~)" name) :steelbank)))
     `(progn
-       (defun ,list () ,(format nil "The tests that ~a knows." name) ,tests)
-       (defun ,runner ,run ,(format nil "The assertions of a test of ~a." name) ,@forms)
+       (defun ,list () ,(format nil "Return the tests of ~a." name) ,tests)
+       (defun ,runner ,run ,(format nil "Run a test of ~a and return its assertions." name) ,@forms)
        (setf *frameworks*
              (append (remove ,name *frameworks* :key #'framework-name :test #'string=)
                      (list (make-framework :name ,name :package ,package :list ',list :run ',runner)))))))
 
 (defun report-text (condition)
-  "The report of CONDITION, or CONDITION itself if it is a string."
+  "Return the report of CONDITION, or CONDITION itself if it is a string."
   (if (stringp condition) condition (describe-condition condition)))
 
 (defun one-line (text)
-  "TEXT with each stretch of white space as one space."
+  "Return TEXT with each run of white space replaced by one space."
   (let ((words (uiop:split-string text :separator '(#\Space #\Tab #\Newline #\Return))))
     (format nil "~{~a~^ ~}" (remove "" words :test #'string=))))
 
 (defparameter *equality-predicates*
   '(= char= char-equal eq eql equal equalp string= string-equal tree-equal)
-  "Predicates of which a constant that is compared is the value that is expected.")
+  "Predicates for which a constant argument is the expected value.")
 
 (defun compared-assertion (predicate values &rest initargs)
-  "An assertion that PREDICATE has compared VALUES, conses of a form and its value. A constant is what was expected; of two
-others nobody knows which."
+  "Return an assertion in which PREDICATE compared VALUES, conses of a form and its value. A
+constant is the expected value. If there are two other forms, it is unknown which one is expected."
   (let ((constants (remove-if-not #'constantp values :key #'car))
         (others (remove-if #'constantp values :key #'car)))
     (apply #'make-assertion
@@ -46,18 +47,19 @@ others nobody knows which."
   "The failed checks: conses of the check's form and the arguments of its report.")
 
 (defun noted-process-failure (function form &optional control &rest arguments)
-  "Around FiveAM's PROCESS-FAILURE, which alone has the values that were compared."
+  "Wrap FiveAM's PROCESS-FAILURE, the only function that receives the compared values."
   (push (list form control arguments) *fiveam-comparisons*)
   (apply function form control arguments))
 
 (defun fiveam-assertion (result)
-  "RESULT as an assertion."
+  "Return RESULT as an assertion."
   (flet ((is (name) (is-a result "IT.BESE.FIVEAM" name)))
     (let* ((form (its-slot result "TEST-EXPR"))
            (noted (find form *fiveam-comparisons* :key #'first))
            (arguments (third noted))
            (compared (and (stringp (second noted)) (= (length arguments) 4) (consp form) (= (length form) 3)
-                          ;; The form whose value is the second argument stands first; it is the check's second.
+                          ;; The form whose value is the second argument comes first; it is the
+                          ;; check's second argument.
                           (equal (first arguments) (third form)))))
       (compared-assertion (first (and compared form))
                           (and compared
@@ -83,30 +85,30 @@ others nobody knows which."
          (progv (list (its "IT.BESE.FIVEAM" "*ON-ERROR*") (its "IT.BESE.FIVEAM" "*ON-FAILURE*")
                       (its "IT.BESE.FIVEAM" "*PRINT-NAMES*") (its "IT.BESE.FIVEAM" "*TEST-DRIBBLE*"))
              (list nil nil nil (make-broadcast-stream))
-           ;; The tests that it depends on are run, too, and have results of their own.
+           ;; FiveAM also runs the tests that it depends on; those have separate results.
            (loop for result in (reverse (call-its "IT.BESE.FIVEAM" "RUN" test))
                  when (eq (its-slot result "TEST-CASE") test)
                    collect (fiveam-assertion result)))
       (unencapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank))))
 
-;;; RT, of which there are two
+;;; RT, in two versions
 
 (defun rt-entry-parts (entry)
-  "Name, form and expected values of ENTRY of RT: a structure, or a list in the one that comes with SBCL."
+  "Return name, form and expected values of ENTRY of RT: a structure, or a list in SBCL's version."
   (if (consp entry)
       (values (second entry) (third entry) (cdddr entry))
       (values (its-slot entry "NAME") (its-slot entry "FORM") (its-slot entry "VALS"))))
 
 (defun rt-entries (package)
-  "The entries of the RT in PACKAGE."
+  "Return the entries of the RT in PACKAGE."
   (rest (symbol-value (its package "*ENTRIES*"))))
 
 (defun rt-test (entry)
-  "The test that ENTRY of RT is."
+  "Return the test for ENTRY of RT."
   (named-test (values (rt-entry-parts entry))))
 
 (defun rt-assertions (package name)
-  "Run the test NAME of the RT in PACKAGE."
+  "Run the test NAME of the RT in PACKAGE, and return its assertions."
   (let ((entry (find name (rt-entries package) :key (lambda (entry) (values (rt-entry-parts entry))) :test #'equal))
         (output (make-string-output-stream)))
     (multiple-value-bind (name form values) (rt-entry-parts entry)
@@ -136,17 +138,18 @@ others nobody knows which."
 ;;; Fiasco
 
 (defun fiasco-values (form arguments)
-  "The predicate, and the parts of FORM, which was asserted, with their values, from the ARGUMENTS of the failure's report."
+  "Return the predicate of FORM, an asserted form, and conses of its parts and their values, taken
+from the ARGUMENTS of the failure's report."
   (cond ((not (and (consp form) (consp (first arguments)))) nil)
-        ;; (predicate x y), and each form before its value
+        ;; The arguments are (predicate x y), then each form followed by its value.
         ((and (= (length form) 3) (= (length arguments) 5) (eq (first form) (caar arguments)))
          (values (first form) (loop for (part value) on (rest arguments) by #'cddr collect (cons part value))))
-        ;; the form, a word, and before each form its number
+        ;; The arguments are the form, a word, then each form preceded by its number.
         ((equal form (first arguments))
          (values nil (loop for (nil part value) on (cddr arguments) by #'cdddr collect (cons part value))))))
 
 (defun fiasco-assertion (failure)
-  "FAILURE, a condition of Fiasco's, as an assertion."
+  "Return FAILURE, a condition of Fiasco, as an assertion."
   (flet ((is (name) (is-a failure "FIASCO" name)))
     (let ((form (its-slot failure "FORM")))
       (multiple-value-bind (predicate values)
@@ -154,15 +157,15 @@ others nobody knows which."
         (compared-assertion predicate values
                             :status (if (is "UNEXPECTED-ERROR") :error :failed)
                             :form (cond ((is "FAILED-ASSERTION") form)
-                                        ;; Of SIGNALS it is the body.
+                                        ;; For SIGNALS, the form is the body.
                                         ((rest form) (cons 'progn form))
                                         (t (first form)))
-                            ;; Its REPORT only says once more in which test.
-                            :message (reporting-own-errors ("asking Fiasco for its report")
+                            ;; REPORT only repeats the name of the test.
+                            :message (reporting-own-errors ("reading Fiasco's report")
                                        (with-output-to-string (stream) (describe-object failure stream))))))))
 
 (defun fiasco-test (test)
-  "TEST of Fiasco's. It was defined in the package that its suite is of, if there is such a one."
+  "Return the test for Fiasco's TEST. Its package is the one with its suite, if any."
   (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME")))))
     (loop for package being the hash-keys of (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*")) using (hash-value suite)
           when (eq suite (its-slot test "PARENT"))
@@ -190,27 +193,27 @@ others nobody knows which."
               (list (make-assertion :status :skipped)))
             failures)))
 
-;;; 1AM: a check that fails signals an error, which ends the test
+;;; 1AM: a failed check signals an error, which ends the test
 
 (defvar *failed-check* nil
-  "The error by which 1AM's SIGNALS says that its body did not signal what it should.")
+  "The error that 1AM's SIGNALS signals if its body did not signal the expected condition.")
 
 (defun noted-signals (function expected body)
-  "Around 1AM's %SIGNALS."
+  "Wrap 1AM's %SIGNALS."
   (handler-bind ((error (lambda (condition) (setf *failed-check* condition))))
     (funcall function expected body)))
 
 (defvar *assert-control*
   (handler-case (assert (null *standard-output*))
     (simple-error (condition) (simple-condition-format-control condition)))
-  "The format control of what SBCL's ASSERT signals.")
+  "The format control of the error that SBCL's ASSERT signals.")
 
 (defun assert-failure-p (condition)
-  "True if CONDITION is by what ASSERT of SBCL's signals."
+  "Return true if CONDITION was signalled by SBCL's ASSERT."
   (and (typep condition 'simple-error) (equal (simple-condition-format-control condition) *assert-control*)))
 
 (defun 1am-failure (condition)
-  "The assertion that has failed with CONDITION."
+  "Return the assertion that failed with CONDITION."
   (if (assert-failure-p condition)
       (destructuring-bind (form &optional values &rest more) (simple-condition-format-arguments condition)
         (declare (ignore more))
@@ -239,7 +242,7 @@ others nobody knows which."
 ;;; Rove
 
 (defun rove-assertions (result test)
-  "The assertions in RESULT, a test or an assertion of Rove's, of the test called TEST."
+  "Return the assertions in RESULT, a test or an assertion of Rove, of the test called TEST."
   (flet ((is (name) (is-a result "ROVE/CORE/RESULT" name)))
     (if (is "TEST")
         (loop for part in '("PASSED" "FAILED" "PENDING")
@@ -289,7 +292,7 @@ others nobody knows which."
 ;;; Parachute
 
 (defun parachute-assertion (result)
-  "RESULT as an assertion."
+  "Return RESULT as an assertion."
   (flet ((is (name) (is-a result "ORG.SHIRAKUMO.PARACHUTE" name)))
     (let* ((failed (eq (its-slot result "STATUS") :failed))
            (compared (and failed (is "COMPARISON-RESULT")))
@@ -304,13 +307,14 @@ others nobody knows which."
                       :message (and failed (call-its "ORG.SHIRAKUMO.PARACHUTE" "FORMAT-RESULT" result :extensive))))))
 
 (defun parachute-results (result)
-  "What Parachute's own report counts of RESULT: what it consists of, but for the tests among them."
+  "Return the results in RESULT that Parachute's own report counts: all parts except tests."
   (loop for part across (its-slot result "RESULTS")
         unless (is-a part "ORG.SHIRAKUMO.PARACHUTE" "TEST-RESULT")
           append (if (its-slot part "RESULTS") (append (parachute-results part) (list part)) (list part))))
 
 (defun call-with-children (chain function)
-  "Call FUNCTION while each test of CHAIN, from the outermost, has the next alone as its child, and the last has none."
+  "Call FUNCTION while each test of CHAIN, outermost first, has only the next one as its child,
+and the last has none."
   (let ((had (mapcar (lambda (test) (its-slot test "CHILDREN")) chain)))
     (flet ((put (test children) (setf (slot-value test (its "ORG.SHIRAKUMO.PARACHUTE" "CHILDREN")) children)))
       (loop for (test next) on chain do (put test (and next (list next))))
@@ -318,7 +322,8 @@ others nobody knows which."
         (mapc #'put chain had)))))
 
 (defun parachute-skip-reason (test report)
-  "Why TEST was left out of the run of which REPORT is: what it depends on, and did not pass."
+  "Return why TEST was skipped in the run of REPORT: a dependency did not pass, or its parent
+skips it."
   (labels ((tests (combination)
              (loop for part in (rest combination) append (if (consp part) (tests part) (list part))))
            (passed-p (test)
@@ -326,8 +331,8 @@ others nobody knows which."
                       (its-slot report "RESULTS"))))
     (let ((unmet (remove-if #'passed-p (remove-duplicates (tests (call-its "ORG.SHIRAKUMO.PARACHUTE" "DEPENDENCIES" test))))))
       (if unmet
-          (format nil "It depends on ~{~a~^, ~}." (mapcar (lambda (test) (its-slot test "NAME")) unmet))
-          "Its parent leaves it out."))))
+          (format nil "It depends on ~{~a~^, ~}, which did not pass." (mapcar (lambda (test) (its-slot test "NAME")) unmet))
+          "Its parent skips it."))))
 
 (define-framework "parachute" "ORG.SHIRAKUMO.PARACHUTE"
     (:tests (loop for index being the hash-values of (symbol-value (its "ORG.SHIRAKUMO.PARACHUTE" "*TEST-INDEXES*"))
@@ -335,7 +340,8 @@ others nobody knows which."
                               collect (make-test :name (string (its-slot test "NAME")) :package (its-slot test "HOME")
                                                  :function (first (its-slot test "TESTS")) :designator test)))
      :run (test))
-  ;; Runs it within its parents: their fixtures, dependencies and skips are its own, too. Its children are tests by themselves.
+  ;; Run it within its parents, whose fixtures, dependencies and skips apply to it. Its children are
+  ;; separate tests.
   (let* ((chain (reverse (loop for part = test then (its-slot part "PARENT")
                                while part collect part)))
          (report (call-with-children chain
@@ -351,14 +357,14 @@ others nobody knows which."
            (list (make-assertion :status :skipped :message (parachute-skip-reason test report))))
           ((and (eq (its-slot result "STATUS") :failed)
                 (notany (lambda (assertion) (eq (assertion-status assertion) :failed)) assertions))
-           ;; An error outside of any assertion fails the test itself, and is no assertion.
+           ;; An error outside any assertion fails the test itself and is not an assertion.
            (values assertions :error (its-slot result "DESCRIPTION")))
           (t assertions))))
 
 ;;; lisp-unit2
 
 (defun lisp-unit2-failure (failure)
-  "FAILURE as an assertion."
+  "Return FAILURE as an assertion."
   (flet ((told (slot)
            (let ((values (its-slot failure slot)))
              (list (if (and (consp values) (null (rest values))) (first values) values)))))
@@ -383,14 +389,15 @@ others nobody knows which."
       (append (loop repeat (length (all "PASSED")) collect (make-assertion))
               (mapcar #'lisp-unit2-failure (append (all "FAILED") (all "ERRORS")))))))
 
-;;; Frameworks without named tests: their assertions are noted while a system's test-op runs
+;;; Frameworks without named tests: their assertions are recorded while a system's test-op runs
 
 (defvar *noted-assertions* '()
-  "The assertions that ptester and prove have made in this run, newest first.")
+  "The assertions of ptester and prove in this run, newest first.")
 
 (defun ptester-check (function &rest arguments &key expected-result test-results test-form known-failure
                       &allow-other-keys)
-  "Around ptester's TEST-CHECK, which every test ends in: whether it counts an error tells how it went."
+  "Wrap ptester's TEST-CHECK, which every test calls at its end. The test failed if the error
+counter increases."
   (let* ((counter (its "PTESTER" "*TEST-ERRORS*"))
          (before (symbol-value counter)))
     (multiple-value-prog1 (apply function arguments)
@@ -404,28 +411,28 @@ others nobody knows which."
               *noted-assertions*)))))
 
 (defvar *prove-subtests* '()
-  "The descriptions of prove's subtests that are being run, the innermost first.")
+  "The descriptions of prove's subtests that are running, innermost first.")
 
 (defun prove-subtest (function description body)
-  "Around prove's %SUBTEST."
+  "Wrap prove's %SUBTEST."
   (let ((*prove-subtests* (cons description *prove-subtests*)))
     (funcall function description body)))
 
 (defun prove-assertion (report)
-  "REPORT, of an assertion of prove's, as an assertion."
+  "Return REPORT, of an assertion of prove, as an assertion."
   (flet ((is (name) (is-a report "PROVE.REPORT" name)))
     (let* ((got (its-slot report "GOT"))
            (form (its-slot report "GOT-FORM"))
            (raised (is "ERROR-TEST-REPORT"))
            (compared (and (is "FAILED-TEST-REPORT") (not raised)))
            (description (its-slot report "DESCRIPTION"))
-           ;; An error in an assertion fails it; one outside of any has no form.
+           ;; An error inside an assertion fails it; an error outside has no form.
            (outside (and raised (symbolp form) (null (symbol-package form)))))
       (make-assertion :status (cond (outside :error)
                                     ((is "FAILED-TEST-REPORT") :failed)
                                     ((is "SKIPPED-TEST-REPORT") :skipped)
                                     (t :passed))
-                      ;; It has the value in place of a form that it does not know.
+                      ;; If prove does not have the form, it stores the value instead.
                       :form (if (or outside (eq form got)) nil form)
                       :expected (and compared (list (its-slot report "EXPECTED")))
                       :actual (and compared (list got))
@@ -435,7 +442,7 @@ others nobody knows which."
                                       (and (not outside) (is "FAILED-TEST-REPORT") description (list description)))))))
 
 (defun prove-add-report (function report suite)
-  "Around prove's ADD-REPORT, which every assertion ends in."
+  "Wrap prove's ADD-REPORT, which every assertion calls at its end."
   (when (is-a report "PROVE.REPORT" "NORMAL-TEST-REPORT")
     (push (prove-assertion report) *noted-assertions*))
   (funcall function report suite))
@@ -444,11 +451,11 @@ others nobody knows which."
   '(("PTESTER" "TEST-CHECK" ptester-check)
     ("PROVE.SUITE" "ADD-REPORT" prove-add-report)
     ("PROVE.TEST" "%SUBTEST" prove-subtest))
-  "Functions of frameworks without named tests that every assertion goes through, and the functions that encapsulate
-them.")
+  "Functions that every assertion of a framework without named tests calls, and the functions that
+encapsulate them.")
 
 (defun call-with-assertions-noted (function)
-  "Call FUNCTION. Returns the assertions that were made meanwhile."
+  "Call FUNCTION. Return the assertions that were made in the meantime."
   (let* ((*noted-assertions* '())
          (symbols (loop for (package name around) in *assertion-hooks*
                         for symbol = (and (find-package package) (find-symbol name package))

@@ -1,31 +1,34 @@
-;;;; Handles: names for objects that the host may ask about later. The table is bounded and drops the least recently used.
+;;;; Handles: names for objects that the host may refer to later. The table is bounded and drops the
+;;;; least recently used ones.
 
 (in-package :steelbank)
 
 (defparameter *most-handles* 400
-  "The most objects that have handles at a time.")
+  "The maximum number of objects with handles.")
 
 (sb-ext:define-load-time-global *handles* (make-hash-table)
-  "Numbers of handles to conses of the object and the clock when it was used last.")
+  "Maps numbers of handles to conses of the object and the clock at its last use.")
 
 (sb-ext:define-load-time-global *handle-clock* 0
-  "Counts uses of handles; new ones take their numbers from it, so none is given twice.")
+  "Counts uses of handles. New handles take their numbers from it, so that no number is used
+twice.")
 
 (sb-ext:define-load-time-global *handle-lock* (sb-thread:make-mutex :name "steelbank handles")
-  "Held by whoever uses *HANDLES*.")
+  "Protects *HANDLES*.")
 
 (defmacro with-handles (&body body)
-  "Run BODY with the lock of *HANDLES*, without interrupts: what an interrupt runs may make handles, and a collection drop them."
+  "Run BODY with the lock of *HANDLES*, without interrupts. Code that an interrupt runs may create
+handles, and a collection may drop them."
   `(sb-sys:without-interrupts
      (sb-thread:with-mutex (*handle-lock*)
        ,@body)))
 
 (defun make-handle (object)
-  "A handle for OBJECT, a string."
+  "Return a handle for OBJECT, a string."
   (with-handles
     (when (>= (hash-table-count *handles*) *most-handles*)
       (let ((uses (sort (loop for entry being the hash-values of *handles* collect (cdr entry)) #'<)))
-        ;; Drop a quarter at once, so that not every new one looks for the oldest.
+        ;; Drop a quarter at once, so that not every new handle searches for the oldest.
         (loop with limit = (nth (floor *most-handles* 4) uses)
               for number being the hash-keys of *handles* using (hash-value entry)
               when (< (cdr entry) limit)
@@ -35,7 +38,7 @@
       (format nil "h~d" number))))
 
 (defun handle-object (handle)
-  "The object that HANDLE stands for; second, whether there is one; third, whether there has been one."
+  "Return the object of HANDLE, whether it exists, and whether it has ever existed."
   (let ((number (and (> (length handle) 1)
                      (char-equal (char handle 0) #\h)
                      (parse-integer handle :start 1 :junk-allowed t))))

@@ -1,20 +1,22 @@
-;;;; inspect: an object's parts, and the parts of those, by paths.
+;;;; inspect: lists an object's parts, and by paths their parts.
 
 (in-package :steelbank)
 
 (defstruct (anatomy (:constructor make-anatomy (kind facts count part)))
-  "The structure of an object: its kind, facts about it (conses of a key and a string), how many parts it has, and a
-function of a number that returns a part's label, its value, and whether it has one."
+  "The structure of an object: its KIND, FACTS (conses of a key and a string), the COUNT of its
+parts, and PART, a function of an index that returns the part's label, its value, and whether it
+has one."
   (kind "" :type string)
   (facts '() :type list)
   (count 0 :type unsigned-byte)
   (part (constantly nil) :type function))
 
 (defparameter *list-length-limit* 1000000
-  "The most elements of a list that are counted.")
+  "The maximum number of elements of a list that are counted.")
 
 (defun named-parts (kind facts names-and-values)
-  "The anatomy of something whose parts have names: NAMES-AND-VALUES has them in turn, with values as functions."
+  "Return the anatomy of an object with named parts. NAMES-AND-VALUES alternates names and
+functions that return the values."
   (let ((parts (coerce (loop for (name function) on names-and-values by #'cddr collect (cons name function)) 'vector)))
     (make-anatomy kind facts (length parts)
                   (lambda (index)
@@ -23,14 +25,14 @@ function of a number that returns a part's label, its value, and whether it has 
                         (values name value present)))))))
 
 (defmacro parts (kind facts &body names-and-forms)
-  "The anatomy of a KIND with FACTS, a list of keys and values in turn, and named parts: NAMES-AND-FORMS in turn, each form
-evaluated when its part is asked for."
+  "Return the anatomy of a KIND with FACTS, alternating keys and values, and named parts.
+NAMES-AND-FORMS alternates names and forms, each evaluated when its part is requested."
   `(named-parts ,kind (facts ,@facts)
                 (list ,@(loop for (name form) on names-and-forms by #'cddr
                               append (list name `(lambda () (values ,form t)))))))
 
 (defun facts (&rest keys-and-values)
-  "Conses of keys and texts; pairs whose value is NIL are left out."
+  "Return conses of keys and texts. Omit pairs whose value is NIL."
   (loop for (key value) on keys-and-values by #'cddr
         when value
           collect (cons key (if (stringp value)
@@ -40,7 +42,7 @@ evaluated when its part is asked for."
                                     (princ-to-string value)))))))
 
 (defun list-anatomy (list)
-  "The anatomy of LIST, a cons."
+  "Return the anatomy of LIST, a cons."
   (let ((conses 0) (tail list) (seen (make-hash-table :test 'eq)) (circular nil))
     (loop while (and (consp tail) (< conses *list-length-limit*))
           do (when (gethash tail seen)
@@ -59,7 +61,7 @@ evaluated when its part is asked for."
                           (values nil (nth index list) t)))))))
 
 (defun array-anatomy (array)
-  "The anatomy of ARRAY."
+  "Return the anatomy of ARRAY."
   (make-anatomy (cond ((stringp array) "string") ((vectorp array) "vector") (t "array"))
                 (facts "dimensions" (format nil "~{~d~^ x ~}" (array-dimensions array))
                        "element type" (type-text (array-element-type array))
@@ -79,14 +81,15 @@ evaluated when its part is asked for."
                           t))))
 
 (defun hash-table-entry (table index)
-  "Key and value of entry INDEX of TABLE, in the order in which it is walked; third, whether there is one."
+  "Return key and value of entry INDEX of TABLE, in iteration order, and whether it exists."
   (loop for key being the hash-keys of table using (hash-value value)
         for number from 0
         when (= number index)
           return (values key value t)))
 
 (defun table-anatomy (table)
-  "The anatomy of the hash table TABLE: its parts are the values, their labels the keys."
+  "Return the anatomy of the hash table TABLE. Its parts are the values, and their labels are the
+keys."
   (make-anatomy "hash-table"
                 (facts "count" (hash-table-count table)
                        "test" (let ((test (hash-table-test table)))
@@ -98,7 +101,7 @@ evaluated when its part is asked for."
                     (values key value present)))))
 
 (defun slots-anatomy (kind object &rest facts)
-  "The anatomy of OBJECT, of a KIND, that has slots."
+  "Return the anatomy of OBJECT, a KIND of object with slots."
   (let ((slots (coerce (sb-mop:class-slots (class-of object)) 'vector)))
     (make-anatomy kind
                   (append (facts "class" (type-name-text object)) facts)
@@ -110,7 +113,7 @@ evaluated when its part is asked for."
                           (values (name-text name) nil nil)))))))
 
 (defun function-anatomy (function)
-  "The anatomy of FUNCTION."
+  "Return the anatomy of FUNCTION."
   (let ((closed (closed-values function))
         (methods (and (typep function 'generic-function) (others-methods function))))
     (make-anatomy (cond (methods "generic-function") (closed "closure") (t "function"))
@@ -124,7 +127,7 @@ evaluated when its part is asked for."
                     (values nil (nth index (append closed methods)) t)))))
 
 (defun number-facts (number)
-  "The facts about NUMBER that an inspection lists."
+  "Return the facts about NUMBER for an inspection."
   (etypecase number
     (integer (facts "hexadecimal" (format nil "~x" number) "octal" (format nil "~o" number)
                     "binary" (and (< (integer-length number) 200) (format nil "~b" number))
@@ -137,7 +140,7 @@ evaluated when its part is asked for."
     (number '())))
 
 (defun stream-facts (stream)
-  "The facts about STREAM that an inspection lists."
+  "Return the facts about STREAM for an inspection."
   (facts "open" (if (around-user-code (open-stream-p stream)) "yes" "no")
          "direction" (format nil "~:[~;input~]~:[~; output~]"
                              (around-user-code (input-stream-p stream)) (around-user-code (output-stream-p stream)))
@@ -149,7 +152,7 @@ evaluated when its part is asked for."
                      (when-file-permits (sb-ext:native-namestring (stream-pathname stream))))))
 
 (defun anatomy (object)
-  "The anatomy of OBJECT: its kind, its facts and its parts."
+  "Return the anatomy of OBJECT: its kind, its facts and its parts."
   (typecase object
     (null (parts "symbol" ()))
     (cons (list-anatomy object))
@@ -199,12 +202,12 @@ evaluated when its part is asked for."
   ((step :initarg :step :reader no-such-part-step)
    (count :initarg :count :reader no-such-part-count))
   (:report (lambda (condition stream)
-             (format stream "There is no part ~a: the object there has ~d parts."
+             (format stream "There is no part ~a: the object has ~d parts."
                      (no-such-part-step condition) (no-such-part-count condition))))
-  (:documentation "A path that leads to no part."))
+  (:documentation "A path does not lead to a part."))
 
 (defun part-at (object step)
-  "The part of OBJECT that STEP, as a part's path gives it, leads to."
+  "Return the part of OBJECT at STEP, a step of a path."
   (let* ((anatomy (anatomy object))
          (end (position-if-not #'digit-char-p step))
          (index (and (plusp (length step)) (not (eql end 0)) (parse-integer step :end end))))
@@ -220,14 +223,14 @@ evaluated when its part is asked for."
         (if end label value)))))
 
 (defun part-of (object path)
-  "The object to which PATH, steps with slashes between, leads from OBJECT."
+  "Return the part of OBJECT at PATH, steps separated by slashes."
   (let ((object object))
     (dolist (step (uiop:split-string path :separator '(#\/)) object)
       (when (plusp (length step))
         (setf object (part-at object step))))))
 
 (defun part-json (anatomy index path package plainly)
-  "Part INDEX of ANATOMY, that of the object at PATH, as an object."
+  "Return part INDEX of ANATOMY, of the object at PATH, as a JSON object."
   (flet ((text (value limit)
            (printed-value value package limit :plainly plainly :length 20 :level 4)))
     (multiple-value-bind (label value present)
@@ -244,8 +247,8 @@ evaluated when its part is asked for."
                 "parts" (and present (not (atomic-p value)) :true))))))
 
 (defun inspection (object handle path package offset limit plainly)
-  "The inspection of OBJECT, to which PATH leads from the object of HANDLE, as an object: LIMIT of its parts, from
-OFFSET on."
+  "Return the inspection of OBJECT as a JSON object, with at most LIMIT of its parts from OFFSET
+on. OBJECT is the part at PATH of the object of HANDLE."
   (let* ((anatomy (anatomy object))
          (count (anatomy-count anatomy)))
     (multiple-value-bind (text cut failed) (printed-value object package 2000 :plainly plainly :length 100 :level 8)
@@ -266,7 +269,8 @@ OFFSET on."
                             collect (part-json anatomy index path package plainly))))))
 
 (define-question "inspect" (handle path package offset limit plainly)
-  "The object to which PATH leads from that of HANDLE, and LIMIT of its parts, from OFFSET on."
+  "Inspect the part at PATH of the object of HANDLE, with at most LIMIT of its parts from OFFSET
+on."
   (multiple-value-bind (object known before) (handle-object handle)
     (if known
         (handler-case

@@ -1,16 +1,17 @@
-;;;; Look-ups by name: in a copy of the project in which a symbol has a new name, who still asks for the old one by a string that
-;;;; is made when the code runs.
+;;;; Detects look-ups by name at run time. In a copy of the project in which a symbol was renamed,
+;;;; it records calls that still look up the old name by a string built at run time.
 
 (in-package :steelbank)
 
 (defvar *renamed* '()
-  "The old name, the package and the new name of the symbol whose look-ups are noted; or NIL.")
+  "The old name, the package and the new name of the symbol whose look-ups are recorded, or NIL.")
 
 (defvar *look-ups* '()
-  "The calls that have looked up the old name, as frames, newest first.")
+  "The calls that looked up the old name, as frames, newest first.")
 
 (defun looked-up-by-user-p ()
-  "True if what looks a name up just now was called by the user's code or a library, and not by SBCL's printer and the like."
+  "Return true if the current look-up was called by the user's code or a library, rather than by
+SBCL, such as its printer."
   (let ((own (own-folder)))
     (map-frames (lambda (frame)
                   (let* ((source (location-source (frame-location frame)))
@@ -20,27 +21,29 @@
                 :count 20)))
 
 (defun noted-look-up (function name &rest arguments)
-  "Around INTERN and FIND-SYMBOL: note who looks up the old name where the new one is meant."
+  "Wrap INTERN and FIND-SYMBOL: record the caller if it looks up the old name of the renamed
+symbol."
   (let ((renamed *renamed*))
     (when (and renamed (stringp name) (string= name (first renamed)))
       (let ((*renamed* '()))
         (reporting-own-errors ("noting a look-up")
           (destructuring-bind (home new) (rest renamed)
             (let* ((given (if arguments (first arguments) *package*))
-                   ;; A constant package that has not been looked up yet is a cons of its name.
+                   ;; A constant package that has not been looked up yet is a cons with its name.
                    (package (find-package (if (consp given) (first given) given)))
                    (home (find-package home))
                    (symbol (and home (find-symbol new home))))
               (when (and symbol package (eq (find-symbol new package) symbol) (looked-up-by-user-p))
                 (flet ((loaded-p (frame)
                          (gethash (cdr (assoc "file" (rest frame) :test #'string=)) *loaded-files*)))
-                  ;; A function that looks up last, as a tail call, leaves no frame: then its caller is told.
+                  ;; A function that looks up the name in a tail call leaves no frame, so its caller
+                  ;; is recorded.
                   (sb-ext:atomic-push (or (find-if #'loaded-p (user-frames 0 :locals nil)) (object "name" "Code"))
                                       (symbol-value '*look-ups*)))))))))
     (apply function name arguments)))
 
 (define-question "note-look-ups" (old package new)
-  "From now on, note who looks up the name OLD where the symbol called NEW of PACKAGE is meant."
+  "Start recording the callers that look up the name OLD of the symbol now called NEW in PACKAGE."
   (setf *renamed* (list old package new)
         *look-ups* '())
   (dolist (name *look-up-functions*)
@@ -48,7 +51,7 @@
   (object "status" "noting"))
 
 (define-question "look-ups" ()
-  "The calls that were noted, each place once. Nothing is noted any more."
+  "Return the recorded calls, each position once, and stop recording."
   (dolist (name *look-up-functions*)
     (unencapsulate name 'steelbank-look-ups))
   (setf *renamed* '())

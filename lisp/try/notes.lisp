@@ -1,10 +1,10 @@
-;;;; compiler-notes: what SBCL says when one definition is compiled. It is compiled inside of a function that is never called, so
-;;;; that nothing is defined and what the image has stays.
+;;;; compiler-notes: compiles one definition and lists the compiler's notes. The definition is
+;;;; wrapped in a function that is never called, so nothing in the image is redefined.
 
 (in-package :steelbank)
 
 (defun file-policy (forms)
-  "The policy of a file with FORMS, its DECLAIMs: the image's, as they change it."
+  "Return the policy of a file with FORMS, its DECLAIMs, starting from the image's policy."
   (let ((policy (current-policy)))
     (dolist (form forms policy)
       (dolist (specifier (rest form))
@@ -12,18 +12,20 @@
           (setf policy (declaimed-policy specifier policy)))))))
 
 (defun note-severity (condition)
-  "The severity of CONDITION: :NOTE, :STYLE-WARNING, :WARNING, :ERROR or :READ-ERROR; NIL if it is not worth showing."
+  "Return the severity of CONDITION: :NOTE, :STYLE-WARNING, :WARNING, :ERROR or :READ-ERROR, or
+NIL if it should not be shown."
   (if (typep condition 'sb-ext:compiler-note) :note (severity condition)))
 
 (defun note-text (condition)
-  "The report of CONDITION as the compiler would print it."
+  "Return the report of CONDITION as the compiler would print it."
   (bounded-text (let ((*print-pretty* t) (*print-right-margin* 100))
                   (handler-case (princ-to-string condition)
                     (serious-condition () (condition-text condition))))
                 2000))
 
 (defun notes-of (form policy)
-  "The compiler's notes on FORM with POLICY, as objects with the numbers of the sub-forms. FORM is not evaluated."
+  "Return the compiler's notes on FORM with POLICY, as JSON objects with the numbers of the
+sub-forms. FORM is not evaluated."
   (let ((notes '()) (seen (make-hash-table :test 'equal)))
     (flet ((note (condition)
              (let* ((severity (note-severity condition))
@@ -32,7 +34,7 @@
                     (key (list severity number text)))
                (when (and severity (not (gethash key seen)))
                  (setf (gethash key seen) t)
-                 ;; The function around it is number 0.
+                 ;; Number 0 is the wrapping function.
                  (push (object "severity" (word severity) "message" text "number" (and number (max 0 (1- number)))) notes))
                (muffle condition))))
       (let ((*error-output* (make-broadcast-stream)))
@@ -47,7 +49,8 @@
     (nreverse notes)))
 
 (define-question "compiler-notes" (package text declaims)
-  "The compiler's notes on the form TEXT, read in PACKAGE, with the policy of the forms DECLAIMS."
+  "Return the compiler's notes on the form TEXT, read in PACKAGE, with the policy of the forms
+DECLAIMS."
   (let* ((*package* (package-named package))
          (form (read-from-string text))
          (policy (let ((*read-eval* nil))

@@ -1,24 +1,25 @@
-;;;; Values for people, printed within limits. Printing runs the user's methods: an error in one is part of the answer; one that
-;;;; does not return is interrupted by the host, which asks again with PLAINLY.
+;;;; Prints values within limits. Printing runs the user's methods. An error in one is part of the
+;;;; answer. If one does not return, the host interrupts it and repeats the call with PLAINLY.
 
 (in-package :steelbank)
 
 (defun type-name-text (object)
-  "The name of the class of OBJECT: methods on CLASS-NAME are not called."
+  "Return the name of the class of OBJECT, without calling methods on CLASS-NAME."
   (name-text (let ((class (class-of object)))
                (handler-case (class-name class)
                  (serious-condition () 'standard-object)))))
 
 (defun plain-text (object limit)
-  "OBJECT printed without running anyone's code, at most LIMIT characters."
+  "Return OBJECT printed without running user code, at most LIMIT characters."
   (let ((text (typecase object
                 ((or number character string symbol) (name-text object))
                 (t (format nil "#<~a>" (type-name-text object))))))
     (if (> (length text) limit) (concatenate 'string (subseq text 0 limit) "...") text)))
 
 (defun printed-value (object package limit &key plainly (length 1000) (level 20))
-  "OBJECT as PRIN1 prints it in PACKAGE, at most LIMIT characters, LENGTH elements and LEVEL levels of it; second, whether it
-was cut; third, whether it could not be printed. With PLAINLY nobody's code runs."
+  "Return OBJECT as PRIN1 prints it in PACKAGE, at most LIMIT characters, LENGTH elements and
+LEVEL levels. Second value: whether it was truncated. Third value: whether printing failed. With
+PLAINLY, no user code runs."
   (if plainly
       (values (plain-text object limit) nil (not (typep object '(or number character string symbol))))
       (handler-case
@@ -26,7 +27,7 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
                  (cut (catch 'enough
                         (with-plain-printing
                           (let ((*print-length* length) (*print-level* level)
-                                ;; In a short text, what is shared only obscures.
+                                ;; In a short text, labels of shared objects only obscure it.
                                 (*print-circle* (> limit 200))
                                 (*read-default-float-format* 'single-float)
                                 (*package* package))
@@ -38,12 +39,12 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
                   nil t)))))
 
 (defun atomic-p (object)
-  "True if OBJECT has no parts that are worth a handle."
+  "Return true if OBJECT has no parts that are worth a handle."
   (or (typep object '(or number character symbol))
       (and (stringp object) (<= (length object) 200))))
 
 (defun value-object (object package limit &key handle plainly (length 1000))
-  "The JSON object for OBJECT: its printed text, and HANDLE unless the text says all."
+  "Return the JSON object for OBJECT: its printed text, and HANDLE unless the text is complete."
   (multiple-value-bind (text cut failed) (printed-value object package limit :plainly plainly :length length)
     (object "text" text
             "cut" (and cut :true)
@@ -51,11 +52,11 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
             "handle" (and (or cut (not (typep object '(or number character symbol string)))) handle))))
 
 (defun package-named (name)
-  "The package called NAME, or CL-USER."
+  "Return the package called NAME, or CL-USER."
   (or (find-package name) (find-package :common-lisp-user)))
 
 (define-question "print-values" (package limit plainly &rest handles)
-  "The objects that HANDLES stand for, printed in PACKAGE, at most LIMIT characters of each."
+  "Print the objects of HANDLES in PACKAGE, at most LIMIT characters each."
   (loop with package = (package-named package)
         with limit = (parse-integer limit)
         for handle in handles
@@ -65,6 +66,6 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
                       (object "text" "#<forgotten>" "unprintable" :true)))))
 
 (define-question "report-condition" (handle)
-  "The report and the type of the condition that HANDLE stands for."
+  "Return the report of the condition of HANDLE."
   (let ((condition (handle-object handle)))
     (object "report" (describe-condition condition))))

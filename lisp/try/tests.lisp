@@ -1,42 +1,45 @@
-;;;; run-tests: lists the tests that the loaded frameworks know, and runs one test, however it ends. frameworks.lisp has a
-;;;; definition for each framework.
+;;;; run-tests: lists the tests of the loaded frameworks, and runs one test, however it ends. The
+;;;; adapters for frameworks are in frameworks.lisp.
 
 (in-package :steelbank)
 
 (defstruct framework
-  "A test framework: its name, the package that it is known by, a function that lists its tests, and one that runs the test
-of a designator. It returns the assertions, and the status and a message if those do not tell it."
+  "A test framework: its NAME, the PACKAGE by which it is recognized, a function LIST that returns
+its tests, and a function RUN that runs the test of a designator. RUN returns the assertions. If
+those do not determine the status, it also returns the status and a message."
   (name "" :type string)
   (package "" :type string)
   (list nil :type symbol)
   (run nil :type symbol))
 
 (defvar *frameworks* '()
-  "The frameworks that are recognised.")
+  "The supported frameworks.")
 
 (defstruct test
-  "A test that a framework knows: its NAME, a symbol, string or what else RT permits, the PACKAGE that it was defined in, if
-that is known, its FUNCTION, if it has one, and what its framework runs."
+  "A test of a framework: its NAME (a symbol, a string, or another object in RT), the PACKAGE in
+which it was defined, if known, its FUNCTION, if it has one, and the DESIGNATOR that its framework
+runs."
   (name nil)
   (package nil :type (or null package))
   (function nil :type (or null function))
   (designator nil))
 
 (defun named-test (name &optional function)
-  "The test that its framework knows by NAME alone, and which is FUNCTION."
+  "Return the test with the function FUNCTION that its framework identifies by NAME alone."
   (let ((symbol (if (consp name) (first name) name)))
     (make-test :name name :package (and (symbolp symbol) (symbol-package symbol)) :function function :designator name)))
 
 (defun test-text (test)
-  "The name of TEST as answers show it. No two of one framework have the same."
+  "Return the name of TEST as answers show it. It is unique within a framework."
   (if (and (stringp (test-name test)) (test-package test))
       (format nil "~a::~a" (package-name (test-package test)) (test-name test))
       (name-text (test-name test))))
 
 (defstruct assertion
-  "The result of one assertion: STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and ACTUAL are lists of the
-value, or empty if nobody says which is which; VALUES are conses of a form and its value. WITHIN are the names of the parts
-of the test that it stands in, from the outermost."
+  "The result of one assertion. STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and
+ACTUAL are lists of the value, or empty if it is unknown which value is which. VALUES are conses
+of a form and its value. WITHIN are the names of the enclosing sections of the test, outermost
+first."
   (status :passed :type keyword)
   (form nil)
   (expected '() :type list)
@@ -46,21 +49,23 @@ of the test that it stands in, from the outermost."
   (message nil :type (or null string)))
 
 (defun known-framework (name)
-  "The framework called NAME, or NIL."
+  "Return the framework called NAME, or NIL."
   (find name *frameworks* :key #'framework-name :test #'string=))
 
 (defun its (package name)
-  "The symbol NAME of PACKAGE, a framework's package. Interns nothing."
+  "Return the symbol NAME of PACKAGE, a framework's package, without interning it."
   (or (let ((package (find-package package)))
         (and package (find-symbol name package)))
-      (error "The test framework has no ~a::~a: it is of another version than the one that is known here." package name)))
+      (error "The test framework does not define ~a::~a; its version is not supported." package name)))
 
 (defun call-its (package name &rest arguments)
-  "The result of calling the function NAME of PACKAGE, a framework's, with ARGUMENTS."
+  "Call the function NAME of PACKAGE, a framework's package, with ARGUMENTS, and return the
+result."
   (apply (its package name) arguments))
 
 (defun its-slot (object name)
-  "The value of the slot of OBJECT that is called NAME, in whatever package; NIL if there is none."
+  "Return the value of the slot of OBJECT called NAME, in whatever package, or NIL if there is
+none."
   (let ((slot (find name (sb-mop:class-slots (class-of object))
                     :key #'sb-mop:slot-definition-name :test #'string=)))
     (and slot
@@ -68,17 +73,17 @@ of the test that it stands in, from the outermost."
          (slot-value object (sb-mop:slot-definition-name slot)))))
 
 (defun is-a (object package name)
-  "True if OBJECT is of the class called NAME of PACKAGE."
+  "Return true if OBJECT is of the class NAME of PACKAGE."
   (typep object (its package name)))
 
 (defun assertion-text (value package limit)
-  "The printed text of VALUE, an expected or actual value of an assertion."
+  "Return the printed text of VALUE, an expected or actual value of an assertion."
   (if (stringp value)
       (bounded-text (prin1-to-string value) limit)
       (values (printed-value value package limit :length 50 :level 8))))
 
 (defun assertion-json (assertion package)
-  "ASSERTION, which did not pass, as an object. Names are written as in PACKAGE."
+  "Return ASSERTION, which did not pass, as a JSON object. Names are printed relative to PACKAGE."
   (object "status" (word (assertion-status assertion))
           "form" (and (assertion-form assertion) (assertion-text (assertion-form assertion) package 400))
           "expected" (and (assertion-expected assertion)
@@ -93,7 +98,8 @@ of the test that it stands in, from the outermost."
           "message" (and (assertion-message assertion) (bounded-text (assertion-message assertion) 600))))
 
 (defun test-status (outcome assertions &optional told)
-  "The status of a test whose trial had OUTCOME and which made ASSERTIONS; TOLD is what its framework says beyond those."
+  "Return the status of a test whose trial had OUTCOME and which made ASSERTIONS. TOLD is the
+status that its framework reports separately, or NIL."
   (flet ((any (status) (find status assertions :key #'assertion-status)))
     (cond ((eq (getf outcome :status) :stopped) :timed-out)
           ((getf outcome :condition) :error)
@@ -104,8 +110,8 @@ of the test that it stands in, from the outermost."
           (t :passed))))
 
 (defun call-as-test (function package)
-  "Call FUNCTION, which returns assertions, and a status and a message if those do not tell it, as a trial. Returns the test's
-JSON object."
+  "Call FUNCTION as a trial, and return the test's JSON object. FUNCTION returns assertions, and
+optionally a status and a message."
   (let* ((trial (make-trial))
          (start (get-internal-real-time))
          (outcome (handler-bind ((warning (lambda (condition)
@@ -127,7 +133,7 @@ JSON object."
             "failure" (trial-failure trial outcome)))))
 
 (define-question "list-tests" ()
-  "The tests of all recognised frameworks that are loaded."
+  "Return the tests of all supported frameworks that are loaded."
   (loop for framework in *frameworks*
         when (find-package (framework-package framework))
           nconc (loop for test in (funcall (framework-list framework))
@@ -140,7 +146,7 @@ JSON object."
 
 (define-question "run-test" (framework test)
   "Run the TEST, by its printed name, of FRAMEWORK."
-  (let* ((framework (or (known-framework framework) (error "No framework is called ~a." framework)))
+  (let* ((framework (or (known-framework framework) (error "There is no framework ~a." framework)))
          (known (or (find test (funcall (framework-list framework)) :key #'test-text :test #'string=)
                     (error "There is no test ~a." test)))
          (package (or (test-package known) *package*)))
@@ -152,11 +158,12 @@ JSON object."
 ;;; Systems
 
 (defun test-dependencies (system)
-  "The names of the systems that SYSTEM's test-op loads or tests, as far as they are systems of the same definition."
+  "Return the names of the systems that SYSTEM's test-op loads or tests and that belong to the
+same definition."
   (let ((primary (asdf:primary-system-name system)))
     (remove-duplicates
      (append
-      ;; Many test-ops name the system that they test in code.
+      ;; Many test-ops name the system that they test only in code.
       (loop for suffix in '("/test" "/tests" "-test" "-tests")
             for name = (concatenate 'string primary suffix)
             when (asdf:find-system name nil)
@@ -176,8 +183,9 @@ JSON object."
      :test #'string=)))
 
 (define-question "test-systems" (name)
-  "The systems that belong to testing the system NAME, that one first, with the files of each."
-  (let ((name (known-system name)))
+  "Return the systems that contain the tests of the system NAME, starting with NAME, and the files
+of each."
+  (let ((name (find-system-name name)))
     (if (null name)
         (object "status" "unknown")
         (let ((names '()))
@@ -194,14 +202,15 @@ JSON object."
                                                                 when file collect file))))))))
 
 (defun asdf-name-p (symbol)
-  "True if SYMBOL is ASDF's. Its extensions have packages such as ASDF-ENCODINGS."
+  "Return true if SYMBOL is in one of ASDF's packages. Extensions have packages such as
+ASDF-ENCODINGS, which do not count."
   (let ((package (symbol-package symbol)))
     (and package
          (or (eq package (find-package :asdf))
              (eql 0 (search "ASDF/" (package-name package)))))))
 
 (defun own-perform-p (system)
-  "True if a method of PERFORM that is not ASDF's own applies to the test-op of SYSTEM."
+  "Return true if a method of PERFORM other than ASDF's applies to the test-op of SYSTEM."
   (flet ((general-p (specializer)
            (and (typep specializer 'class)
                 (or (eq specializer (find-class t)) (asdf-name-p (class-name specializer))))))
@@ -209,8 +218,8 @@ JSON object."
             thereis (notevery #'general-p (sb-mop:method-specializers method)))))
 
 (defun test-op-acts-p (system &optional seen)
-  "True if the test-op of SYSTEM does more than load systems, as far as it is known: by a method or by other operations
-that it comes after. SEEN are the systems that were asked before."
+  "Return true if the test-op of SYSTEM does more than load systems, as far as that can be
+determined from methods and from operations it depends on. SEEN are the systems already visited."
   (flet ((tested-p (component)
            (let ((tested (and (typep component '(or string symbol asdf:system)) (asdf:find-system component nil))))
              (and tested
@@ -223,14 +232,15 @@ that it comes after. SEEN are the systems that were asked before."
                               (t (not (asdf-name-p name))))))))
 
 (define-question "test-operations" (name &rest others)
-  "The names of the systems whose test-op is to be performed to test the system NAME: that one, or else the OTHERS, those
-that belong to testing it, as far as they do anything."
+  "Return the names of the systems whose test-op must be performed to test the system NAME: NAME
+itself, or else those of OTHERS whose test-op does anything."
   (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
     (if (acts-p name)
         (list name)
         (remove-if-not #'acts-p others))))
 
 (define-question "run-test-op" (system)
-  "Perform SYSTEM's test-op. The assertions of frameworks without named tests are told one by one."
+  "Perform SYSTEM's test-op. Assertions of frameworks without named tests are reported
+individually."
   (call-as-test (lambda () (call-with-assertions-noted (lambda () (asdf:test-system system))))
                 (find-package :common-lisp-user)))

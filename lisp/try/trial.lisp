@@ -1,30 +1,32 @@
-;;;; A trial: code that is run to see what it does. It always ends in an outcome, and its frames, local variables and restarts
-;;;; are recorded before the stack is unwound.
+;;;; A trial runs code and reports how it ended. It always ends in an outcome, and its frames, local
+;;;; variables and restarts are recorded before the stack unwinds.
 
 (in-package :steelbank)
 
 (defstruct trial
-  "The state of one trial: what is known of the code that it runs."
-  ;; The number of its text, by which its own frames are told from others.
+  "The state of one trial."
+  ;; The number of its text, which identifies frames of the evaluated code.
   (code 0 :type unsigned-byte)
-  ;; The restarts that were there before.
+  ;; The restarts that existed before the trial.
   (restarts '() :type list)
   (warnings '() :type list)
   (warning-count 0 :type unsigned-byte)
   (seen (make-hash-table :test 'equal) :type hash-table)
-  ;; The stream that its text is read from, and where each top-level form that was read begins, in characters.
+  ;; The stream from which its text is read, and the start of each top-level form that was read, in
+  ;; characters.
   (stream nil :type (or null stream))
-  ;; Up to where it had been read when it failed.
+  ;; The position up to which the text had been read when the trial failed.
   (read-to nil :type (or null unsigned-byte))
   (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
   ;; The number of the top-level form that is being evaluated.
   (form nil :type (or null unsigned-byte))
-  ;; The stack when it failed, a property list, and whether that was looked at or copied.
+  ;; The stack at the failure, as a property list, and whether it was examined or copied.
   (stack '() :type list)
   (noted nil :type boolean))
 
 (defun trial-restarts-json (trial condition)
-  "The restarts for CONDITION that the code of TRIAL, or what it called, has established, as objects."
+  "Return the restarts for CONDITION that the code of TRIAL established, directly or indirectly,
+as JSON objects."
   (remove-duplicates
    (loop for restart in (compute-restarts condition)
          until (member restart (trial-restarts trial))
@@ -36,7 +38,8 @@
    :test #'equal))
 
 (defun with-form-frame (trial frames)
-  "FRAMES, with one for the top-level form that TRIAL evaluates, if a tail call took its place."
+  "Return FRAMES, with a frame added for the top-level form that TRIAL evaluates if a tail call
+replaced it."
   (if (or (null (trial-form trial))
           (find "top-level form" frames
                 :key (lambda (frame) (cdr (assoc "name" (rest frame) :test #'string=))) :test #'string=))
@@ -45,14 +48,14 @@
               (list (object "name" "top-level form" "code" :true "form" (trial-form trial) "number" 0)))))
 
 (defun describe-stack (trial condition &key copied)
-  "Record in TRIAL the stack and the restarts for CONDITION, which is NIL when the host stops the trial. COPIED are the return
-addresses of a stack that is left."
-  ;; Near the end of the heap nothing but the places is asked for.
+  "Record in TRIAL the stack and the restarts for CONDITION, which is NIL when the host stops the
+trial. COPIED are the return addresses of a stack that was unwound."
+  ;; Near the end of the heap, record only positions.
   (let ((short (or copied (typep condition 'storage-condition))))
     (when (trial-stream trial)
       (setf (trial-read-to trial) (file-position (trial-stream trial))))
     (multiple-value-bind (frames more)
-        (reporting-own-errors ("looking at the stack")
+        (reporting-own-errors ("examining the stack")
           (user-frames (trial-code trial) :locals (not short) :copied copied))
       (setf (trial-stack trial)
             (list :frames (with-form-frame trial frames)
@@ -61,12 +64,13 @@ addresses of a stack that is left."
                                  (around-user-code (trial-restarts-json trial condition))))))))
 
 (defun note-stack (trial condition)
-  "Record in TRIAL the stack and the restarts for CONDITION, as DESCRIBE-STACK does, or what is needed to do so when the stack is left.
-Once: what is in the way of it may come here again."
+  "Record in TRIAL the stack and the restarts for CONDITION, as DESCRIBE-STACK does. If little
+stack is left, copy it for later instead. Only the first call has an effect, because an error in
+this function may call it again."
   (unless (trial-noted trial)
     (setf (trial-noted trial) t)
     (cond ((not (stack-short-p)) (describe-stack trial condition))
-          ;; An overflow copied it before its handlers ran.
+          ;; On a stack overflow, it was already copied before the handlers ran.
           ((not (typep condition 'stack-exhausted)) (copy-stack)))))
 
 (defun leave-trial (trial)
@@ -75,7 +79,8 @@ Once: what is in the way of it may come here again."
   (leave 'end-of-trial '(:status :stopped)))
 
 (defun failed-trial (condition)
-  "The outcome of a trial that CONDITION ended. The memory that it filled is garbage by now."
+  "Return the outcome of a trial that CONDITION ended. By now the memory that it filled is
+garbage."
   (let ((condition (true-reason condition)))
     (when (typep condition 'storage-condition)
       (forget-handles)
@@ -84,7 +89,8 @@ Once: what is in the way of it may come here again."
     (list :status :failed :condition condition)))
 
 (defun call-as-trial (trial function)
-  "Call FUNCTION as TRIAL. Returns the outcome, unless FUNCTION leaves to a place outside of the trial."
+  "Call FUNCTION as TRIAL. Return the outcome, unless FUNCTION makes a non-local exit out of the
+trial."
   (catch 'end-of-trial
     (let ((condition
             (catch 'fault
@@ -94,14 +100,15 @@ Once: what is in the way of it may come here again."
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
                 (setf (trial-restarts trial) (compute-restarts))
-                (with-simple-restart (abort "Give it up.")
+                (with-simple-restart (abort "Abort the evaluation.")
                   (let ((values (multiple-value-list (funcall function))))
                     (throw 'end-of-trial (list :status :finished :values values))))
               (make-condition 'left-by-exit)))))
       (failed-trial condition))))
 
 (defun run-trial (trial function)
-  "Call FUNCTION as TRIAL, as CALL-AS-TRIAL does, and describe the stack that it was left on if that could not be done there."
+  "Call FUNCTION as TRIAL, as CALL-AS-TRIAL does. Describe the stack afterwards, from its copy, if
+that was impossible before it unwound."
   (with-return-addresses (*return-addresses*)
     (let* ((outcome (call-as-trial trial function))
            (condition (getf outcome :condition)))
@@ -111,8 +118,8 @@ Once: what is in the way of it may come here again."
       outcome)))
 
 (defun trial-outcome (trial function)
-  "Call FUNCTION as TRIAL. Returns the outcome, a property list, however it ends: :STATUS is :FINISHED, :FAILED or
-:STOPPED."
+  "Call FUNCTION as TRIAL. Return the outcome, a property list, however it ends. :STATUS is
+:FINISHED, :FAILED or :STOPPED."
   (let ((outcome nil))
     (block trial
       (unwind-protect (setf outcome (run-trial trial function))
@@ -122,7 +129,7 @@ Once: what is in the way of it may come here again."
         (failed-trial (make-condition 'left-by-exit)))))
 
 (defun stack-json (trial)
-  "The recorded stack of TRIAL, as keys and values of a JSON object."
+  "Return the recorded stack of TRIAL, as keys and values of a JSON object."
   (destructuring-bind (&key frames more restarts) (trial-stack trial)
     (list "frames" frames
           "frames_left_out" (and more (plusp more) more)

@@ -64,7 +64,10 @@ impl NotFoundReply {
                 && systems(bank).contains(system)
         });
         let to_load = system.map(|system| {
-            format!("{system} is a system of this project that is not loaded. Load it with load-system, or with --system {system} on the command line.")
+            format!(
+                "{system} is a system of this project that is not loaded. Load it with load-system, or with \
+                --system {system} on the command line."
+            )
         });
         let note: Vec<String> = to_load.into_iter().chain(note).collect();
         let note = (!note.is_empty()).then(|| note.join(" "));
@@ -87,7 +90,8 @@ impl NotFoundReply {
             remedies = vec![format!("{name} is a package: use package-info.")];
         }
         if uninterned {
-            let what = "Uninterned symbols cannot be looked up, because they are in no package. Give the name of an interned symbol.";
+            let what = "Uninterned symbols cannot be looked up, because they are in no package. Give the name of an \
+                interned symbol.";
             remedies = vec![what.to_owned()];
         }
         Self {
@@ -112,7 +116,8 @@ impl NotFoundReply {
             suggestions: nearest::systems(name, systems.iter().map(String::as_str)),
             note: None,
             remedies: vec![
-                "list-systems lists the systems of the project. If the system is in a folder outside the project, add that folder to CL_SOURCE_REGISTRY."
+                "list-systems lists the systems of the project. If the system is in a folder outside the project, \
+                    add that folder to CL_SOURCE_REGISTRY."
                     .to_owned(),
             ],
             advises: true,
@@ -173,7 +178,8 @@ impl NotFoundReply {
         });
         let mut remedies: Vec<String> = wider.collect();
         if remedies.is_empty() && nothing.near.is_empty() {
-            let what = "Give a shorten_failure part of the name, or load the system that defines it. To find slots, local variables and keywords, use find_references.";
+            let what = "Give a shorten_failure part of the name, or load the system that defines it. To find slots, \
+                local variables and keywords, use find_references.";
             remedies.push(what.to_owned());
         }
         Self {

@@ -77,7 +77,7 @@ pub fn tools() -> &'static Tools {
 }
 
 /// Runs an order that a parent process sent to this scratch process, by name.
-pub(crate) fn carry_out(
+pub(crate) fn run_order(
     session: &Session,
     name: &str,
     arguments: Value,

@@ -77,7 +77,7 @@ impl Advice {
     pub fn worded(&self, wording: Wording) -> String {
         let (tools, shell) = match self {
             Self::SetProject => (
-                "Start steelbank with --project DIR, or in a folder below one with an .asd file or .git.",
+                "Start steelbank with --project DIR, or in a folder with an .asd file or .git (or below it).",
                 "Specify its folder with --project DIR.",
             ),
             Self::SetProjectOrSearchAll => (
@@ -131,12 +131,10 @@ impl Advice {
                 return format!("Nothing is written yet. For the outcome, call rename with wait={number:?}.");
             }
             Self::IncludeText => (
-                "Not changed; include=[\\\"text\\\"] renames them, too.",
+                "Not changed; include=[\"text\"] renames them, too.",
                 "Not changed; --include text renames them, too.",
             ),
-            Self::Apply => {
-                ("Plan only. To apply it, pass apply=true.", "Plan only. To apply it, pass --apply.")
-            }
+            Self::Apply => ("Plan only; apply it with apply=true.", "Plan only; apply it with --apply."),
             Self::SkipVerifying => (
                 "To rename without verifying, pass verify: false.",
                 "To rename without verifying, pass --no-verify.",

@@ -69,7 +69,7 @@ pub enum DesignatorError {
     Unfinished(String),
     /// The colons do not separate one package from one name.
     #[error(
-        "The name {0} has misplaced colons; write package:name or package::name, and escape a colon in a name with \\\\."
+        "The name {0} has misplaced colons; write package:name or package::name, and escape a colon in a name with \\."
     )]
     Colons(String),
     /// The list is not a function name.

@@ -1,7 +1,11 @@
-//! The doors, through which requests come in and answers go out. Each speaks a protocol of its own, and
-//! nothing else.
+//! The interfaces of the program. [`mcp`] serves agents over the Model Context Protocol, [`lsp`]
+//! serves editors over the Language Server Protocol, and [`cli`] is the command line. Each one
+//! parses requests, calls the tools or actions in a [`Session`](crate::tools::Session), and formats
+//! the answers; none contains analysis of its own. `streams` protects the protocols' descriptors
+//! from other code in the process. `share` connects client processes to a shared image, and
+//! `restart` lets clients survive a restart of the program in place.
 
-// For `main`.
+// Public for `main.rs` only.
 #[doc(hidden)]
 pub mod cli;
 pub mod lsp;

@@ -1,5 +1,7 @@
-//! The clients that are served in one process, of whatever protocol, and the program executed again in place with all of them:
-//! hands the state over, and answers or repeats the calls.
+//! The clients of one process, for every protocol, and restarts of the program in place. When Lisp
+//! dies or a restart is requested, [`ServedClients`] collects each client's state in a [`Handover`]
+//! and executes the program again; the new image resumes the clients and repeats or answers their
+//! calls.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -12,20 +14,23 @@ use parking_lot::Mutex;
 use crate::engine::Writing;
 use crate::handle::recovery::{Cause, ClientHandover, Handover, JoinedClient, Moment};
 use crate::tools::Session;
-use crate::tools::clients::Seat;
+use crate::tools::clients::ClientSlot;
 
-/// The time that calls may go on before they are left to the next process, or when their client has closed its end.
+/// How long calls may continue before they are left to the next process, or after their client has
+/// disconnected.
 pub(super) const LEAVING_TIME: Duration = Duration::from_millis(800);
-/// The time that a restart waits for a client that does not read, where others wait for the restart.
+/// How long a restart waits for a client that does not read its responses while other clients wait
+/// for the restart.
 pub(super) const UNREAD_RESTART_TIME: Duration = Duration::from_secs(5);
 
-/// The means to restart a server in another image of the program.
+/// The functions and descriptors needed to restart the program in place.
 pub struct RestartHooks {
     /// Receives the causes of restarts, from [`crate::handle::recovery::Recovery::arm`].
     pub causes: Receiver<Cause>,
-    /// The socket at which clients join, if they share the image: its restarts wait for none of them.
+    /// The socket that clients connect to, if they share the image. With it, a restart does not
+    /// wait for slow clients.
     pub listener: Option<RawFd>,
-    /// Executes the program again with the handover. Returns only if that fails.
+    /// Executes the program again with the handover. Returns only on failure.
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
 }
 
@@ -35,23 +40,23 @@ impl std::fmt::Debug for RestartHooks {
     }
 }
 
-/// What a client that shares the image has handed over besides its streams.
+/// The control socket and settings of a client that shares the image.
 #[derive(Debug)]
-pub struct Joined {
-    /// The socket that it keeps open: its end is the client's leaving.
+pub struct SharedSocket {
+    /// The socket that the client's process keeps open. It is closed when the client disconnects.
     pub socket: OwnedFd,
-    /// Its own settings, as its process wrote them.
+    /// The client's settings, as serialized by its process.
     pub settings: String,
 }
 
-impl Joined {
-    /// Returns what the next process needs to know of the client, whose session is `session`.
+impl SharedSocket {
+    /// Returns the client's state for the next process. `session` is the client's session.
     pub(super) fn hand_over(&self, session: &Session) -> JoinedClient {
         JoinedClient {
             socket: self.socket.as_raw_fd(),
             settings: self.settings.clone(),
-            number: session.seat().map(Seat::number).unwrap_or_default(),
-            edits: session.seat().map(Seat::edits).unwrap_or_default(),
+            number: session.client_slot().map(ClientSlot::number).unwrap_or_default(),
+            edits: session.client_slot().map(ClientSlot::edits).unwrap_or_default(),
         }
     }
 
@@ -61,31 +66,33 @@ impl Joined {
     }
 }
 
-/// What is done with a client that has been handed over, if no process takes it.
-pub(super) type GoOn<'a> = Box<dyn FnOnce() + 'a>;
+/// Resumes a client after its handover, if the restart fails.
+pub(super) type Resume<'a> = Box<dyn FnOnce() + 'a>;
 
-/// A client, as a restart sees it.
-pub(super) trait ServedClient: Send + Sync {
-    /// Stops reading. Returns what was read and not taken.
+/// A client that can be handed over to the next process.
+pub(super) trait Restartable: Send + Sync {
+    /// Stops reading. Returns the bytes that were read but not processed.
     fn halt(&self) -> Vec<u8>;
 
-    /// Waits until `end` for the calls that end soon. `lisp_lives` says that long work may go on, which is not waited for.
-    fn await_answers(&self, lisp_lives: bool, end: Instant);
+    /// Waits until `end` for calls that end soon. If `lisp_lives`, long work may continue and is
+    /// not waited for.
+    fn await_calls(&self, lisp_lives: bool, end: Instant);
 
-    /// Hands over to the next process, with `unread` after the calls that have no answer; none if the client has left, or if it
-    /// does not read what is written while `others` wait.
-    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, GoOn<'_>)>;
+    /// Hands the client over to the next process: repeatable calls without a response, then
+    /// `unread`. Returns `None` if the client has disconnected, or if it does not read its
+    /// responses while `others` wait.
+    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)>;
 
-    /// Goes on without Lisp, which does not come back: answers the calls that its death interrupted.
-    fn go_without_lisp(&self);
+    /// Continues without Lisp, which will not restart: answers the interrupted calls with errors.
+    fn abandon_lisp(&self);
 }
 
-/// The clients that are served in one process, and restarted with it.
+/// The clients that this process serves and restarts with.
 pub struct ServedClients {
-    /// One whose Lisp they share.
+    /// A session with the Lisp that all clients share.
     session: Session,
-    /// Locked while the program is started again.
-    clients: Mutex<Vec<Arc<dyn ServedClient>>>,
+    /// Locked during a restart.
+    clients: Mutex<Vec<Arc<dyn Restartable>>>,
 }
 
 impl std::fmt::Debug for ServedClients {
@@ -95,21 +102,21 @@ impl std::fmt::Debug for ServedClients {
 }
 
 impl ServedClients {
-    /// Makes a process's clients, none yet, whose sessions will share the Lisp of `session`.
+    /// Creates an empty set of clients, which will share the Lisp of `session`.
     pub fn new(session: &Session) -> Arc<Self> {
         Arc::new(Self { session: session.clone(), clients: Mutex::default() })
     }
 
-    /// Restarts the program in place, with all clients, for as long as the process lasts.
+    /// Starts the thread that restarts the program in place with all clients.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The thread cannot be started.
     pub fn restart_by(self: &Arc<Self>, hooks: RestartHooks) -> io::Result<()> {
         let served = Arc::clone(self);
         let run = move || {
             while let Ok(cause) = hooks.causes.recv() {
-                // Serve all pending requests for a restart with one.
-                if hooks.causes.try_iter().any(|cause| cause == Cause::Asked) {
+                // Serve all pending requests with one restart.
+                if hooks.causes.try_iter().any(|cause| cause == Cause::Requested) {
                     served.session.recovery().forget_deaths();
                 }
                 served.restart_in_place(&hooks, &cause);
@@ -118,8 +125,9 @@ impl ServedClients {
         std::thread::Builder::new().name("lisp-restart".into()).spawn(run).map(drop)
     }
 
-    /// Adds the client that `begin` makes and begins to serve: a restart comes before it, or takes the client along.
-    pub(super) fn add<C: ServedClient + 'static, E>(
+    /// Adds the client that `begin` creates and starts. A restart happens either before this call
+    /// or includes the client.
+    pub(super) fn add<C: Restartable + 'static, E>(
         &self,
         begin: impl FnOnce() -> Result<Arc<C>, E>,
     ) -> Result<Arc<C>, E> {
@@ -129,30 +137,30 @@ impl ServedClients {
         Ok(client)
     }
 
-    /// Removes a client that has left.
+    /// Removes a client that has disconnected.
     pub(super) fn remove<C>(&self, client: &Arc<C>) {
         self.clients.lock().retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(client)));
     }
 
-    /// Ends the calls, and executes the program again. Hands over each client's unread input, and its calls without an
-    /// answer.
+    /// Interrupts the calls and executes the program again, with each client's unread input and
+    /// repeatable calls.
     fn restart_in_place(&self, hooks: &RestartHooks, cause: &Cause) {
-        // Let nobody join meanwhile.
+        // The lock keeps new clients out during the restart.
         let clients = self.clients.lock();
         let recovery = self.session.recovery();
         let Some(mut handover) = recovery.decide(cause, Moment::now()) else {
-            return clients.iter().for_each(|client| client.go_without_lisp());
+            return clients.iter().for_each(|client| client.abandon_lisp());
         };
         let unread: Vec<_> = clients.iter().map(|client| client.halt()).collect();
         let end = Instant::now() + LEAVING_TIME;
-        clients.iter().for_each(|client| client.await_answers(!matches!(cause, Cause::Died(_)), end));
-        // Wait for the calls that write, with their answers, and let no other begin to.
+        clients.iter().for_each(|client| client.await_calls(!matches!(cause, Cause::Died(_)), end));
+        // Wait for calls that write files, including their responses, and block new ones.
         let _no_writing = Writing::forbid();
         let mut left = Vec::new();
         for (client, unread) in clients.iter().zip(&unread) {
-            if let Some((handed, go_on)) = client.hand_over(unread, hooks.listener.is_some()) {
+            if let Some((handed, resume)) = client.hand_over(unread, hooks.listener.is_some()) {
                 handover.clients.push(handed);
-                left.push(go_on);
+                left.push(resume);
             }
         }
         if handover.clients.is_empty() && hooks.listener.is_none() {
@@ -161,8 +169,8 @@ impl ServedClients {
         handover.listener = hooks.listener;
         handover.project = self.session.project_folder();
         (hooks.execute)(handover);
-        // Go on without Lisp.
+        // The restart failed: continue without Lisp.
         recovery.give_up();
-        left.into_iter().for_each(|go_on| go_on());
+        left.into_iter().for_each(|resume| resume());
     }
 }

@@ -1,8 +1,10 @@
-//! How a client's process finds the host of an image, and hands its streams over.
+//! Connects client processes to the host of a shared image, and passes their streams to it.
 //!
-//! A host has a folder entry of three names: the socket that clients join at, the lock of the socket, and the host's log. Who
-//! joins does so under the lock: it connects, or takes the socket's place and starts a host that listens there. A host ends
-//! under the same lock, so none ends with a client in its queue.
+//! Each host has three files in the cache folder: its socket, a lock and a log. A client connects
+//! while it holds the lock; if there is no host, it creates the socket and starts a host that
+//! listens on it. A host ends while it holds the same lock, so that it cannot end with a client
+//! waiting in its queue. The client then sends a [`Joining`] message with two descriptors, and the
+//! host replies with [`HostMessage`]s.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};
@@ -20,51 +22,52 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of a message between a client's process and the host.
-const LONGEST_HOST_MESSAGE: usize = 1 << 20;
-/// How long a process that has connected may take to say who it is.
+/// The maximum size of a message between a client's process and the host, in bytes.
+const MAX_HOST_MESSAGE: usize = 1 << 20;
+/// The deadline for a connected process to send its first message.
 const JOINING_TIME: Duration = Duration::from_secs(5);
 
-/// Where the host of an image is found.
+/// The location of a host's files.
 #[derive(Debug, Clone)]
 pub(super) struct HostAddress {
     folder: PathBuf,
     name: String,
 }
 
-/// The right to connect to the host, to start one, or to end as one. One process has it at a time.
+/// The right to connect to the host, to start one, or to end as one. Only one process holds it at a
+/// time.
 pub(super) struct HostLock<'a> {
     address: &'a HostAddress,
     _lock: File,
 }
 
-/// What a client's process says when it joins, beside its streams.
+/// The first message of a client's process. Its streams are attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Joining {
-    /// What the image is made of, in full: two images may have one address.
+    /// The full description of the required image, because the addresses of two images may collide.
     pub(super) image: String,
-    /// What the client may do, and see.
+    /// The client's permissions and tools.
     pub(super) settings: ClientSettings,
 }
 
-/// What of the settings is the client's, and not the image's.
+/// The settings that belong to one client, not to the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ClientSettings {
-    /// Whether it may evaluate.
+    /// Whether the client may evaluate code.
     pub(super) eval: bool,
-    /// Whether it may write files.
+    /// Whether the client may write files.
     pub(super) edits: bool,
-    /// The tools that it is offered, as `--tools` names them; those of every day if nobody has.
+    /// The offered tools, as in `--tools`. `None`: the tools for daily use.
     pub(super) tools: Option<String>,
-    /// The port at which it wants a person's editor to come in; 0 is any.
+    /// The port for SLIME or Sly, if requested; 0 selects a free one.
     #[serde(default)]
     pub(super) swank: Option<u16>,
-    /// What it speaks.
+    /// The client's protocol.
     #[serde(default)]
     pub(super) protocol: ClientProtocol,
 }
 
-/// What a client speaks.
+/// The protocol of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ClientProtocol {
@@ -73,42 +76,43 @@ pub(super) enum ClientProtocol {
     Mcp,
     /// The Language Server Protocol.
     Lsp {
-        /// Whether files are compiled in copies.
+        /// Whether saved files are compiled in copies of the image.
         compile: bool,
     },
 }
 
-/// What the host says to a client's process.
+/// A message from the host to a client's process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum HostMessage {
-    /// The host serves the streams now.
+    /// The host has started to serve the streams.
     Welcome,
-    /// The client is not served, or is served no longer: why.
+    /// The host rejects the client or ends its session, with the reason.
     Refused(String),
-    /// The host cannot serve the client now: why.
+    /// The host cannot serve the client at present, with the reason.
     Later(String),
-    /// A sentence for the process's standard error.
-    Said(String),
-    /// The client has left, as its protocol wants it or not.
+    /// A text to print on the process's standard error.
+    #[serde(rename = "said")]
+    Text(String),
+    /// The client has disconnected.
     Left {
-        /// Whether it is as the protocol wants it.
+        /// Whether it disconnected as its protocol requires.
         well: bool,
     },
 }
 
 impl HostAddress {
-    /// Makes the address of the host called `name`, in `cache`.
+    /// Returns the address of the host called `name`.
     pub(super) fn new(cache: &Path, name: &str) -> Self {
         Self { folder: cache.join("hosts"), name: name.to_owned() }
     }
 
-    /// The host's name.
+    /// Returns the host's name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file of the host's standard error.
+    /// Returns the path of the host's log, which is its standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.folder.join(format!("{}.log", self.name))
     }
@@ -116,7 +120,7 @@ impl HostAddress {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// The folder cannot be made, or is another user's.
+    /// The folder cannot be created, or belongs to another user.
     pub(super) fn lock(&self) -> io::Result<HostLock<'_>> {
         steelbank_cache::create_folder(&self.folder)?;
         steelbank_cache::claim(&self.folder).map_err(io::Error::other)?;
@@ -125,7 +129,8 @@ impl HostAddress {
         Ok(HostLock { address: self, _lock: lock })
     }
 
-    /// Does `act` with a path of the socket that is short enough for a socket's address, however long the folder's is.
+    /// Calls `act` with a path of the socket that fits into a socket address, even if the folder's
+    /// path is too long.
     fn at_socket<T>(&self, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.folder, flags, Mode::empty())?;
@@ -134,13 +139,13 @@ impl HostAddress {
 }
 
 impl HostLock<'_> {
-    /// Connects to the host; none if nobody listens.
+    /// Connects to the host. Returns `None` if no host listens.
     ///
     /// # Errors
-    /// The system's; the host is another user's.
+    /// The connection fails, or the host belongs to another user.
     pub(super) fn connect(&self) -> io::Result<Option<UnixStream>> {
         match self.address.at_socket(|path| UnixStream::connect(path)) {
-            Ok(stream) => own_users(&stream).map(|()| Some(stream)),
+            Ok(stream) => check_user(&stream).map(|()| Some(stream)),
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
             {
@@ -150,19 +155,19 @@ impl HostLock<'_> {
         }
     }
 
-    /// Listens where the host is looked for. What lies there is the socket of one that has ended.
+    /// Listens on the host's socket. Replaces the socket of a host that has ended.
     ///
     /// # Errors
-    /// The system's.
+    /// The socket cannot be removed or created.
     pub(super) fn listen(&self) -> io::Result<UnixListener> {
         self.remove_socket()?;
         self.address.at_socket(|path| UnixListener::bind(path))
     }
 
-    /// Removes the socket.
+    /// Removes the socket, if it exists.
     ///
     /// # Errors
-    /// The system's. That there is none is no error.
+    /// The socket cannot be removed.
     pub(super) fn remove_socket(&self) -> io::Result<()> {
         match self.address.at_socket(|path| std::fs::remove_file(path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -170,21 +175,21 @@ impl HostLock<'_> {
         }
     }
 
-    /// Opens the host's log, empty.
+    /// Opens the host's log and truncates it.
     ///
     /// # Errors
-    /// The system's.
+    /// The file cannot be created.
     pub(super) fn open_log(&self) -> io::Result<File> {
         drop(steelbank_cache::create_file(&self.address.log())?);
         OpenOptions::new().append(true).open(self.address.log())
     }
 }
 
-/// Checks that the process at the other end is one of this user's.
+/// Checks that the process at the other end belongs to this user.
 ///
 /// # Errors
-/// It is another user's.
-pub(super) fn own_users(stream: &UnixStream) -> io::Result<()> {
+/// It belongs to another user.
+pub(super) fn check_user(stream: &UnixStream) -> io::Result<()> {
     let (peer, own) = (socket_peercred(stream)?.uid, rustix::process::geteuid());
     match peer == own {
         true => Ok(()),
@@ -199,15 +204,15 @@ pub(super) fn own_users(stream: &UnixStream) -> io::Result<()> {
     }
 }
 
-/// Returns the number of the process at the other end.
+/// Returns the process id of the other end.
 pub(super) fn peer_process(stream: &UnixStream) -> i32 {
     socket_peercred(stream).map_or(0, |peer| peer.pid.as_raw_nonzero().get())
 }
 
-/// Hands the two `streams` over with `joining`.
+/// Passes the two `streams` to the host, with `joining`.
 ///
 /// # Errors
-/// The host is gone.
+/// The host has ended.
 pub(super) fn hand_over(
     socket: &UnixStream,
     joining: &Joining,
@@ -227,10 +232,10 @@ pub(super) fn hand_over(
     rest.write_all(&line[sent..])
 }
 
-/// Takes what [`hand_over`] has handed over.
+/// Receives a message of [`hand_over`].
 ///
 /// # Errors
-/// It is something else, the client is gone, or it has not said all in time.
+/// The message is invalid or was not received in time, or the client has ended.
 pub(super) fn take_over(socket: &UnixStream) -> io::Result<(Joining, [OwnedFd; 2])> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let (mut line, mut streams) = (Vec::new(), Vec::new());
@@ -249,7 +254,7 @@ pub(super) fn take_over(socket: &UnixStream) -> io::Result<(Joining, [OwnedFd; 2
             }
         }
         line.extend_from_slice(&chunk[..got.bytes]);
-        if got.bytes == 0 || line.len() > LONGEST_HOST_MESSAGE {
+        if got.bytes == 0 || line.len() > MAX_HOST_MESSAGE {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -262,7 +267,7 @@ impl HostMessage {
     /// Sends the message.
     ///
     /// # Errors
-    /// The other end is gone.
+    /// The other end is closed.
     pub(super) fn send(&self, mut socket: &UnixStream) -> io::Result<()> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -270,16 +275,16 @@ impl HostMessage {
     }
 }
 
-/// Reads the messages of the host, until its end of the socket is closed.
+/// Returns the host's messages until the host closes its end of the socket.
 pub(super) fn messages(socket: UnixStream) -> impl Iterator<Item = HostMessage> + Send {
     let lines = BufReader::new(socket).lines();
     lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok())
 }
 
-/// Waits for a process that joins. None if the time is over first, or `wake` is readable.
+/// Waits for a connection. Returns `None` if `timeout` passes first or `wake` becomes readable.
 ///
 /// # Errors
-/// The system's.
+/// Polling or accepting fails.
 pub(super) fn accept(
     listener: &UnixListener,
     wake: &impl AsFd,
@@ -311,14 +316,14 @@ mod tests {
             swank: Some(0),
             protocol: ClientProtocol::Lsp { compile: true },
         };
-        // Who names no protocol speaks MCP.
+        // The default protocol is MCP.
         let named = serde_json::from_str::<ClientSettings>(r#"{"eval":false,"edits":false,"tools":null}"#);
         assert_eq!(named.unwrap().protocol, ClientProtocol::Mcp);
         Joining { image: "x".repeat(10_000), settings }
     }
 
     #[test]
-    fn streams_arrive_with_what_was_said() {
+    fn streams_arrive_with_message() {
         let (client, host) = UnixStream::pair().unwrap();
         let ((read, mut their_input), (mut their_output, write)) = (io::pipe().unwrap(), io::pipe().unwrap());
         hand_over(&client, &joining(), [read.as_fd(), write.as_fd()]).unwrap();
@@ -332,21 +337,21 @@ mod tests {
         File::from(output).write_all(b"answered").unwrap();
         their_output.read_to_string(&mut text).unwrap();
         assert_eq!(text, "askedanswered");
-        // What is no handover, and what is cut.
+        // Invalid and incomplete messages are rejected.
         for line in [&b"{}\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"{\"image\":"] {
             let (mut client, host) = UnixStream::pair().unwrap();
             client.write_all(line).unwrap();
             drop(client);
             assert!(take_over(&host).is_err(), "{line:?}");
         }
-        // One that stays, and says no more.
+        // A client that stays connected without completing its message.
         let (mut client, host) = UnixStream::pair().unwrap();
         client.write_all(b"{\"image\":").unwrap();
         assert_eq!(take_over(&host).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn one_listens_and_others_find_it_however_long_the_path() {
+    fn clients_find_host_under_long_path() {
         let home = tempfile::tempdir().unwrap();
         let cache = home.path().join("a".repeat(120));
         let address = HostAddress::new(&cache, "0123456789abcdef");
@@ -357,7 +362,7 @@ mod tests {
         assert_eq!(peer_process(&stream), i32::try_from(std::process::id()).unwrap());
         let wake = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         assert!(accept(&listener, &wake, None).unwrap().is_some());
-        // The socket of one that was killed.
+        // Leave the socket of a host that was killed.
         drop((stream, listener));
         assert!(lock.connect().unwrap().is_none());
         drop(lock.listen().unwrap());

@@ -187,9 +187,7 @@ pub(crate) fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     if number <= 2 || flags & libc::FD_CLOEXEC != 0 {
-        return Err(io::Error::other(format!(
-            "descriptor {number} was not handed over by the previous program"
-        )));
+        return Err(io::Error::other(format!("descriptor {number} was not inherited")));
     }
     // SAFETY: the call changes a flag of a descriptor.
     unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };

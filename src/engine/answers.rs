@@ -151,7 +151,7 @@ pub enum CallError {
     Interrupted,
 }
 
-/// What happened to a job whose deadline passed.
+/// The fate of a job whose deadline passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {
@@ -187,7 +187,7 @@ pub enum LispError {
     DeadlinePassed {
         /// The time allowed.
         milliseconds: u64,
-        /// What happened to the job.
+        /// The fate of the job.
         work: Expired,
     },
     /// The thread of a running job, for example in its progress listener, tried to wait for another

@@ -23,9 +23,7 @@ pub enum ConfineError {
     #[error("this kernel has no Landlock, or it is disabled ({0})")]
     Missing(String),
     /// The kernel's Landlock cannot refuse every kind of write.
-    #[error(
-        "this kernel's Landlock (version {0}) cannot prevent files from being truncated; Linux 6.2 or later is required"
-    )]
+    #[error("this kernel's Landlock (version {0}) cannot prevent truncation: use Linux 6.2 or later")]
     TooOld(i64),
     /// A call failed.
     #[error("the kernel refuses to confine the process: {0}")]

@@ -8,25 +8,21 @@ use super::sync::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 /// The runtime's death. The shim reports it, and so does the host when Lisp's toplevel function
 /// returns, possibly at the same time.
 pub(super) struct Death {
-    recorded: AtomicBool,
+    set: AtomicBool,
     status: AtomicI32,
     reason: AtomicPtr<c_char>,
 }
 
 impl Death {
     pub(super) const fn new() -> Self {
-        Self {
-            recorded: AtomicBool::new(false),
-            status: AtomicI32::new(0),
-            reason: AtomicPtr::new(null_mut()),
-        }
+        Self { set: AtomicBool::new(false), status: AtomicI32::new(0), reason: AtomicPtr::new(null_mut()) }
     }
 
     /// Records the exit status and the reason of the first report. Returns `false` if another
     /// thread has reported before; only the first reporter wakes the exit monitor. Only stores to
     /// atomics, because the thread may hold any lock and may be in a signal handler.
     pub(super) fn record(&self, status: c_int, reason: *const c_char) -> bool {
-        if self.recorded.swap(true, Ordering::SeqCst) {
+        if self.set.swap(true, Ordering::SeqCst) {
             return false;
         }
         self.status.store(status, Ordering::SeqCst);

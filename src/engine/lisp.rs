@@ -286,23 +286,22 @@ impl<'a> OnLisp<'a> {
         // does not unwind.
         let status = unsafe { call(number, &raw const name, &raw const array) };
         self.shared.end_call(number);
-        let output = host::take_output();
+        let call = host::take_output();
         match u32::try_from(status) {
             Ok(ffi::STEELBANK_STATUS_ANSWERED) => Ok(CallAnswer {
-                bytes: output.answer,
-                output: output.output,
-                output_dropped: output.output_dropped,
+                bytes: call.answer,
+                output: call.output,
+                output_dropped: call.output_dropped,
             }),
             Ok(ffi::STEELBANK_STATUS_INTERRUPTED) => Err(CallError::Interrupted),
             _ => {
-                let mut fault =
-                    serde_json::from_slice::<Fault>(&output.answer).unwrap_or_else(|error| Fault {
-                        kind: FaultKind::Other,
-                        message: format!("Lisp failed, and its error cannot be read ({error})"),
-                        condition: None,
-                        output: String::new(),
-                    });
-                fault.output = output.output;
+                let mut fault = serde_json::from_slice::<Fault>(&call.answer).unwrap_or_else(|error| Fault {
+                    kind: FaultKind::Other,
+                    message: format!("Lisp failed, and its error cannot be read ({error})"),
+                    condition: None,
+                    output: String::new(),
+                });
+                fault.output = call.output;
                 if fault.kind == FaultKind::HeapExhausted {
                     self.shared.note_heap_exhausted();
                 }

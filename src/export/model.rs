@@ -120,7 +120,7 @@ pub(super) enum Meaning {
     Global(Entity),
     /// A local name that is bound at this range.
     Local(Range),
-    /// Data, keywords, and names whose meaning is unknown.
+    /// Data, keywords, and names with an unknown meaning.
     Nothing,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct ModelToken {
     pub(super) symbol: SymbolNumber,
     pub(super) kind: OccurrenceKind,
     pub(super) meaning: Meaning,
-    /// The definition whose name this is.
+    /// The definition that has this token as its name.
     pub(super) definition: Option<u32>,
     /// Whether the token defines the name, as in a definition, an accessor, a slot or a local
     /// binding.
@@ -530,7 +530,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the class whose definition in this file contains `line`.
+    /// Returns the class that is defined at `line` of this file.
     fn class_around(&self, file: u32, line: u32) -> Option<SymbolNumber> {
         let definition = self.definition_around(file, line)?;
         let definition = &self.definitions[definition as usize];

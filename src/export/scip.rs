@@ -59,7 +59,7 @@ pub struct ScipSummary {
     pub external_symbols: usize,
     /// The number of diagnostics.
     pub diagnostics: usize,
-    /// The number of omitted occurrences whose position or meaning is uncertain.
+    /// The number of omitted occurrences with an uncertain position or meaning.
     pub uncertain: usize,
     /// The number of omitted uses that macros generate, because the symbol does not occur in the
     /// text.
@@ -193,7 +193,7 @@ fn json(message: &impl MessageFull) -> std::io::Result<String> {
 
 struct ScipWriter<'a> {
     model: Model<'a>,
-    /// The symbols whose information was written.
+    /// The symbols with information that was already written.
     written: BTreeSet<String>,
     /// The external symbols that the project uses.
     external: BTreeSet<Entity>,

@@ -1,5 +1,5 @@
-//! The loads in progress, by system. A caller that requests a system whose load is in progress
-//! joins that load instead of starting another.
+//! The loads in progress, by system. A caller that requests a system while it is loading joins that
+//! load instead of starting another.
 
 use std::collections::HashMap;
 use std::sync::Arc;

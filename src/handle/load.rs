@@ -213,8 +213,8 @@ impl Steelbank {
         })
     }
 
-    /// Finds the project's `.asd` file whose text defines `system`. Returns the names of all
-    /// defined systems as the error.
+    /// Finds the project's `.asd` file that defines `system`. Returns the names of all defined
+    /// systems as the error.
     fn definition_of(&self, system: &str, control: &Control) -> Result<String, Vec<String>> {
         let systems = self.list_systems(control).map(|answer| answer.systems).unwrap_or_default();
         let root = self.project().root();
@@ -518,8 +518,8 @@ fn died_at(error: Error, path: Option<String>) -> Error {
     }
 }
 
-/// Converts the error of a load whose deadline passed before Lisp reported into an answer. Returns
-/// other errors unchanged.
+/// Converts the error of a load that timed out before Lisp reported into an answer. Returns other
+/// errors unchanged.
 fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
     let message = match error {
         Error::NeverBegan => {

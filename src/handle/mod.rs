@@ -395,7 +395,7 @@ pub(crate) struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
     /// Locked while the index is refreshed: each export continues from an earlier one, so only one
-    /// runs at a time. Holds the last index whose export ran while no other code was being
+    /// runs at a time. Holds the last index that was exported while no other code was being
     /// compiled; the next export continues from it.
     refreshing: Mutex<Index>,
     /// Whether a thread is waiting to refresh the index for all callers.
@@ -415,7 +415,7 @@ pub(crate) struct SharedBank {
     pub(crate) memo: memo::Memo,
     /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
-    /// The files whose last requested load did not complete, by their real paths.
+    /// The files for which the last requested load did not complete, by their real paths.
     unloaded: Mutex<BTreeSet<PathBuf>>,
     dynamic_space_size: Option<usize>,
     /// The snapshot that this image was started from, or that will be created from it.

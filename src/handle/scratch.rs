@@ -73,7 +73,7 @@ const MAX_REPLIES: usize = 256;
 /// The interval at which a waiting call checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A file whose text in the scratch image differs from the text on disk.
+/// A file with a text in the scratch image that differs from the text on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// The file. A relative path is relative to the project.
@@ -222,7 +222,7 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// Removes the folders of scratch images whose processes have ended.
+/// Removes the folders of scratch images that have ended.
 fn sweep(all: &Path) {
     for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
         // Open without blocking or following links, because code that ran there may have replaced

@@ -191,7 +191,7 @@ pub enum CallOutcome {
     /// The subject of the question does not exist, which is also an answer. The command line exits
     /// with 1.
     NotFound,
-    /// Like `NotFound`, for tools whose contract requires an error: MCP sets `isError`.
+    /// Like `NotFound`, for tools with a contract that requires an error: MCP sets `isError`.
     NotFoundAsError,
     /// The action failed, and the answer explains why. MCP sets `isError`, the command line exits
     /// with 3.
@@ -236,7 +236,8 @@ impl ToolAnswer {
         self
     }
 
-    /// Makes an answer whose text is the JSON of `structured`; `shown` is the text for terminals.
+    /// Makes an answer with the JSON of `structured` as its text; `shown` is the text for
+    /// terminals.
     ///
     /// # Errors
     /// See [`ToolAnswer::new`].

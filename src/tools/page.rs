@@ -1,6 +1,6 @@
 //! Divides long lists into pages, so that an answer fits a model's context and can be continued.
 //!
-//! An answer whose lists can be paged implements [`Sequence`]: its lists form one sequence of
+//! An answer with lists that can be paged implements [`Sequence`]: these lists form one sequence of
 //! entries, and a [`Part`] selects a range of it. [`Paging::cut`] renders the answer with as many
 //! entries as fit into the budget together with the rest of the answer. The cursor is the number of
 //! the first entry of the next page.
@@ -87,7 +87,7 @@ impl Paging {
     }
 }
 
-/// A request whose answer may be continued.
+/// A request with an answer that may be continued.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Continued<R> {
     #[serde(flatten)]
@@ -135,7 +135,7 @@ pub(crate) fn wrong_cursor(cursor: &str) -> Failure {
     ))
 }
 
-/// An answer whose lists form one sequence of entries, which is divided into pages.
+/// An answer with lists that form one sequence of entries, which is divided into pages.
 pub(crate) trait Sequence: Clone {
     /// Passes each of the lists to `part`, in the order of the sequence.
     fn lists(&mut self, part: &mut Part);
@@ -147,7 +147,7 @@ pub(crate) trait Sequence: Clone {
     }
 }
 
-/// An answer of which a page holds a part.
+/// An answer that is divided into pages, and the part on one page.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Paged<T> {
     #[serde(flatten)]

@@ -125,7 +125,7 @@ fn outline(schema: &Value, depth: usize) -> Value {
             None => json!({ "type": "array" }),
         },
         Some(kind) => json!({ "type": kind }),
-        // Reduce an enumeration of strings, whose variants have descriptions, to its type.
+        // Reduce an enumeration of strings with described variants to its type.
         None if schema
             .get("oneOf")
             .and_then(Value::as_array)

@@ -14,8 +14,8 @@ use parking_lot::{Condvar, Mutex};
 use super::call::{Call, Failure, ToolAnswer};
 use crate::engine::control::Cancellation;
 
-/// The maximum number of jobs whose outcome was not fetched. Beyond it, the oldest finished job is
-/// removed.
+/// The maximum number of jobs with an outcome that was not fetched. Beyond it, the oldest finished
+/// job is removed.
 const MAX_OUTCOMES: usize = 16;
 /// The interval at which a waiting call checks whether it was cancelled.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -124,7 +124,7 @@ impl ClientWork {
         outcome.map_or(WaitResult::Unknown, WaitResult::Ended)
     }
 
-    /// Lists the numbers of the jobs whose outcome was not fetched, newest first.
+    /// Lists the numbers of the jobs with an outcome that was not fetched, newest first.
     pub(crate) fn numbers(&self) -> Vec<String> {
         self.0.lock().works.keys().rev().map(u64::to_string).collect()
     }

@@ -115,7 +115,7 @@ impl WatchedTree {
     fn begin(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
         (self.watch, self.refusal) = match self.watching.then(|| queue().watch()) {
             None => (None, None),
-            Some(Ok(watch)) => (Some(watch.noting(&DECIDING_ABOVE)), None),
+            Some(Ok(watch)) => (Some(watch.noting_names(&DECIDING_ABOVE)), None),
             // Record no refusal without a project: there is no tree to watch.
             Some(Err(error)) => (None, root.map(|_| WatchRefusal::of(&error))),
         };

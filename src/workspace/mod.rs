@@ -222,7 +222,7 @@ impl Project {
 
     /// Makes the project of `settings`.
     pub(crate) fn new(settings: Option<ProjectSettings>) -> Project {
-        steelbank_watch::tell_of_descriptors(crate::engine::keep_from_children);
+        steelbank_watch::listen_for_descriptors(crate::engine::close_in_children);
         let settings = settings.map(|settings| ProjectSettings {
             root: settings.root.map(|root| std::fs::canonicalize(&root).unwrap_or(root)),
             ..settings
@@ -482,7 +482,7 @@ impl Project {
                 let bytes =
                     document.map_or_else(|| steelbank_tree::read_source(path), |it| Ok(it.text.to_vec()))?;
                 let (compiled, position) = self.buffer_text(write_date);
-                PositionedFile::of_buffer(path, &bytes, &compiled, position)
+                PositionedFile::from_buffer(path, &bytes, &compiled, position)
             }
             None => PositionedFile::open(path, write_date, sidecar.as_deref())?,
             Some(document) => PositionedFile::of_text(path, &document.text, write_date, sidecar.as_deref()),

@@ -23,7 +23,7 @@ use crate::workspace::standings::Standings;
 use crate::workspace::tree::ProjectWalk;
 use crate::workspace::{FileStamp, Project};
 use steelbank_text::{
-    FileTokens, IndexControl, IndexedText, LispNames, NamedIn, PackageText, TextContext, TokenClass,
+    FileNameTokens, FileTokens, IndexControl, IndexedText, LispNames, PackageText, TextContext, TokenClass,
     WordMatch,
 };
 use steelbank_tree::{is_lisp, is_vendored};
@@ -402,7 +402,7 @@ impl Project {
         let before = std::mem::replace(&mut texts.names, now);
         let both = texts.names.as_ref().zip(before.as_ref());
         let taken: Option<Vec<PathBuf>> = both
-            .and_then(|(now, before)| now.taken_beside(before))
+            .and_then(|(now, before)| now.updated_between(before))
             .map(|taken| taken.map(|path| root.join(path)).collect());
         if taken.is_none() {
             texts.standings.places.clear();
@@ -458,7 +458,7 @@ impl Project {
                 return NamedTexts { files, vendored, unreadable, cut: texts.live.walk.cut };
             };
             let tokens = Arc::new(named.tokens);
-            for NamedIn { path: relative, file, classes, tokens: range, .. } in named.files {
+            for FileNameTokens { path: relative, file, classes, tokens: range, .. } in named.files {
                 let entry = standings.indexed(file, || root.join(relative));
                 let Some((path, entry)) = entry.filter(|(_, entry)| entry.own || !own_only) else {
                     if look == Look::UnseenAndVendored && is_vendored(root, relative) {

@@ -1,9 +1,11 @@
-/* The boundary between the host (Rust) and the Lisp half: the one list of what crosses.
+/* The complete interface between the host (Rust) and the Lisp half.
  *
- * Rust's side of it is src/bindings.rs, made from this file by bindgen; Lisp's side is lisp/boundary/boundary.lisp.
- * Tests compare both with this header. Raise STEELBANK_ABI with every change that an older half would misread.
+ * Rust's side is src/bindings.rs, generated from this file by bindgen; Lisp's side is
+ * lisp/boundary/boundary.lisp. Tests compare both with this header. Increment STEELBANK_ABI with
+ * every change that an older half would misread.
  *
- * Text is UTF-8, given as (pointer, length in octets), never NUL-terminated unless a comment says so. */
+ * Text is UTF-8, passed as (pointer, length in octets), and not NUL-terminated unless a comment
+ * says otherwise. */
 #ifndef STEELBANK_H
 #define STEELBANK_H
 
@@ -12,36 +14,37 @@
 
 #define STEELBANK_ABI 2
 
-/* How a call ended. With any of these the answer function has been called exactly once. */
+/* The outcome of a call. For each of these the host's `answer` has been called exactly once. */
 enum steelbank_status {
-  STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the question's own */
-  STEELBANK_STATUS_FAULT = 1,       /* code signalled an error or left by a non-local exit; the answer describes it */
-  STEELBANK_STATUS_INTERRUPTED = 2, /* the host's interrupt stopped it */
+  STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the question's result */
+  STEELBANK_STATUS_FAULT = 1,       /* an error or a non-local exit; the answer describes it */
+  STEELBANK_STATUS_INTERRUPTED = 2, /* an interrupt from the host stopped it */
   STEELBANK_STATUS_MISUSE = 3       /* an unknown question */
 };
 
-/* A piece of text or octets. The side that made it owns it; the other side copies what it wants to keep. */
+/* A piece of text or octets. It is owned by the side that created it; the other side must copy
+ * it to keep it. */
 struct steelbank_text {
   const uint8_t *octets;
   size_t length;
 };
 
-/* Lisp's functions, valid from the moment that the host's `serve` is called, on Lisp threads only. */
+/* Lisp's functions. Valid once the host's `serve` has been called, on Lisp threads only. */
 struct steelbank_entry_points {
   uint32_t abi; /* STEELBANK_ABI of the Lisp half */
-  /* Returns its argument plus one: measures the crossing. */
+  /* Returns its argument plus one. Measures the cost of a call. */
   int64_t (*ping)(int64_t number);
-  /* Answers the question of this name (`define-question` in lisp/) as call number `call` (never 0) on this thread, and reports
-   * the answer through the host's `answer` before it returns. `arguments` is a JSON array. Returns a steelbank_status. Nothing
-   * unwinds out of it. */
+  /* Runs the question of this name (`define-question` in lisp/) as call number `call` (never 0)
+   * on this thread, and passes the answer to the host's `answer` before it returns. `arguments`
+   * is a JSON array. Returns a steelbank_status. Never unwinds. */
   int64_t (*call)(uint64_t call, const struct steelbank_text *question, const struct steelbank_text *arguments);
 };
 
 /* The commands to the supervisor thread. */
 enum steelbank_command {
-  STEELBANK_COMMAND_INTERRUPT = 1,   /* stop call number `argument`, if it still runs */
-  STEELBANK_COMMAND_START_THREAD = 2, /* make a Lisp thread that calls `serve` with lane `argument` */
-  STEELBANK_COMMAND_END = 3           /* stop supervising: the core is to be saved */
+  STEELBANK_COMMAND_INTERRUPT = 1,   /* interrupt call number `argument`, if it still runs */
+  STEELBANK_COMMAND_START_THREAD = 2, /* start a Lisp thread that calls `serve` with lane `argument` */
+  STEELBANK_COMMAND_END = 3           /* stop supervising, because the core will be saved */
 };
 
 struct steelbank_order {
@@ -49,52 +52,63 @@ struct steelbank_order {
   uint64_t argument;
 };
 
-/* The host's functions. None of them unwinds or calls back into Lisp, `serve` excepted. */
+/* The host's functions. None of them unwinds, and only `serve` calls Lisp. */
 struct steelbank_host {
-  /* Called on a Lisp thread, which becomes the lane's. On the main thread it returns only for the core to be saved. */
+  /* Called on a Lisp thread, to serve the lane's jobs. On the main thread it returns only for
+   * the core to be saved. */
   void (*serve)(const struct steelbank_entry_points *entry_points, uint64_t lane);
-  /* Called on the supervisor thread: blocks until there is something to do. */
+  /* Called on the supervisor thread. Blocks until there is an order. */
   void (*supervise)(struct steelbank_order *order);
-  /* Takes the answer of the call that runs on this thread. The octets are Lisp's and valid until it returns. */
+  /* Receives the answer of the call that runs on this thread. The octets belong to Lisp, and are
+   * valid until it returns. */
   void (*answer)(const uint8_t *octets, size_t length);
-  /* Takes what the call that runs on this thread wrote to the standard streams (UTF-8), before its answer, if it wrote
-   * anything; `dropped` characters more came after the limit. */
+  /* Receives the output of the call that runs on this thread to the standard streams (UTF-8),
+   * before its answer. Not called without output. `dropped` is the number of characters beyond
+   * the limit. */
   void (*output)(const uint8_t *octets, size_t length, uint64_t dropped);
-  /* Takes a progress report of the call that runs on this thread (UTF-8 JSON), such as a file that was compiled. */
+  /* Receives a progress report of the call that runs on this thread (UTF-8 JSON), such as a file
+   * that was compiled. */
   void (*progress)(const uint8_t *octets, size_t length);
-  /* Takes a sentence for the log: something went wrong in a thread that runs no call. */
+  /* Receives a sentence for the log about an error in a thread that runs no call. */
   void (*report)(const uint8_t *octets, size_t length);
-  /* Writes the folder of the contrib modules, unpacked if need be, to `buffer`, NUL-terminated.
-   * Returns its length in octets, or -1 if there is none or the buffer is too small. */
+  /* Writes the path of the contrib modules' folder to `buffer`, NUL-terminated, and unpacks them
+   * first if necessary. Returns its length in octets, or -1 if there is none or the buffer is
+   * too small. */
   int64_t (*contribs)(char *buffer, size_t size);
-  /* Reports that the runtime is gone: `status` is its exit status, `reason` is NUL-terminated, never null.
-   * Called at most once, on the thread that ended the runtime, which is parked when it returns. */
+  /* Reports that the runtime has ended. `status` is its exit status; `reason` is NUL-terminated,
+   * never null. Called at most once, on the thread that ended the runtime, which is parked after
+   * it returns. */
   void (*died)(int status, const char *reason);
 };
 
-/* Returns STEELBANK_ABI of this library. Call it before anything else of it is used. */
+/* Returns STEELBANK_ABI of this library. Call it before any other function of the library. */
 uint32_t steelbank_abi(void);
-/* Sets the host's functions, which must stay valid for good. Call it once, before initialize_lisp. */
+/* Sets the host's functions, which must stay valid for the lifetime of the process. Call it
+ * once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
-/* Names the file that SBCL takes for its executable (NUL-terminated, copied). If that file has the core as an ELF
- * section, SBCL runs it, and must not be given another. Call it before initialize_lisp. */
+/* Sets the file that SBCL uses as its executable (NUL-terminated, copied). If that file has a
+ * core as an ELF section, SBCL runs it, and must not be given another core. Call it before
+ * initialize_lisp. */
 void steelbank_set_executable(const char *path);
-/* The build that the runtime belongs to; a core names the same one. NUL-terminated, static. */
+/* Returns the runtime's build ID, NUL-terminated, static. A core that it can run has the same
+ * one. */
 const char *steelbank_runtime_build(void);
-/* The version of SBCL, such as 2.5.2. NUL-terminated, static. */
+/* Returns the version of SBCL, such as 2.5.2. NUL-terminated, static. */
 const char *steelbank_sbcl_version(void);
-/* Tries whether the system gives SBCL memory at the addresses that are compiled into it, writable and executable. Returns 0,
- * or the system's error: EEXIST if the `size` octets from `start`, which are told in any case, are in use. Nothing stays
- * mapped. */
+/* Tests whether the system grants SBCL writable and executable memory at its fixed addresses.
+ * Returns 0, or the system's error: EEXIST if the `size` octets from `start` are in use. Always
+ * sets `start` and `size`. Leaves nothing mapped. */
 int steelbank_try_static_space(uintptr_t *start, size_t *size);
-/* Keeps address space free below the stacks of the Lisp thread that the calling thread makes next, by initialize_lisp or in
- * Lisp: an array that goes past the stack meets a fault there, and not memory that somebody else has mapped. */
+/* Reserves address space below the stacks of the next Lisp thread that the calling thread
+ * creates, through initialize_lisp or in Lisp. An array that extends past the stack then causes
+ * a fault, instead of overwriting other memory. */
 void steelbank_reserve_below_stacks(void);
-/* Has the programs that Lisp code runs from now on end with this process, however it ends; but not what they start. Call it before
- * initialize_lisp, once. */
+/* Makes the programs that Lisp code runs from now on end with this process, however it ends.
+ * This does not include the processes that those programs start. Call it once, before
+ * initialize_lisp. */
 void steelbank_end_children_with_process(void);
 
-/* Called by the Lisp half, as is steelbank_reserve_below_stacks. */
+/* Called by the Lisp half, like steelbank_reserve_below_stacks. */
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane);
 void steelbank_host_supervise(struct steelbank_order *order);
 void steelbank_host_answer(const uint8_t *octets, size_t length);
@@ -102,26 +116,29 @@ void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t droppe
 void steelbank_host_progress(const uint8_t *octets, size_t length);
 void steelbank_host_report(const uint8_t *octets, size_t length);
 int64_t steelbank_host_contribs(char *buffer, size_t size);
-/* Whether the code that the signal context shows may be left by a non-local exit: Lisp's own, or a call of the system that
- * waits. Foreign code may hold a lock of its own, such as malloc's. */
+/* Returns whether a non-local exit may leave the code in the signal context: Lisp code, or a
+ * blocking system call. Other foreign code may hold a lock, such as malloc's. */
 int64_t steelbank_may_unwind(const void *context);
-/* Calls `function`, a Lisp object that throws to `tag`, where the frames that the throw leaves first were: from that of `frame`, the
- * caller's, up to the next clean-up form's or the tag's. Returns if there are none; else it does not return. */
+/* Calls `function`, a Lisp object that throws to `tag`, with the stack pointer above the frames
+ * that the throw leaves first: from that of `frame`, the caller's, up to that of the next
+ * cleanup form or the tag. Returns if there are no such frames; otherwise it does not return. */
 void steelbank_leave(uint64_t function, uint64_t tag, char *frame);
-/* Sets the function that a thread is made to call when code that runs after an overflow has used up the rest of the stack. It leaves
- * whatever the thread does, a call by throwing to `tag`. Both are objects of the core, which never move. */
+/* Sets the function that a thread must call when code that runs after a stack overflow has
+ * exhausted the remaining stack. The function leaves whatever the thread does; in a call, it
+ * throws to `tag`. Both are objects of the core, which never move. */
 void steelbank_leave_by(uint64_t function, uint64_t tag);
-/* Attributes to `owner` the memory that is allocated from now on by steelbank_counted_malloc and the other functions that
- * stand in for those of the C library. */
+/* Attributes to `owner` the memory that is allocated from now on by steelbank_counted_malloc and
+ * the other replacements of C library functions. */
 void steelbank_own_memory(int64_t owner);
-/* Returns how many octets of `owner`'s memory have not been freed. */
+/* Returns the number of octets of `owner`'s memory that have not been freed. */
 int64_t steelbank_held_memory(int64_t owner);
 
-/* Stands in for SBCL's `spawn`, and returns what it does. */
+/* Replaces SBCL's `spawn`, with the same result. */
 int steelbank_spawn(char *program, char *argv[], int in, int out, int err, int search, char *envp[], char *pty, int channel[2],
                     char *folder, int *kept);
 
-/* SBCL's own: starts the runtime on the calling thread and runs the core's toplevel function. */
+/* SBCL's function: starts the runtime on the calling thread and runs the core's toplevel
+ * function. */
 int initialize_lisp(int argc, char *argv[], char *envp[]);
 
 #endif

@@ -1,5 +1,6 @@
-/* Has the programs that Lisp code runs end with this process, however it ends: SBCL's `spawn` is called on a thread that lives as
- * long as the process does, since the system tells a child of the death of the thread that has made it. */
+/* Makes the programs that Lisp code runs end with this process, however it ends. SBCL's `spawn`
+ * is called on a thread that lives as long as the process, because PR_SET_PDEATHSIG signals a
+ * child when the thread that forked it ends. */
 #define _GNU_SOURCE
 #include "steelbank.h"
 
@@ -9,12 +10,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* SBCL's own. */
+/* SBCL's function. */
 int spawn(char *program, char *argv[], int in, int out, int err, int search, char *envp[], char *pty, int channel[2], char *folder,
           int *kept);
 pid_t __real_fork(void);
 
-/* A call of `spawn`, and what it returned. */
+/* A call of `spawn`, and its result. */
 struct call {
   char *program, **argv, **envp, *pty, *folder;
   int in, out, err, search, *channel, *kept;
@@ -23,8 +24,8 @@ struct call {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct call *asked;
-/* The process whose thread it is: a copy that Lisp code has forked has none. */
+static struct call *pending;
+/* The process that has the spawner thread. A process that Lisp code has forked has none. */
 static pid_t has_thread;
 static __thread int is_spawner;
 
@@ -34,13 +35,13 @@ pid_t __wrap_fork(void) {
   pid_t child = __real_fork();
   if (child == 0 && is_spawner) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* It may have ended before. */
+    /* The parent may have ended before prctl took effect. */
     if (getppid() != parent) kill(getpid(), SIGKILL);
   }
   return child;
 }
 
-static void carry_out(struct call *call) {
+static void run_call(struct call *call) {
   call->pid = spawn(call->program, call->argv, call->in, call->out, call->err, call->search, call->envp, call->pty, call->channel,
                     call->folder, call->kept);
   call->error = errno;
@@ -51,9 +52,9 @@ static void *spawner(void *unused) {
   is_spawner = 1;
   pthread_mutex_lock(&lock);
   for (;;) {
-    while (!asked) pthread_cond_wait(&changed, &lock);
-    carry_out(asked);
-    asked = NULL;
+    while (!pending) pthread_cond_wait(&changed, &lock);
+    run_call(pending);
+    pending = NULL;
     pthread_cond_broadcast(&changed);
   }
   return unused;
@@ -72,11 +73,11 @@ int steelbank_spawn(char *program, char *argv[], int in, int out, int err, int s
                     char *folder, int *kept) {
   struct call call = {program, argv, envp, pty, folder, in, out, err, search, channel, kept, -1, 0, 0};
   if (has_thread != getpid()) {
-    carry_out(&call);
+    run_call(&call);
   } else {
     pthread_mutex_lock(&lock);
-    while (asked) pthread_cond_wait(&changed, &lock);
-    asked = &call;
+    while (pending) pthread_cond_wait(&changed, &lock);
+    pending = &call;
     pthread_cond_broadcast(&changed);
     while (!call.is_done) pthread_cond_wait(&changed, &lock);
     pthread_mutex_unlock(&lock);

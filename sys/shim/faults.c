@@ -1,6 +1,5 @@
-/* Handles the faults that SBCL's handlers leave out: ways in which a stack that is used up would end the process, or
- * hang Lisp.
- * Compiled with the headers of the runtime that it is linked with. */
+/* Handles the faults that SBCL's handlers do not: cases in which an exhausted stack would end
+ * the process or hang Lisp. Compiled with the headers of the linked runtime. */
 #define _GNU_SOURCE
 #include "faults.h"
 
@@ -27,24 +26,25 @@ extern bool gc_active_p;
 extern pthread_mutex_t all_threads_lock;
 extern void unblock_signals_in_context_and_maybe_warn(os_context_t *context);
 
-/* The page that the processor protects; SBCL's guard pages are several of them. */
+/* The hardware's page size; each of SBCL's guard pages consists of several. */
 enum { HARDWARE_PAGE = 4096 };
-/* The most that a signal's frame takes on the stack, with all vector registers. */
+/* The maximum size of a signal's frame on the stack, with all vector registers. */
 enum { SIGNAL_FRAME = 16 << 10 };
-/* The room below its frame pointer in which a function keeps what it unwinds with. */
+/* The room below the frame pointer in which a function stores what it needs to unwind. */
 enum { FRAME = 32 << 10 };
 
-/* The address space below a lane's stacks in which nothing is mapped: an array of up to this size that is allocated
- * past the guard pages meets a fault, and not the memory of somebody else. */
+/* The size of the unmapped address space below a lane's stacks. A stack-allocated array of up to
+ * this size that extends past the guard pages causes a fault, instead of overwriting other
+ * memory. */
 static const size_t RESERVE = (size_t)4 << 30;
 
-/* The least room in which a throw and a short clean-up form run. */
+/* The minimum room for a throw and a short cleanup form. */
 enum { ROOM = 8 << 10 };
 
-/* Where that part of the guard pages begins which is lent to code that cannot be left; NULL if none is. */
-static __thread char *lent;
+/* The start of the part of the guard pages that is open for code that cannot be left, or NULL. */
+static __thread char *opened_from;
 static __thread int wants_reserve;
-/* Signals came for which there was no room, and which are to come again. */
+/* Whether signals could not be delivered for lack of room, and must be sent again. */
 static __thread int signals_are_lost;
 /* Lisp's function that leaves whatever a thread does, and the tag that it throws to in a call. */
 static lispobj leave_function, call_tag;
@@ -55,7 +55,7 @@ static int is_inside(os_vm_address_t address, void *start, void *end) {
 
 static int is_guarded(struct thread *thread) { return thread->state_word.control_stack_guard_page_protected; }
 
-/* Code that must not be left now: the collector, or an allocation. */
+/* Returns whether the code must not be left now: garbage collection, or an allocation. */
 static int is_atomic(struct thread *thread) { return gc_active_p || arch_pseudo_atomic_atomic(thread); }
 
 static int is_lisp_code(os_vm_address_t pc) {
@@ -65,45 +65,48 @@ static int is_lisp_code(os_vm_address_t pc) {
 
 static int set_access(char *start, char *end, int access) { return mprotect(start, end - start, access) == 0; }
 
-/* Lends the guard pages from the page of `address` on to code that cannot be left, but for the first page of the stack: behind
- * it is somebody else's memory. No more than is asked for: what Lisp code uses up after it is not there for the next signal. */
-static int lend(struct thread *thread, os_vm_address_t address) {
+/* Opens the guard pages from the page of `address` for code that cannot be left, except the
+ * first page of the stack, because other memory is below it. Opens no more than needed, because
+ * stack that Lisp code uses is not available to the next signal. */
+static int open_guard_pages(struct thread *thread, os_vm_address_t address) {
   char *first = (char *)thread->control_stack_start + HARDWARE_PAGE;
   char *end = (char *)CONTROL_STACK_GUARD_PAGE(thread) + os_vm_page_size;
   char *page = (char *)((uintptr_t)address & ~(uintptr_t)(HARDWARE_PAGE - 1));
   if (page < first) page = first;
-  if (page >= (lent ? lent : end) || !set_access(page, end, PROT_READ | PROT_WRITE)) return 0;
-  lent = page;
+  if (page >= (opened_from ? opened_from : end) || !set_access(page, end, PROT_READ | PROT_WRITE)) return 0;
+  opened_from = page;
   return 1;
 }
 
 static void close_hard_guard(struct thread *thread) {
-  if (lent) protect_control_stack_hard_guard_page(1, thread);
-  lent = NULL;
+  if (opened_from) protect_control_stack_hard_guard_page(1, thread);
+  opened_from = NULL;
 }
 
 static void restore_guards(struct thread *thread) {
   if (!is_guarded(thread)) {
-    /* As SBCL does it when a return meets the page above, which a throw can miss. */
+    /* Like SBCL's handler when a return reaches the page above, which a throw can skip. */
     protect_control_stack_guard_page(1, thread);
     protect_control_stack_return_guard_page(0, thread);
     thread->state_word.control_stack_guard_page_protected = 1;
-  } else if (lent) {
+  } else if (opened_from) {
     protect_control_stack_guard_page(1, thread);
   }
   close_hard_guard(thread);
 }
 
-/* The catch block of TAG; the outermost one if there is none of TAG, as in a thread that runs no call. */
+/* Returns the catch block of TAG, or the outermost one if there is none, as in a thread that
+ * runs no call. */
 static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
   struct catch_block *block = (struct catch_block *)thread->current_catch_block;
   while (block && block->tag != tag && block->previous_catch) block = block->previous_catch;
   return block;
 }
 
-/* Where the stack may begin again for a throw to TAG from the frame at `frame`, and in `keeper` the frame that is to be the
- * caller's then: the function that has the next clean-up form, or TAG. SBCL's UNWIND runs clean-up forms below the frames
- * that it leaves; those are dead, and their room is what the forms need. NULL if there is none to be had. */
+/* Returns the stack pointer to use for a throw to TAG from the frame at `frame`, and sets
+ * `keeper` to the frame that must be the caller then: that of the function with the next cleanup
+ * form, or with TAG. SBCL's UNWIND runs cleanup forms below the frames that it leaves. These
+ * frames are dead, and the forms need their room. Returns NULL if there is none. */
 static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, char **keeper) {
   struct catch_block *target = catch_block_of(thread, tag);
   struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
@@ -118,7 +121,7 @@ static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, ch
   return NULL;
 }
 
-/* Forgets the catch tags of dead frames: THROW would read them. */
+/* Unlinks the catch tags of dead frames, because THROW would read them. */
 static void forget_catch_tags_below(struct thread *thread, char *stack_pointer) {
   struct catch_block *block = (struct catch_block *)thread->current_catch_block;
   while (block && (char *)block < stack_pointer) block = block->previous_catch;
@@ -144,9 +147,10 @@ void steelbank_leave_by(uint64_t function, uint64_t tag) {
   call_tag = tag;
 }
 
-/* Has Lisp leave what it does, where code that runs after an overflow has used up the guard page, too: without handlers, and
- * without those clean-up forms for which no room is left. Keeps the hard guard page for signals that come meanwhile. */
-static void force_out(struct thread *thread, os_context_t *context) {
+/* Makes Lisp leave what it does, after code that runs after an overflow has also exhausted the
+ * guard page. Runs no handlers, and skips cleanup forms without room. Keeps the hard guard page
+ * closed except for signals that arrive meanwhile. */
+static void force_unwind(struct thread *thread, os_context_t *context) {
   char *floor = (char *)CONTROL_STACK_GUARD_PAGE(thread);
   char *stack_pointer = (char *)*os_context_sp_addr(context), *frame = (char *)*os_context_fp_addr(context);
   if (is_guarded(thread)) lower_thread_control_stack_guard_page(thread);
@@ -159,18 +163,19 @@ static void force_out(struct thread *thread, os_context_t *context) {
     if (stack_pointer >= floor + ROOM) break;
     struct catch_block *target = catch_block_of(thread, call_tag);
     struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
-    if (!target) lose("Control stack exhausted, and nobody catches it");
+    if (!target) lose("Control stack exhausted, and no catch block handles it");
     if (cleanup == target->uwp) {
       frame = (char *)target->cfp;
       stack_pointer = frame - FRAME;
-      if (stack_pointer < floor + ROOM) lose("Control stack exhausted, and no room to leave it");
+      if (stack_pointer < floor + ROOM) lose("Control stack exhausted, with no room left to unwind");
       break;
     }
     thread->current_catch_block = cleanup->current_catch;
     thread->current_unwind_protect_block = (lispobj)cleanup->uwp;
   }
   forget_catch_tags_below(thread, stack_pointer);
-  /* Leave open what the stack is in, the page that tells when the guard page is left, too. */
+  /* Leave the pages open that the stack is in, and the page above, whose fault signals that the
+   * guard page was left. */
   if (stack_pointer >= (char *)CONTROL_STACK_GUARD_PAGE(thread) + os_vm_page_size + ROOM)
     restore_guards(thread);
   else
@@ -182,7 +187,8 @@ static void force_out(struct thread *thread, os_context_t *context) {
   arrange_return_to_lisp_function(context, leave_function);
 }
 
-/* Sends this thread again what the kernel could not deliver: an interruption, and the collector's order to stop. */
+/* Sends this thread again the signals that the kernel could not deliver: an interrupt, and the
+ * collector's request to stop. */
 static void repeat_lost_signals(void) {
   signals_are_lost = 0;
   pthread_kill(pthread_self(), SIGURG);
@@ -194,7 +200,7 @@ static void repeat_lost_signals(void) {
 
 bool __real_handle_guard_page_triggered(os_context_t *context, os_vm_address_t address);
 
-/* Runs before SBCL's own handler of memory faults, on the alternate stack of a Lisp thread. */
+/* Runs before SBCL's handler of memory faults, on the alternate stack of a Lisp thread. */
 bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t address) {
   struct thread *thread = get_sb_vm_thread();
   os_vm_address_t stack_pointer = (os_vm_address_t)*os_context_sp_addr(context);
@@ -202,22 +208,24 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
   void *start = thread->control_stack_start, *end = thread->control_stack_end;
   int may_leave = leave_function && !is_atomic(thread) && is_lisp_code((os_vm_address_t)os_context_pc(context));
 
-  /* A fault of the handler itself would fault again until the alternate stack is used up: the end of the process. */
+  /* A fault in the handler itself would recur until the alternate stack is exhausted, which ends
+   * the process. */
   stack_t alternate;
   if (sigaltstack(NULL, &alternate) == 0 &&
       is_inside(stack_pointer, alternate.ss_sp, (char *)alternate.ss_sp + alternate.ss_size))
     lose("Memory fault at %p in the runtime's own fault handler", address);
 
   if (is_guarded(thread) && is_atomic(thread) && is_inside(address, guard, guard + os_vm_page_size)) {
-    /* SBCL would lose. The atomic section is short, and the next fault finds it over. */
-    if (lend(thread, address)) return 1;
+    /* SBCL would lose. The atomic section is short, and the next fault happens after it. */
+    if (open_guard_pages(thread, address)) return 1;
   }
 
   if (address != NULL && signals_are_lost) repeat_lost_signals();
   if (address == NULL && is_inside(stack_pointer, start, guard + os_vm_page_size + SIGNAL_FRAME)) {
-    /* The kernel could not write another signal's frame, and says so with a fault at no address. */
-    if (!may_leave && !lend(thread, stack_pointer - SIGNAL_FRAME)) {
-      /* Nothing is left to lend. The code goes on without the signal. */
+    /* The kernel could not write another signal's frame, and reports that as a fault at address
+     * 0. */
+    if (!may_leave && !open_guard_pages(thread, stack_pointer - SIGNAL_FRAME)) {
+      /* There are no more pages to open. Continue without the signal. */
       signals_are_lost = 1;
       return 1;
     }
@@ -225,14 +233,16 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     if (!may_leave) return 1;
     if (is_guarded(thread)) {
       address = guard;
-      /* SBCL protects the page above the guard page, and then writes to the stack: it may not end in there. */
+      /* SBCL protects the page above the guard page, and then writes to the stack, so the stack
+       * pointer must not be in that page. */
       if (stack_pointer > guard + os_vm_page_size)
         *os_context_sp_addr(context) = (os_context_register_t)(guard + os_vm_page_size);
     } else {
       address = start;
     }
   } else if (!is_inside(stack_pointer, start, end)) {
-    /* A stack-allocated array went past the guard pages. What follows would run on a stack that is not there. */
+    /* A stack-allocated array extends past the guard pages. The code after it would run outside
+     * of the stack. */
     os_vm_address_t frame = (os_vm_address_t)*os_context_fp_addr(context);
     if (!is_guarded(thread) || is_atomic(thread) || !is_inside(frame, guard + 2 * os_vm_page_size, end))
       lose("The stack pointer %p left the control stack, fault: %p", stack_pointer, address);
@@ -242,8 +252,8 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
   if (is_inside(address, start, (char *)start + os_vm_page_size)) {
     /* SBCL would lose. */
     if (may_leave)
-      force_out(thread, context);
-    else if (!lend(thread, address))
+      force_unwind(thread, context);
+    else if (!open_guard_pages(thread, address))
       lose("Control stack exhausted, fault: %p, PC: %p", address, (void *)os_context_pc(context));
     return 1;
   }
@@ -258,11 +268,14 @@ void steelbank_restore_guard_page(void) {
   if (signals_are_lost) repeat_lost_signals();
 }
 
-/* SBCL protects the hard guard pages, where it loses, in its first thread only. In any other, code that goes on past the
- * opened guard page would run off the stack into the memory below: the stack of a thread of the host. This is the first
- * call of every thread; that of a foreign one has a stack which outlives its time with Lisp, and guards of its own. SBCL hands
- * the stacks of ended threads on to new ones: one that ended after an overflow has the page above its guard protected, and
- * SBCL loses where a new thread meets it. */
+/* SBCL protects the hard guard pages, where it loses, only in its first thread. In any other
+ * thread, code that continues past the open guard page would overflow into the memory below: the
+ * stack of a host thread.
+ *
+ * This is the first call of every thread. Foreign threads are excluded: their stacks outlive
+ * their time with Lisp and have guard pages of their own. SBCL reuses the stacks of ended
+ * threads: after an overflow, the page above the guard page is still protected there, and SBCL
+ * loses when a new thread reaches it. */
 int __real_arch_os_thread_init(struct thread *thread);
 int __wrap_arch_os_thread_init(struct thread *thread) {
   if ((char *)thread->control_stack_start == (char *)PTR_ALIGN_UP(thread->os_address, THREAD_ALIGNMENT_BYTES)) {
@@ -277,8 +290,9 @@ int __wrap_arch_os_thread_init(struct thread *thread) {
 
 void steelbank_reserve_below_stacks(void) { wants_reserve = 1; }
 
-/* Allocates the stacks of a thread. SBCL puts them where there is room, right above what is mapped next. A reserve is never
- * unmapped: lanes last as long as the process. Under a limit of the address space there is none, as it would count. */
+/* Allocates the stacks of a thread. SBCL would put them anywhere, directly above other mappings.
+ * The reserve is never unmapped, because lanes last as long as the process. With a limit on
+ * address space there is no reserve, because it would count. */
 os_vm_address_t __real_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size);
 os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size) {
   struct rlimit limit;
@@ -297,25 +311,28 @@ os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_addres
 int steelbank_try_static_space(uintptr_t *start, size_t *size) {
   *start = STATIC_SPACE_START;
   *size = STATIC_SPACE_SIZE;
-  /* Where SBCL relocates it, the address is 0 until a core is mapped: only root may have that. */
+  /* If SBCL is relocatable there, the address is 0 until a core is mapped, and only root may map
+   * that. */
   int fixed = *start != 0;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (fixed ? MAP_FIXED_NOREPLACE : 0);
   void *at = mmap((void *)*start, *size, OS_VM_PROT_ALL, flags, -1, 0);
   if (at == MAP_FAILED) return errno;
   munmap(at, *size);
-  /* Linux before 4.17 takes the address for a hint. */
+  /* Linux before 4.17 takes the address as a hint. */
   return !fixed || at == (void *)*start ? 0 : EEXIST;
 }
 
-/* Only the collector of this process may stop a thread. SBCL would wait for a collection that nobody makes. */
+/* Only the collector of this process may stop a thread. Otherwise SBCL would wait for a
+ * collection that never starts. */
 void __real_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *context);
 void __wrap_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *context) {
   if (info && (info->si_code != SI_TKILL || info->si_pid != getpid())) return;
   __real_sig_stop_for_gc_handler(signal, info, context);
 }
 
-/* Counts what each thread allocates, by the regions that it takes: SBCL counts for all threads together. The field is one that
- * SBCL uses only where it is built to measure its allocator. */
+/* Counts the allocation of each thread by the regions that it opens, because SBCL counts all
+ * threads together. The counter is a field that SBCL uses only when built to measure its
+ * allocator. */
 lispobj *__real_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread);
 lispobj *__wrap_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread) {
   char *end = region->end_addr;
@@ -327,7 +344,7 @@ lispobj *__wrap_lisp_alloc(int flags, struct alloc_region *region, sword_t size,
 
 int steelbank_is_lisp_thread(void) { return get_sb_vm_thread() != NULL; }
 
-/* What is the machine's: the code of a system call, and what came of one. */
+/* Machine-specific: the code of a system call, and its result. */
 #if defined __x86_64__
 static const unsigned char SYSTEM_CALL[] = {0x0f, 0x05};
 #define RESULT(context) ((context)->uc_mcontext.gregs[REG_RAX])
@@ -344,7 +361,7 @@ int64_t steelbank_may_unwind(const void *interrupted) {
   os_context_t *context = (os_context_t *)interrupted;
   const unsigned char *pc = (const unsigned char *)os_context_pc(context);
   if (is_lisp_code((os_vm_address_t)pc)) return 1;
-  /* A call that waits is begun again, or has ended with EINTR: nothing is half done. */
+  /* A blocking call is restarted, or has returned EINTR: nothing is half done. */
   return is_system_call(pc) ||
          (is_system_call(pc - sizeof SYSTEM_CALL) && RESULT(context) == -EINTR);
 }

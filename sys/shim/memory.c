@@ -1,5 +1,6 @@
-/* Counts the memory that Lisp code takes from the C library: a saved core would keep the pointers and not the memory. Lisp links
- * its calls to these functions while that matters. */
+/* Counts the memory that Lisp code allocates from the C library, because a saved core would
+ * contain the pointers but not the memory. Lisp links its calls to these functions while that
+ * matters. */
 #define _GNU_SOURCE
 #include "steelbank.h"
 
@@ -39,7 +40,7 @@ static void *note(void *at, size_t size) {
   return at;
 }
 
-/* Takes the block at this address out of the count. Returns it, or NULL if it is not counted. */
+/* Removes the block at this address from the count. Returns it, or NULL if it is not counted. */
 static struct block *take(void *at) {
   struct block key = {.at = at};
   pthread_mutex_lock(&lock);
@@ -77,7 +78,8 @@ void *steelbank_counted_malloc(size_t size) { return note(malloc(size), size); }
 void *steelbank_counted_calloc(size_t count, size_t size) { return note(calloc(count, size), count * size); }
 void *steelbank_counted_aligned_alloc(size_t alignment, size_t size) { return note(aligned_alloc(alignment, size), size); }
 
-/* Forget a block before it is freed: another thread may be given the same address at once. */
+/* Removes a block from the count before it is freed, because another thread may get the same
+ * address at once. */
 void steelbank_counted_free(void *at) {
   forget(at);
   free(at);
@@ -89,7 +91,7 @@ void *steelbank_counted_realloc(void *at, size_t size) {
   if (moved)
     note(moved, size);
   else if (before && size) {
-    /* A reallocation that fails leaves the block as it was. */
+    /* A failed reallocation leaves the block unchanged. */
     pthread_mutex_lock(&lock);
     if (tsearch(before, &blocks, by_address)) before = NULL;
     pthread_mutex_unlock(&lock);
@@ -107,7 +109,7 @@ int steelbank_counted_posix_memalign(void **at, size_t alignment, size_t size) {
 char *steelbank_counted_strdup(const char *text) { return note(strdup(text), strlen(text) + 1); }
 char *steelbank_counted_strndup(const char *text, size_t length) { return note(strndup(text, length), strnlen(text, length) + 1); }
 
-/* What cut looks for, and has found. */
+/* The range that find_overlapping searches, and the block that it found. */
 static char *cut_from, *cut_to;
 static struct block *overlapping;
 
@@ -118,7 +120,7 @@ static void find_overlapping(const void *node, VISIT visit, int depth) {
     overlapping = block;
 }
 
-/* Takes a range out of the counted mappings. What they have before and after it stays. */
+/* Removes a range from the counted mappings. The parts before and after it stay counted. */
 static void cut(char *from, char *to) {
   pthread_mutex_lock(&lock);
   for (;;) {
@@ -143,7 +145,7 @@ static void cut(char *from, char *to) {
   pthread_mutex_unlock(&lock);
 }
 
-/* The system maps whole pages. */
+/* Rounds up to pages, the unit in which the system maps. */
 static size_t whole_pages(size_t length) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   return (length + page - 1) & ~(page - 1);
@@ -152,13 +154,13 @@ static size_t whole_pages(size_t length) {
 void *steelbank_counted_mmap(void *at, size_t length, int protection, int flags, int file, off_t offset) {
   void *mapped = mmap(at, length, protection, flags, file, offset);
   if (mapped == MAP_FAILED) return mapped;
-  /* A mapping at a fixed address replaces what was there. */
+  /* A mapping at a fixed address replaces existing mappings. */
   cut(mapped, (char *)mapped + whole_pages(length));
   return note(mapped, whole_pages(length));
 }
 
 int steelbank_counted_munmap(void *at, size_t length) {
-  /* The system refuses these, and nothing else that is mapped. */
+  /* The system refuses only an empty range or an unaligned address. */
   int is_refused = !length || whole_pages((size_t)at) != (size_t)at;
   if (!is_refused) cut(at, (char *)at + whole_pages(length));
   return munmap(at, length);

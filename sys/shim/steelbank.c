@@ -1,5 +1,5 @@
-/* Linked with SBCL's objects into one shared library: hands calls to the host, and reports the end of the runtime
- * to the host instead of ending the process. */
+/* The part of the shared library that connects SBCL's runtime to the host: forwards calls,
+ * shares signals, and reports the end of the runtime to the host instead of ending the process. */
 #define _GNU_SOURCE
 #include "steelbank.h"
 #include "faults.h"
@@ -27,15 +27,15 @@ static int has_handler(const struct sigaction *action) {
   return (action->sa_flags & SA_SIGINFO) || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
 }
 
-/* The process's signal handlers before Lisp set up its own. */
+/* The process's signal handlers before Lisp installed its own. */
 static struct sigaction before[NSIG];
 
 void steelbank_set_host(const struct steelbank_host *functions) {
   host = *functions;
   host_process = getpid();
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
-  /* SBCL hands its own signals on to the handler before it where they meet a thread that is not Lisp's, and loses if
-   * there was none. Only SBCL uses this signal. */
+  /* If SBCL's handler runs on a thread that is not Lisp's, it forwards the signal to the
+   * previous handler, and loses if there was none. Only SBCL uses this signal. */
   if (!has_handler(&before[SIGUSR2])) signal(SIGUSR2, SIG_IGN);
 }
 
@@ -47,7 +47,7 @@ void steelbank_set_executable(const char *path) {
 extern const unsigned char build_id[];
 const char *steelbank_runtime_build(void) { return (const char *)build_id; }
 
-/* link.sh reads it in SBCL's tree. */
+/* link.sh reads it from SBCL's tree. */
 #ifndef SBCL_VERSION
 #define SBCL_VERSION ""
 #endif
@@ -56,12 +56,13 @@ const char *steelbank_sbcl_version(void) { return SBCL_VERSION; }
 /* True while the host's code runs on this Lisp thread. */
 static __thread int in_host;
 
-/* The mask that this thread has in Lisp. While an interrupt waits for Lisp to allow it, SBCL has blocked all of its
- * signals, and loses if it finds a part of them unblocked. */
+/* This thread's signal mask in Lisp. While an interrupt is deferred, SBCL has blocked all of its
+ * signals, and loses if it finds some of them unblocked. */
 static __thread sigset_t in_lisp;
 
-/* A thread that waits in the host has Lisp's interrupts off, so a signal for the process that it took would lie there
- * until its next call, and timers and run-program would wait with it. It leaves such signals to Lisp's other threads. */
+/* A thread that waits in the host has Lisp's interrupts disabled. A process signal delivered to
+ * it would be deferred until its next call, which would delay timers and run-program. Therefore
+ * it blocks such signals, so that Lisp's other threads get them. */
 static void mask(int how, sigset_t *before) {
   static const int signals[] = {SIGALRM, SIGVTALRM, SIGPROF, SIGCHLD, SIGIO, SIGURG, SIGWINCH};
   sigset_t set;
@@ -79,11 +80,12 @@ static void leave_host(void) {
 }
 
 /* Lisp's handlers of the signals that it shares with the host. */
-static struct sigaction lisps[NSIG];
+static struct sigaction lisp_actions[NSIG];
 
 static void for_both(int signal, siginfo_t *info, void *context) {
-  const struct sigaction *actions[] = {&before[signal], &lisps[signal]};
-  /* Lisp forwards to one of its own threads what another thread got: the host's handler has run then. */
+  const struct sigaction *actions[] = {&before[signal], &lisp_actions[signal]};
+  /* Lisp forwards signals from other threads to its own threads; the host's handler has already
+   * run then. */
   int is_sent_on = info->si_code == SI_TKILL && info->si_pid == getpid();
   for (size_t i = is_sent_on; i < 2; i++) {
     if (actions[i]->sa_flags & SA_SIGINFO)
@@ -93,7 +95,8 @@ static void for_both(int signal, siginfo_t *info, void *context) {
   }
 }
 
-/* An abort in Lisp's code, or in what it calls, is Lisp's end. Any other is the process's, as before. */
+/* An abort in Lisp code, or in code that it calls, ends only Lisp. Any other ends the process,
+ * as before. */
 static void aborted(int signal, siginfo_t *info, void *context) {
   (void)context;
   if (info->si_code == SI_TKILL && steelbank_is_lisp_thread() && !in_host) __wrap_abort();
@@ -101,16 +104,17 @@ static void aborted(int signal, siginfo_t *info, void *context) {
   raise(signal);
 }
 
-/* Gives the host's signals back, once Lisp has set up its own. Lisp keeps those that it runs by. */
+/* Restores the host's signal handlers after Lisp has installed its own, except for the signals
+ * that Lisp depends on. */
 static void restore_signals(void) {
   static const int hosts[] = {SIGINT, SIGTERM, SIGPIPE};
   for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) sigaction(hosts[i], &before[hosts[i]], NULL);
   static const int shared[] = {SIGALRM, SIGCHLD, SIGURG};
   for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
     int signal = shared[i];
-    sigaction(signal, NULL, &lisps[signal]);
-    if (!has_handler(&before[signal]) || !has_handler(&lisps[signal])) continue;
-    struct sigaction both = lisps[signal];
+    sigaction(signal, NULL, &lisp_actions[signal]);
+    if (!has_handler(&before[signal]) || !has_handler(&lisp_actions[signal])) continue;
+    struct sigaction both = lisp_actions[signal];
     both.sa_flags |= SA_SIGINFO;
     both.sa_sigaction = for_both;
     sigaction(signal, &both, NULL);
@@ -123,8 +127,9 @@ static void restore_signals(void) {
 typedef int64_t (*call_function)(uint64_t, const struct steelbank_text *, const struct steelbank_text *);
 static call_function lisp_call;
 
-/* Clears what a call has left on the stack: the host's frames come to lie over it, and the collector takes what they
- * have not written for references. */
+/* Clears the stack below, where the last call has left data. Otherwise the host's frames would
+ * cover it, and the conservative collector would take the words that they have not written for
+ * references. */
 static __attribute__((noinline)) void clear_stack_below(void) {
   char left[32 << 10];
   memset(left, 0, sizeof left);
@@ -136,7 +141,8 @@ static int64_t call(uint64_t call, const struct steelbank_text *question, const 
   steelbank_restore_guard_page();
   leave_host();
   int64_t status = function(call, question, arguments);
-  /* A call that was left near the end of the stack has lent from the guard pages, and may have lost a signal. */
+  /* A call that was left near the end of the stack has opened guard pages, and may have lost a
+   * signal. */
   steelbank_restore_guard_page();
   clear_stack_below();
   enter_host();
@@ -146,13 +152,14 @@ static int64_t call(uint64_t call, const struct steelbank_text *question, const 
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane) {
   struct steelbank_entry_points wrapped = *entry_points;
   static int ready;
-  static sigset_t mains;
+  static sigset_t main_mask;
   if (!__atomic_exchange_n(&ready, 1, __ATOMIC_SEQ_CST)) {
     restore_signals();
-    pthread_sigmask(SIG_BLOCK, NULL, &mains);
+    pthread_sigmask(SIG_BLOCK, NULL, &main_mask);
   } else {
-    /* Drop what the supervisor, which made this thread, has blocked while an interrupt waits for it. */
-    pthread_sigmask(SIG_SETMASK, &mains, NULL);
+    /* Undo the mask of the supervisor, which created this thread, and which may have blocked
+     * signals while an interrupt was deferred for it. */
+    pthread_sigmask(SIG_SETMASK, &main_mask, NULL);
   }
   __atomic_store_n(&lisp_call, entry_points->call, __ATOMIC_RELEASE); /* the same for every lane */
   wrapped.call = call;
@@ -173,16 +180,18 @@ void steelbank_host_progress(const uint8_t *octets, size_t length) { host.progre
 void steelbank_host_report(const uint8_t *octets, size_t length) { host.report(octets, length); }
 int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contribs(buffer, size); }
 
-/* SBCL looks for a core in its executable. Only the host knows whether that core is the one to run. */
+/* SBCL looks for a core in its executable. Only the host can decide whether that core is the one
+ * to run. */
 char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(executable) : NULL; }
-/* It looks in what PATH has under its name, too: this program, perhaps, where another core is to run. */
+/* SBCL also looks for a core in the program of its name in PATH. That may be this program,
+ * although another core is to run. */
 off_t __real_search_for_embedded_core(char *path, void *sizes);
 off_t __wrap_search_for_embedded_core(char *path, void *sizes) {
   return executable && strcmp(path, executable) == 0 ? __real_search_for_embedded_core(path, sizes) : -1;
 }
 
-/* SBCL answers addresses that are taken with another personality, and by executing its program again: the host. Only what
- * RUN-PROGRAM has forked executes anything. */
+/* If its addresses are in use, SBCL changes the personality and re-executes its program, which
+ * here is the host. Only processes that RUN-PROGRAM has forked may execute a program. */
 int __real_execv(const char *path, char *const arguments[]);
 int __wrap_execv(const char *path, char *const arguments[]) {
   if (getpid() != host_process) return __real_execv(path, arguments);
@@ -192,12 +201,13 @@ int __wrap_execv(const char *path, char *const arguments[]) {
 int __real_personality(unsigned long persona);
 int __wrap_personality(unsigned long persona) {
   (void)persona;
-  return __real_personality(0xffffffff); /* asks */
+  return __real_personality(0xffffffff); /* only queries it */
 }
 
 void __real__exit(int status) __attribute__((noreturn));
-/* The first thread to arrive reports; every thread that arrives stays here. Signals are blocked, since no handler
- * of a dead runtime may run. A forked child ends: RUN-PROGRAM's where there is no such program. */
+/* The first thread to arrive reports the death, and every thread that arrives stays here.
+ * Signals are blocked, because no handler of a dead runtime may run. A forked child ends, as
+ * RUN-PROGRAM's does if there is no such program. */
 static __attribute__((noreturn)) void end(int status, const char *why) {
   if (getpid() != host_process) __real__exit(status);
   sigset_t all;
@@ -215,10 +225,10 @@ void __wrap__exit(int status) { end(status, "the runtime called _exit"); }
 void __wrap_abort(void) { end(128 + SIGABRT, "the runtime called abort"); }
 
 void __wrap_lose(char *format, ...) {
-  char said[sizeof reason];
+  char message[sizeof reason];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(said, sizeof said, format, arguments);
+  vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  end(1, said[0] ? said : "fatal error in the runtime");
+  end(1, message[0] ? message : "fatal error in the runtime");
 }

@@ -8,28 +8,30 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 use crate::ffi::{STEELBANK_ABI, steelbank_host};
 
-/// SBCL's runtime, loaded. There is at most one in a process, and it is never unloaded: its threads, signal handlers
-/// and memory stay for good.
+/// SBCL's runtime, loaded. There is at most one in a process. It is never unloaded, because its
+/// threads, signal handlers and memory cannot be removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Runtime {
-    /// `initialize_lisp`: starts the runtime on the calling thread and enters the core's toplevel function.
+    /// `initialize_lisp`: starts the runtime on the calling thread and enters the core's toplevel
+    /// function.
     pub initialize_lisp:
         unsafe extern "C" fn(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int,
     /// `steelbank_set_host`.
     pub set_host: unsafe extern "C" fn(host: *const steelbank_host),
     /// `steelbank_set_executable`.
     pub set_executable: unsafe extern "C" fn(path: *const c_char),
-    /// `steelbank_reserve_below_stacks`: for the Lisp thread that the calling thread makes next.
+    /// `steelbank_reserve_below_stacks`: applies to the next Lisp thread that the calling thread
+    /// creates.
     pub reserve_below_stacks: unsafe extern "C" fn(),
     /// `steelbank_end_children_with_process`.
     pub end_children_with_process: unsafe extern "C" fn(),
-    /// `steelbank_try_static_space`: whether the system gives SBCL the memory that it cannot do without.
+    /// `steelbank_try_static_space`: tests whether the system grants the memory that SBCL requires.
     pub try_static_space: unsafe extern "C" fn(start: *mut usize, size: *mut usize) -> c_int,
     runtime_build: unsafe extern "C" fn() -> *const c_char,
     sbcl_version: unsafe extern "C" fn() -> *const c_char,
 }
 
-/// Why a library could not be used.
+/// The reason why a library cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -47,7 +49,7 @@ pub enum LoadError {
         /// The function that it lacks.
         symbol: &'static str,
     },
-    /// The library is this crate's, of another version.
+    /// The library is this crate's, but has another version.
     OtherAbi {
         /// The library.
         path: PathBuf,
@@ -65,9 +67,9 @@ impl fmt::Display for LoadError {
                 f,
                 "cannot load SBCL's runtime from {}: {}{}",
                 path.display(),
-                said(source),
+                linker_message(source),
                 if self.is_limit() {
-                    "; the process may open no more files, or has no more address space"
+                    "; the process may open no more files, or has no more address space: raise its limits"
                 } else {
                     ""
                 }
@@ -80,7 +82,7 @@ impl fmt::Display for LoadError {
             ),
             Self::OtherAbi { path, library, expected } => write!(
                 f,
-                "{} speaks version {library} of the interface to SBCL, this program version {expected}; use the \
+                "{} has version {library} of the interface to SBCL, but this program has version {expected}; use the \
                  libsteelbank-sbcl.so that was built with this program",
                 path.display()
             ),
@@ -88,17 +90,17 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// The dynamic linker's message.
-fn said(error: &libloading::Error) -> String {
+/// Returns the dynamic linker's message.
+fn linker_message(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl LoadError {
-    /// Whether a limit of the process is the cause, as far as the dynamic linker's words tell: the library may be
-    /// sound.
+    /// Returns whether a limit of the process is the cause, judging by the dynamic linker's
+    /// message. The library may then be intact.
     pub fn is_limit(&self) -> bool {
         let full = ["Error 24", "Too many open files", "Cannot allocate memory", "failed to map", "Error 12"];
-        matches!(self, Self::Open { source, .. } if full.iter().any(|words| said(source).contains(words)))
+        matches!(self, Self::Open { source, .. } if full.iter().any(|words| linker_message(source).contains(words)))
     }
 }
 
@@ -112,25 +114,26 @@ impl std::error::Error for LoadError {
 }
 
 impl Runtime {
-    /// Opens the library at `path` with its symbols in the global scope, where Lisp looks for foreign functions,
-    /// and resolves every function. The library is never closed.
+    /// Opens the library at `path` with its symbols in the global scope, where Lisp looks up
+    /// foreign functions, and resolves every function. The library is never closed.
     ///
     /// # Errors
     /// [`LoadError`] names the file and the remedy.
     ///
     /// # Safety
-    /// Loading runs the library's constructors, and what has this crate's functions is taken for this crate's: `path`
-    /// must name a library that this crate's build script linked, or none.
+    /// Loading runs the library's constructors, and a library with this crate's functions is
+    /// assumed to be this crate's. `path` must name a library that this crate's build script
+    /// linked, or a file that is not a library.
     pub unsafe fn load(path: &Path) -> Result<Self, LoadError> {
-        // SAFETY: by the caller's promise the constructors are those of SBCL's runtime and of the shim, which have none
-        // that run code.
+        // SAFETY: the caller guarantees that the constructors are those of SBCL's runtime and of
+        // the shim, neither of which runs code.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
             .map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
         let library: &'static Library = Box::leak(Box::new(library));
         macro_rules! function {
             ($name:literal) => {{
-                // SAFETY: the symbol is a function declared in include/steelbank.h with the type of the field that it
-                // initialises, and the library is leaked, so the pointer stays valid.
+                // SAFETY: the symbol is a function declared in include/steelbank.h with the type of
+                // the field that it initialises. The library is leaked, so the pointer stays valid.
                 let symbol = unsafe { library.get($name.as_bytes()) };
                 *symbol.map_err(|_| LoadError::Symbol { path: path.to_owned(), symbol: $name })?
             }};
@@ -157,20 +160,21 @@ impl Runtime {
         })
     }
 
-    /// The build that the runtime belongs to; a core that it can run names the same one.
+    /// Returns the runtime's build ID. A core that it can run has the same one.
     pub fn build(&self) -> String {
         constant(self.runtime_build)
     }
 
-    /// The version of SBCL, such as `2.5.2`.
+    /// Returns the version of SBCL, such as `2.5.2`.
     pub fn sbcl_version(&self) -> String {
         constant(self.sbcl_version)
     }
 }
 
-/// The text that `function`, of a library that was loaded, returns.
+/// Returns the text that `function` of a loaded library returns.
 fn constant(function: unsafe extern "C" fn() -> *const c_char) -> String {
-    // SAFETY: the function takes nothing, only returns the address of a constant, and the library is never closed.
+    // SAFETY: the function takes no arguments and only returns the address of a constant, and the
+    // library is never closed.
     let text = unsafe { function() };
     // SAFETY: the constant is NUL-terminated and static.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()

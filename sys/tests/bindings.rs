@@ -1,4 +1,5 @@
-//! The checked-in bindings are the header's. Run with `--features bindgen`; `STEELBANK_BLESS=1` rewrites them.
+//! Checks that the checked-in bindings match the header. Run with `--features bindgen`;
+//! `STEELBANK_BLESS=1` updates them.
 #![cfg(feature = "bindgen")]
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank::doors::mcp::http::{HttpAddress, HttpSeat, serve};
-use steelbank::doors::mcp::{SeatedClient, ServedClients};
+use steelbank::doors::mcp::http::{HttpAddress, HttpConnection, serve};
+use steelbank::doors::mcp::{ServedClient, ServedClients};
 use steelbank::tools::{About, Call, CallOutcome, Effect, Session, Tool, ToolAnswer, Tools};
 use steelbank::{Progress, Step};
 
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let seated = || {
             let (stream, image) = UnixStream::pair()?;
             let output = image.try_clone()?;
-            let client = SeatedClient::new(
+            let client = ServedClient::new(
                 &served,
                 [image.into(), output.into()],
                 session.clone(),
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 || (),
             )?;
             std::thread::spawn(move || client.wait());
-            Ok::<_, Box<dyn Error>>(HttpSeat { stream, kept: Box::new(()) })
+            Ok::<_, Box<dyn Error>>(HttpConnection { stream, guard: Box::new(()) })
         };
         seated().map_err(|error| error.to_string())
     };

@@ -123,7 +123,7 @@ fn made(bank: &Steelbank) {
     let definitions = |name: &str| -> Vec<String> {
         let answer = bank.answer(&FindDefinitionRequest::new(name).package("CL-USER"));
         let text = |found: &FoundDefinition| {
-            let by = found.made_by.as_deref().unwrap_or("-");
+            let by = found.generated_by.as_deref().unwrap_or("-");
             let defines = found.defines.as_ref().map_or("-", LispKind::name);
             format!(
                 "{} {defines} {:?} {}:{} {by}",
@@ -166,7 +166,7 @@ fn made(bank: &Steelbank) {
         answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
     assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
     assert!(
-        answer.cautions.iter().any(|caution| matches!(caution, Caution::UsesFromParts { .. })),
+        answer.cautions.iter().any(|caution| matches!(caution, Caution::UsesFromNameParts { .. })),
         "{answer:#?}"
     );
     let answer = bank.answer(&CodeFindReferencesRequest::new("truth.defined::parted"));

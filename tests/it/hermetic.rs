@@ -101,7 +101,7 @@ fn what_is_ours_is_in_nobodys_answers() {
         let text = index.symbol_text(symbol);
         assert!(!text.starts_with("STEELBANK::"), "{text}");
         for kind in Kind::ALL {
-            for found in index.who_ever(kind, symbol, |_| true) {
+            for found in index.who_including_replaced(kind, symbol, |_| true) {
                 uses += 1;
                 assert!(!found.function.contains("STEELBANK::"), "{} uses {text}", found.function);
                 assert_ne!(found.function, "#:SAVE");

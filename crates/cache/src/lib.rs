@@ -1,5 +1,6 @@
-//! The cache's folders and files. They hold code that is run, and copies of texts that may be private: they are their
-//! user's alone, whatever the umask.
+//! Creates, opens and replaces the cache's folders and files. They contain code that is run, and
+//! copies of texts that may be private. They are therefore accessible only to their user,
+//! regardless of the umask. [`RecordKind`] defines files with a version and a checksum.
 
 mod record;
 
@@ -16,31 +17,31 @@ use rustix::fs::OFlags;
 
 const FOLDER: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// The bits that let other users in.
+/// The permission bits of other users.
 const OTHERS: u32 = 0o077;
 
-/// Why a folder cannot be the cache.
+/// The reason why a folder cannot be used as the cache.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// It is another user's.
+    /// It belongs to another user.
     #[error(
-        "the cache folder {} belongs to user {owner}, and this process is of user {user}: what lies there is code that is run, so \
-         it has to be one's own",
+        "the cache folder {} belongs to user {owner}, but this process runs as user {user}; it contains code that is run, so use a \
+         folder of your own",
         path.display()
     )]
     Foreign {
         /// The folder.
         path: PathBuf,
-        /// The id of its owner.
+        /// The user id of its owner.
         owner: u32,
-        /// The id of the process's user.
+        /// The user id of the process.
         user: u32,
     },
-    /// Other users may use it, and that cannot be changed.
+    /// Other users can access it, and its permissions cannot be changed.
     #[error(
-        "the cache folder {} is open to other users (mode {mode:o}), and its file system does not let one close it: what lies there \
-         is code that is run",
+        "the cache folder {} is open to other users (mode {mode:o}), and its file system does not allow closing it; it contains \
+         code that is run, so use a private folder",
         path.display()
     )]
     Open {
@@ -51,13 +52,15 @@ pub enum CacheError {
     },
 }
 
-/// Makes `folder`, the top of a cache, its user's alone. What cannot be looked at, or is not there and cannot be made, is no
-/// error here: whoever reads or writes it reports that.
+/// Makes `folder`, the top folder of a cache, accessible only to its user, creating it if
+/// necessary. A folder that cannot be checked or created is not an error here; reading or writing
+/// it reports the error.
 ///
 /// # Errors
-/// It is another user's, or stays open to others.
+///
+/// If it belongs to another user, or remains accessible to others.
 pub fn claim(folder: &Path) -> Result<(), CacheError> {
-    // Ignore the error: the look that follows finds the folder or not.
+    // Ignore the error: the following check shows whether the folder exists.
     let _ = create_folder(folder);
     let Ok(found) = std::fs::metadata(folder) else { return Ok(()) };
     let (owner, user) = (found.uid(), rustix::process::geteuid().as_raw());
@@ -65,7 +68,7 @@ pub fn claim(folder: &Path) -> Result<(), CacheError> {
         return Err(CacheError::Foreign { path: folder.to_owned(), owner, user });
     }
     if found.mode() & OTHERS != 0 {
-        // Ask again rather than trust the answer: some file systems take a mode and do not keep it.
+        // Check the result: some file systems accept a mode but do not store it.
         let _ = std::fs::set_permissions(folder, Permissions::from_mode(FOLDER));
         let mode = std::fs::metadata(folder).map_or(0, |now| now.mode() & 0o777);
         if mode & OTHERS != 0 {
@@ -75,48 +78,53 @@ pub fn claim(folder: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Creates `folder` and the missing ones above it, each with mode 0700.
+/// Creates `folder` and its missing parents, each with mode 0700.
 ///
 /// # Errors
-/// The system's. A folder that is there already is none.
+///
+/// Errors from the operating system. An existing folder is not an error.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(folder)
 }
 
-/// Creates `folder`, which must not be there, with mode 0700.
+/// Creates `folder`, which must not exist, with mode 0700.
 ///
 /// # Errors
-/// The system's.
+///
+/// Errors from the operating system.
 pub fn create_new_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER).create(folder)
 }
 
-/// The longest file of a cache that is read whole, in bytes.
-const LONGEST_FILE: u64 = 1 << 30;
+/// The maximum size of a cache file that is read at once, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Opens the file `path` for reading, if it is a plain one: nothing else is waited for.
+/// Opens the regular file `path` for reading. Refuses other types, so that opening never blocks.
 ///
 /// # Errors
-/// The system's, or it is no plain file.
+///
+/// Errors from the operating system, or if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     Ok(steelbank_tree::open_plain(path)?)
 }
 
-/// Reads the file `path`, as [`open`] opens it.
+/// Reads the regular file `path`.
 ///
 /// # Errors
-/// As of [`open`], or it is longer than 1 GiB.
+///
+/// The same as for [`open`], and if it is longer than 1 GiB.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    Ok(steelbank_tree::read_plain(path, LONGEST_FILE)?)
+    Ok(steelbank_tree::read_plain(path, MAX_FILE_BYTES)?)
 }
 
-/// Opens the file `path` to write it from its start; creates it with mode 0600 if it is not there. What is no plain file
-/// gives way.
+/// Opens the file `path` for writing and truncates it; creates it with mode 0600 if it does not
+/// exist. Anything at `path` that is not a regular file is removed first.
 ///
 /// # Errors
-/// The system's.
+///
+/// Errors from the operating system.
 pub fn create_file(path: &Path) -> io::Result<File> {
-    give_way(path);
+    remove_unless_file(path);
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     options
@@ -128,18 +136,21 @@ pub fn create_file(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Renames the file `written` to `path`. What is no plain file there gives way.
+/// Renames the file `written` to `path`. Anything at `path` that is not a regular file is removed
+/// first.
 ///
 /// # Errors
-/// The system's.
+///
+/// Errors from the operating system.
 pub fn rename(written: &Path, path: &Path) -> io::Result<()> {
-    give_way(path);
+    remove_unless_file(path);
     std::fs::rename(written, path)
 }
 
-/// Removes what is at `path`, where only a file of ours may be, unless it is a plain file.
-fn give_way(path: &Path) {
-    // Ignore errors: whoever opens the file reports them, or another process has removed it.
+/// Removes whatever is at `path`, unless it is a regular file. Only files of the cache belong
+/// there.
+fn remove_unless_file(path: &Path) {
+    // Ignore errors: opening the file will report them, or another process has already removed it.
     let _ = match std::fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
         Ok(found) if !found.is_file() => std::fs::remove_file(path),
@@ -147,33 +158,37 @@ fn give_way(path: &Path) {
     };
 }
 
-/// Creates the file `path`, which must not be there, with mode 0600.
+/// Creates the file `path`, which must not exist, with mode 0600.
 ///
 /// # Errors
-/// The system's.
+///
+/// Errors from the operating system.
 pub fn create_new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(FILE).open(path)
 }
 
-/// Writes `bytes` to the file `path`, as [`create_file`] opens it.
+/// Writes `bytes` to the file `path`, opened by [`create_file`].
 ///
 /// # Errors
-/// The system's.
+///
+/// Errors from the operating system.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_file(path)?.write_all(bytes)
 }
 
-/// Returns a name that no other process or container has: those that share a cache may have the same process id.
+/// Returns a name that is unique across processes and containers. Containers that share a cache may
+/// have equal process ids.
 pub fn unique_name() -> String {
-    // Each state has random keys.
+    // Each `RandomState` has random keys.
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// Closes `file`, which another program has written, to other users.
+/// Makes `file`, written by another program, inaccessible to other users.
 ///
 /// # Errors
-/// The system's.
-pub fn close_to_others(file: &File) -> io::Result<()> {
+///
+/// Errors from the operating system.
+pub fn restrict_to_owner(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(FILE))
 }
 
@@ -182,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plain_file_is_not_read_and_gives_way() {
+    fn irregular_file_is_not_read_but_replaced() {
         let home = tempfile::tempdir().unwrap();
         let (file, written) = (home.path().join("file"), home.path().join("written"));
         let odd: [fn(&Path); 3] = [
@@ -209,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_created_is_its_users_alone() {
+    fn created_files_are_private() {
         let home = tempfile::tempdir().unwrap();
         let old = rustix::process::umask(rustix::fs::Mode::empty());
         let cache = home.path().join("a/cache");
@@ -224,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_cache_is_closed_and_one_that_cannot_be_made_is_reported_by_its_users() {
+    fn open_cache_is_closed_and_missing_cache_accepted() {
         let home = tempfile::tempdir().unwrap();
         let cache = home.path().join("cache");
         std::fs::create_dir(&cache).unwrap();
@@ -236,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn another_users_folder_is_refused() {
-        // The root of the file system is root's; as root, give a folder away.
+    fn folder_of_another_user_is_refused() {
+        // The root folder belongs to root. If the test runs as root, give a folder away.
         let home = tempfile::tempdir().unwrap();
         let folder = if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(home.path(), Some(12_345), None).unwrap();

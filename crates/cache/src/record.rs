@@ -1,5 +1,6 @@
-//! A record: a line that names its kind, its version and the CRC-32 of the rest, a line of JSON, then raw bytes. It is
-//! read whole or not at all.
+//! A record is a file in three parts: a heading line with its kind, its version and the CRC-32 of
+//! the rest; a line of JSON; and raw bytes. A record that does not match its checksum is not read
+//! at all.
 
 use std::io;
 
@@ -7,28 +8,31 @@ use flate2::Crc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A kind of record, in one word, and its version. Each change of what it holds needs a new version.
+/// A kind of record: its name, one word, and its version. Any change of the contents requires a new
+/// version.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordKind(pub &'static str, pub u32);
 
 impl RecordKind {
-    /// Writes a record of `value` and of `raw` bytes.
+    /// Encodes a record of `value` and `raw` bytes.
     ///
     /// # Errors
-    /// `value` cannot be written as JSON.
+    ///
+    /// If `value` cannot be written as JSON.
     pub fn write(self, value: &impl Serialize, raw: &[u8]) -> io::Result<Vec<u8>> {
         Ok(self.seal(&[&serde_json::to_vec(value)?, &b"\n"[..], raw].concat()))
     }
 
-    /// Puts the first line before `body`, a line of JSON and raw bytes.
+    /// Prepends the heading line to `body`, a line of JSON and raw bytes.
     pub fn seal(self, body: &[u8]) -> Vec<u8> {
         [self.heading(body).as_bytes(), body].concat()
     }
 
-    /// Reads a record: its value and its raw bytes.
+    /// Reads a record. Returns its value and its raw bytes.
     ///
     /// # Errors
-    /// It is no whole one of this kind and version: a sentence's end.
+    ///
+    /// If it is damaged, or has another kind or version. The message is a clause.
     pub fn read<T: DeserializeOwned>(self, record: &[u8]) -> io::Result<(T, &[u8])> {
         let after = |text: &[u8]| Some(memchr::memchr(b'\n', text)? + 1);
         let read = || {
@@ -37,7 +41,7 @@ impl RecordKind {
             let is_whole = heading == self.heading(body).as_bytes();
             is_whole.then(|| Some((serde_json::from_slice(json).ok()?, raw)))?
         };
-        let why = "its record is damaged, or of another version";
+        let why = "its record is damaged or has another version";
         read().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, why))
     }
 
@@ -59,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_whole_or_not_at_all() {
+    fn damaged_record_is_not_read() {
         let (value, raw) = (vec!["a\nb".to_owned(), "é".to_owned()], b"\n\0\xff\n".to_vec());
         let record = KIND.write(&value, &raw).unwrap();
         assert_eq!(read(&record).unwrap(), (value, raw));

@@ -1,36 +1,38 @@
-//! Finds the system definitions of a `.asd` file by its text, without running it.
+//! Finds the system definitions in a `.asd` file without running it.
 //!
-//! ASDF evaluates these files, which runs their code; here their text is searched for `defsystem` forms. What only
-//! evaluation could tell (`#.`, components of the system's own classes, inferred systems) is left out, and
-//! [`SystemDefinition::complete`] is then false.
+//! ASDF evaluates these files, which runs their code. This module only searches their text for
+//! `defsystem` forms. Parts that need evaluation (`#.`, components of custom classes, inferred
+//! systems) are omitted, and [`SystemDefinition::complete`] is then `false`.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
-/// The most modules in each other whose files are told.
+/// The maximum depth of nested modules.
 const NESTING_LIMIT: usize = 64;
 
 /// A `defsystem` form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemDefinition {
-    /// The system's name as ASDF knows it: a string as it is written, a symbol in lower case.
+    /// The system's name as coerced by ASDF: a string unchanged, a symbol in lower case.
     pub name: String,
-    /// The whole form.
+    /// The range of the form.
     pub form: Range,
-    /// The Lisp files of its components, relative to the definition's folder, with `/` between folders.
+    /// The Lisp files of its components, relative to the definition's folder, with `/` between
+    /// folders.
     pub files: Vec<String>,
-    /// The systems that it depends on, named plainly or with a version or a feature.
+    /// The systems that it depends on, including those with a version or a feature.
     pub depends_on: Vec<String>,
-    /// Whether it depends on no other systems for certain.
+    /// Whether `depends_on` certainly lists all dependencies.
     pub dependencies_complete: bool,
-    /// Whether `files` are all of its files for certain.
+    /// Whether `files` certainly lists all files.
     pub complete: bool,
 }
 
-/// The systems that `text`, of a `.asd` file, defines, in order.
+/// Returns the systems defined in `text`, the text of a `.asd` file, in order.
 pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = AsdText { text, lisp: &lisp };
-    // Whether each form stands in lists alone, where it is evaluated. A form comes after those around it.
+    // Whether each form is nested only in lists, where it is evaluated. Parents come before their
+    // children.
     let mut in_lists: Vec<bool> = Vec::with_capacity(lisp.forms().len());
     let mut found = Vec::new();
     for (index, form) in lisp.forms().iter().enumerate() {
@@ -50,7 +52,7 @@ struct AsdText<'a> {
 }
 
 impl AsdText<'_> {
-    /// Reads the system that a list defines, if it is an active `defsystem` form.
+    /// Returns the system that a list defines, if it is an active `defsystem` form.
     fn definition(&self, id: FormId) -> Option<SystemDefinition> {
         let form = self.lisp.form(id)?;
         if !form.active || !self.lisp.head(form)?.is_named(self.text, "DEFSYSTEM") {
@@ -68,7 +70,8 @@ impl AsdText<'_> {
         let options = AsdOptions::new(self, elements);
         found.complete = options.plain;
         if options.get("CLASS").is_some() {
-            // Systems of other classes, such as package-inferred ones, find their files by other rules.
+            // Systems of other classes, such as package-inferred ones, find their files by other
+            // rules.
             found.complete = false;
         }
         found.dependencies_complete = found.complete;
@@ -88,7 +91,8 @@ impl AsdText<'_> {
         Some(found)
     }
 
-    /// Adds the files of a list of components in `folder`, which may have so many modules in each other.
+    /// Adds the files of a list of components in `folder`. `nested` is the number of further levels
+    /// of modules allowed.
     fn components(&self, list: Datum, folder: &str, nested: usize, found: &mut SystemDefinition) {
         let Datum::Form(list) = list else {
             found.complete &= self.is_nil(list);
@@ -133,13 +137,14 @@ impl AsdText<'_> {
                     }
                 }
                 "STATIC-FILE" | "DOC-FILE" | "HTML-FILE" => {}
-                // A class of the system's own: it may stand for Lisp code.
+                // A custom class, which may represent Lisp code.
                 _ => found.complete = false,
             }
         }
     }
 
-    /// The folder that `:pathname` names inside `outer`; without one, that of the module `name`.
+    /// Returns the folder given by `:pathname` inside `outer`, or the default folder of the module
+    /// `name`.
     fn folder(
         &self,
         outer: &str,
@@ -160,13 +165,14 @@ impl AsdText<'_> {
         }
     }
 
-    /// The system that an element of `:depends-on` names: `"a"`, `(:version "a" "1")`, `(:feature :x "a")`.
+    /// Returns the system named by an element of `:depends-on`: `"a"`, `(:version "a" "1")` or
+    /// `(:feature :x "a")`.
     fn dependency(&self, mut datum: Datum) -> Option<String> {
         loop {
             let Datum::Form(id) = datum else { return self.name(datum) };
             let mut elements = self.lisp.elements(id);
             match self.keyword(elements.next()?)?.as_str() {
-                // What is required is a module of the implementation's, and no system of anybody's.
+                // `:require` names a module of the implementation.
                 "VERSION" | "REQUIRE" => return self.name(elements.next()?),
                 "FEATURE" => datum = elements.nth(1)?,
                 _ => return None,
@@ -196,7 +202,7 @@ impl AsdText<'_> {
         self.token(datum).is_some_and(|token| token.is_named(self.text, "NIL"))
     }
 
-    /// The name of a keyword.
+    /// Returns the name of a keyword.
     fn keyword(&self, datum: Datum) -> Option<String> {
         let token = self.token(datum).filter(|token| token.marker == Marker::Keyword)?;
         Some(token.symbol(self.text).name.into_owned())
@@ -222,7 +228,7 @@ impl AsdText<'_> {
         Some(string)
     }
 
-    /// A name as ASDF coerces it: a string as it is, a symbol in lower case.
+    /// Returns a name as coerced by ASDF: a string unchanged, a symbol in lower case.
     fn name(&self, datum: Datum) -> Option<String> {
         if let Some(string) = self.string(datum) {
             return Some(string);
@@ -235,7 +241,7 @@ impl AsdText<'_> {
 /// A property list of options.
 struct AsdOptions {
     pairs: Vec<(String, Datum)>,
-    /// Whether the text holds the whole list, without parts that only evaluation could tell.
+    /// Whether the list is well-formed and complete without evaluation.
     plain: bool,
 }
 
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_are_complete_where_the_text_tells_them() {
+    fn literal_dependencies_are_complete() {
         for (options, names, complete) in [
             (":depends-on () :defsystem-depends-on (\"a\") :weakly-depends-on (b)", &["a", "b"][..], true),
             (":depends-on (\"a\") :components ((:my-file \"c\"))", &["a"], true),
@@ -320,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_evaluation_tells_is_not_guessed() {
+    fn computed_parts_are_not_guessed() {
         one("(defsystem \"a\" :components #.(error \"never\"))", "a", &[], false);
         one("(defsystem \"a\" :components ((:file \"b\") #.(error \"never\")))", "a", &["b.lisp"], false);
         one("(defsystem \"a\" :class :package-inferred-system)", "a", &[], false);
@@ -334,7 +340,7 @@ mod tests {
         );
     }
 
-    /// None of these ends the stack, or takes a time that grows faster than the text.
+    /// Deep nesting must not overflow the stack or take more than linear time.
     #[test]
     fn deep_nesting_is_read() {
         const DEEP: usize = 100_000;
@@ -348,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_defines_nothing_is_no_definition() {
+    fn other_forms_are_not_definitions() {
         for text in [
             "", "(defsystem)", "'(defsystem \"a\")", "`(defsystem ,x)",
             "(defmacro m (x) `(defsystem \"a\"))", "#+ccl (defsystem \"a\")", "; (defsystem \"a\")",

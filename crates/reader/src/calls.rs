@@ -1,26 +1,27 @@
-//! Which lists are calls, as far as the operators around them tell: a lambda list and its parameters, a binding, a slot
-//! or a clause of CASE is none, whatever stands first in it.
+//! Finds the lists that are not calls, as far as the surrounding operators show: lambda lists and
+//! their parameters, bindings, slots, and clauses such as those of CASE.
 
 use crate::operators::{FormPart, OperatorKind, Shape, operators_named};
 use crate::{Datum, FormId, FormKind, LispText, Marker, TokenKind};
 
-/// The lists of a text that are no calls.
+/// The lists of a text that are not calls.
 #[derive(Debug, Default)]
-pub struct NoCalls {
-    /// By the form's index.
+pub struct NonCalls {
+    /// Whether each form is a list that is not a call, by the form's index.
     lists: Vec<bool>,
-    /// The lists that are parameters, or hold them, in a definition of a generic function: nothing reads these variables.
+    /// Whether each form is a parameter or lambda list in a generic function's definition, by the
+    /// form's index. The variables of such a lambda list have no values.
     generic: Vec<bool>,
 }
 
-impl NoCalls {
-    /// Finds the lists in the Common Lisp text `bytes`, which was read as `text`.
-    pub fn of(text: &LispText, bytes: &[u8]) -> NoCalls {
+impl NonCalls {
+    /// Finds the lists in the Common Lisp text `bytes`, which has been parsed to `text`.
+    pub fn of(text: &LispText, bytes: &[u8]) -> NonCalls {
         let count = text.forms().len();
-        let mut finder = NoCallsFinder {
+        let mut finder = NonCallFinder {
             text,
             bytes,
-            found: NoCalls { lists: vec![false; count], generic: vec![false; count] },
+            found: NonCalls { lists: vec![false; count], generic: vec![false; count] },
         };
         for index in 0..count {
             finder.form(FormId::new(index));
@@ -28,29 +29,30 @@ impl NoCalls {
         finder.found
     }
 
-    /// Whether the form is none.
-    pub fn have(&self, id: FormId) -> bool {
+    /// Returns whether the form is not a call.
+    pub fn contains(&self, id: FormId) -> bool {
         self.lists.get(id.index()).copied().unwrap_or_default()
     }
 
-    /// Whether the form is a lambda list of a generic function's definition, or a parameter in it.
-    pub fn have_generic_parameters(&self, id: FormId) -> bool {
+    /// Returns whether the form is a lambda list in a generic function's definition, or a parameter
+    /// in it.
+    pub fn has_generic_parameters(&self, id: FormId) -> bool {
         self.generic.get(id.index()).copied().unwrap_or_default()
     }
 }
 
-struct NoCallsFinder<'a> {
+struct NonCallFinder<'a> {
     text: &'a LispText,
     bytes: &'a [u8],
-    found: NoCalls,
+    found: NonCalls,
 }
 
-impl NoCallsFinder<'_> {
+impl NonCallFinder<'_> {
     fn form(&mut self, id: FormId) {
         let text = self.text;
         let Some(form) = text.form(id).filter(|form| form.kind == FormKind::List) else { return };
         let Some(head) = text.head(form).filter(|head| head.kind == TokenKind::Symbol) else { return };
-        if head.marker == Marker::Keyword || self.found.have(id) {
+        if head.marker == Marker::Keyword || self.found.contains(id) {
             return;
         }
         let name = head.symbol(self.bytes).name;
@@ -89,7 +91,7 @@ impl NoCallsFinder<'_> {
         match part {
             FormPart::Either(_, list) => self.part(list, datum),
             FormPart::List(shape) => {
-                // A clause of HANDLER-CASE begins with a name of its own, which is global.
+                // A clause of HANDLER-CASE begins with the name of a condition, which is global.
                 if !matches!(shape.part(0), Some(FormPart::Condition | FormPart::Type)) {
                     self.mark(id);
                 }
@@ -130,7 +132,7 @@ impl NoCallsFinder<'_> {
         }
     }
 
-    /// Marks a lambda list, its parameters, and the lists that a macro's parameters are.
+    /// Marks a lambda list, its parameters, and the nested lambda lists of a macro.
     fn lambda_list(&mut self, id: FormId, part: &FormPart) {
         self.mark(id);
         let mut has_defaults = false;
@@ -149,7 +151,7 @@ impl NoCallsFinder<'_> {
                 }
                 Datum::Form(parameter) => {
                     self.mark(parameter);
-                    // (:keyword variable), or variables that destructure.
+                    // `(:keyword variable)`, or a destructuring list.
                     let first = self.text.elements(parameter).next();
                     first.into_iter().for_each(|first| self.part(&FormPart::Keys, first));
                 }
@@ -157,7 +159,7 @@ impl NoCallsFinder<'_> {
         }
     }
 
-    /// Marks the lambda list behind a method's qualifiers.
+    /// Marks the lambda list after a method's qualifiers.
     fn method(&mut self, elements: &[Datum]) {
         let list = elements.iter().find(|datum| matches!(datum, Datum::Form(_)));
         list.into_iter().for_each(|list| self.part(&FormPart::LambdaList, *list));
@@ -183,13 +185,13 @@ mod tests {
     use crate::{Dialect, Features};
 
     #[test]
-    fn what_binds_is_no_call() {
+    fn binding_is_not_a_call() {
         let check = |text: &str, expected: &[&str]| {
             let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
-            let none = NoCalls::of(&read, text.as_bytes());
+            let none = NonCalls::of(&read, text.as_bytes());
             let found: Vec<&str> = (0..read.forms().len())
                 .map(FormId::new)
-                .filter(|id| !none.have(*id))
+                .filter(|id| !none.contains(*id))
                 .filter_map(|id| read.form(id).filter(|form| form.kind == FormKind::List))
                 .map(|form| &text[form.span.indices()])
                 .collect();

@@ -1,41 +1,45 @@
-//! Editing one definition of a text: finding it by name and kind, and putting another text in its place.
+//! Edits one definition of a text: finds it by name and kind, and replaces it, deletes it or
+//! inserts text next to it.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, TokenKind};
 
-/// A definition that stands in a text.
+/// A definition in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionForm {
-    /// The whole form.
+    /// The range of the form.
     pub span: Range,
-    /// Where it starts with the feature expressions in front of it.
-    pub guarded: u32,
-    /// A name for it that [`find_definitions`] takes: `(defmethod area :around (square))`.
+    /// The start of the feature expressions in front of the form, or of the form if there are none.
+    pub guard_start: u32,
+    /// A name of the definition, in the syntax that [`find_definitions`] accepts: `(defmethod area
+    /// :around (square))`.
     pub label: String,
-    /// The package that is current where the form stands.
+    /// The current package at the form.
     pub package: Option<String>,
 }
 
-/// The designator of a definition: its operator, if given, its name and, for a method, its qualifiers and classes.
+/// A name that designates a definition: its operator, if given, its name and, for a method, its
+/// qualifiers and classes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefinitionName {
     operator: Option<String>,
     name: String,
     qualifiers: Vec<String>,
-    /// The classes of a method's required parameters; None if they are not given.
+    /// The classes of a method's required parameters; `None` if they are not given.
     classes: Option<Vec<String>>,
 }
 
-/// Operators whose body forms are top-level forms.
+/// Operators that preserve the top-level status of their body forms.
 const TRANSPARENT: [&str; 6] =
     ["PROGN", "EVAL-WHEN", "LOCALLY", "MACROLET", "SYMBOL-MACROLET", "COMPILER-LET"];
 
-/// Finds the definitions of `text` that `wanted` names: a name alone, or the beginning of the form, as in `(defun
-/// area)`, `(setf area)`, `(defmethod area :around (square))`.
+/// Finds the definitions of `text` that `wanted` designates. `wanted` is either a name or the
+/// beginning of the form: `(defun area)`, `(setf area)`, `(defmethod area :around (square))`.
 ///
 /// # Errors
-/// A sentence, if `wanted` cannot be read as a name or as the beginning of a definition.
+///
+/// An error message if `wanted` is neither a name nor the beginning of a definition.
 pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>, String> {
-    let wanted = read_wanted(wanted)?;
+    let wanted = parse_designator(wanted)?;
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };
     Ok(source
@@ -46,7 +50,7 @@ pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>
         .collect())
 }
 
-/// All definitions of `text`, in order, as [`find_definitions`] names them.
+/// Returns all definitions of `text`, in order, with labels for [`find_definitions`].
 pub fn definitions(text: &[u8]) -> Vec<DefinitionForm> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };
@@ -71,19 +75,19 @@ fn matches(wanted: &DefinitionName, named: &DefinitionName) -> bool {
         (Some(_), None) => false,
         (None, _) => true,
     };
-    // Classes without qualifiers name the primary method.
+    // Classes without qualifiers designate the primary method.
     let qualifiers =
         (wanted.qualifiers.is_empty() && wanted.classes.is_none()) || wanted.qualifiers == named.qualifiers;
     operator && wanted.name == named.name && qualifiers && classes
 }
 
-fn read_wanted(wanted: &str) -> Result<DefinitionName, String> {
+fn parse_designator(wanted: &str) -> Result<DefinitionName, String> {
     let text = wanted.trim().as_bytes();
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };
     let unreadable = || {
         format!(
-            "{wanted:?} names no definition. Name it by its name, or as its form begins: (defun area), (defun (setf area)), \
+            "{wanted:?} names no definition. Give its name, or the beginning of its form: (defun area), (defun (setf area)), \
              (defmethod area :around (square))."
         )
     };
@@ -114,13 +118,14 @@ impl EditedText<'_> {
         let toplevel = self.lisp.toplevel_from(span.start);
         DefinitionForm {
             span,
-            guarded: self.lisp.guarded(span.start),
+            guard_start: self.lisp.guard_start(span.start),
             label: named.label(),
             package: toplevel.and_then(|toplevel| toplevel.package.as_deref()).map(str::to_owned),
         }
     }
 
-    /// The active definitions at top level, and inside of forms that leave them at top level.
+    /// Returns the active definitions at top level, including those inside forms that preserve
+    /// top-level status.
     fn definitions(&self) -> Vec<(FormId, DefinitionName)> {
         let mut found = Vec::new();
         let mut look: Vec<FormId> = self.lisp.toplevel().iter().rev().filter_map(|form| form.form).collect();
@@ -148,7 +153,7 @@ impl EditedText<'_> {
         found
     }
 
-    /// Reads the definition's name from its operator and what follows it.
+    /// Reads the name of a definition from its operator and the elements after it.
     fn named(&self, id: FormId) -> Option<DefinitionName> {
         let mut elements = self.lisp.elements(id);
         let operator = self.symbol(elements.next()?)?;
@@ -165,7 +170,7 @@ impl EditedText<'_> {
             for element in elements {
                 match element {
                     Datum::Token(_) => match self.symbol(element) {
-                        // () is a lambda list.
+                        // `()` is a lambda list.
                         Some(name) if name == "NIL" => {
                             classes = Some(Vec::new());
                             break;
@@ -183,7 +188,8 @@ impl EditedText<'_> {
         Some(DefinitionName { operator: Some(operator), name, qualifiers, classes })
     }
 
-    /// The classes of the required parameters of a specialized lambda list. In a list of class names alone, these.
+    /// Returns the classes of the required parameters in a specialized lambda list. A list of
+    /// symbols alone is read as a list of classes.
     fn classes(&self, id: FormId) -> Vec<String> {
         let elements: Vec<Datum> = self.lisp.elements(id).collect();
         let is_key = |datum: &Datum| self.symbol(*datum).is_some_and(|name| name.starts_with('&'));
@@ -202,14 +208,14 @@ impl EditedText<'_> {
                         None => "T".to_owned(),
                     })
                 }
-                // A parameter without a class, or a class name.
+                // Either a parameter without a class, or a class name.
                 Datum::Token(_) if specialized => "T".to_owned(),
                 Datum::Token(_) => self.symbol(element).unwrap_or_default(),
             })
             .collect()
     }
 
-    /// `(eql x)` as text.
+    /// Returns the text of an `(eql x)` specializer.
     fn eql_specializer(&self, id: FormId) -> Option<String> {
         let head = self.lisp.elements(id).next().and_then(|head| self.symbol(head))?;
         (head == "EQL").then(|| self.plain_text(id))
@@ -235,7 +241,7 @@ impl EditedText<'_> {
         Some(if token.marker == Marker::Keyword { format!(":{name}") } else { name.into_owned() })
     }
 
-    /// The defined name: a symbol's without its package prefix, or a string.
+    /// Returns the defined name: that of a symbol, without its package prefix, or a string.
     fn name(&self, datum: Datum) -> Option<String> {
         let Datum::Token(index) = datum else { return None };
         let token = self.lisp.tokens().get(index)?;
@@ -270,23 +276,24 @@ impl DefinitionName {
     }
 }
 
-/// The edit at a definition.
+/// An edit at a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum EditAction {
-    /// Another form takes its place.
+    /// Replaces the definition with another form.
     Replace,
-    /// A form is put before it, and before the comment and the feature expressions (`#+`) that belong to it.
+    /// Inserts a form before the definition, above its comment and feature expressions (`#+`).
     InsertBefore,
-    /// A form is put after it.
+    /// Inserts a form after the definition.
     InsertAfter,
-    /// It is taken out with the feature expressions in front of it; the comment above it stays.
+    /// Deletes the definition and the feature expressions in front of it; the comment above it
+    /// stays.
     Delete,
 }
 
 impl EditAction {
-    /// Returns what was done, in a word or two.
+    /// Returns the completed action in one or two words.
     pub fn done(self) -> &'static str {
         match self {
             Self::Replace => "replaced",
@@ -297,20 +304,22 @@ impl EditAction {
     }
 }
 
-/// An edit of a text: replaces `span` by `text`.
+/// An edit of a text: replaces `span` with `text`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextEdit {
-    /// In bytes of the old text; empty for an insertion.
+    /// The range in bytes of the old text; empty for an insertion.
     pub span: Range,
     /// The replacement.
     pub text: String,
 }
 
-/// Makes the edit that does `operation` with `form` at `definition`, with the line endings of `text`, and checks by
-/// reading the edited text that all other forms are unchanged.
+/// Computes the edit for `operation` with `form` at `definition`, using the line endings of `text`.
+/// Verifies, by reading the edited text, that all other forms are unchanged.
 ///
 /// # Errors
-/// A sentence, if `form` is not exactly one form, or would not be one at that place.
+///
+/// An error message if `form` is not exactly one form, or if the edit would change how other forms
+/// are read.
 pub fn edit(
     text: &[u8],
     definition: &DefinitionForm,
@@ -335,16 +344,17 @@ pub fn edit(
             TextEdit { span, text: format!("{form}{end}") }
         }
         EditAction::InsertBefore => {
-            let at = start_with_comment(text, definition.guarded);
+            let at = start_with_comment(text, definition.guard_start);
             TextEdit { span: Range::new(at, at), text: format!("{form}{blank}") }
         }
         EditAction::InsertAfter => {
             let at = end_of_line(text, span.end);
             TextEdit { span: Range::new(at, at), text: format!("{blank}{form}") }
         }
-        EditAction::Delete => {
-            TextEdit { span: deleted(text, Range::new(definition.guarded, span.end)), text: String::new() }
-        }
+        EditAction::Delete => TextEdit {
+            span: deleted(text, Range::new(definition.guard_start, span.end)),
+            text: String::new(),
+        },
     };
     let changed = apply(text, &edit);
     check_rest(text, definition, operation, &changed)?;
@@ -357,7 +367,7 @@ pub fn apply(text: &[u8], edit: &TextEdit) -> Vec<u8> {
     [before, edit.text.as_bytes(), after].concat()
 }
 
-/// Whether `form` is one form and nothing else but comments.
+/// Checks that `form` is one form, apart from comments.
 fn check_one_form(form: &str) -> Result<(), String> {
     let text = form.as_bytes();
     let structure = super::structure::check_structure(text, Dialect::CommonLisp);
@@ -365,17 +375,17 @@ fn check_one_form(form: &str) -> Result<(), String> {
     if let Some(problem) = structure.problem {
         let super::lines::LineColumn { line, column } = lines.position(text, problem.start);
         return Err(format!(
-            "The text is not one form: its structure is broken at line {line}, column {column}. check-structure tells more."
+            "The text is not one form: its structure is broken at line {line}, column {column}. Run check-structure on it for details."
         ));
     }
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     match lisp.toplevel() {
         [one] if one.form.is_some() && lisp.balanced() && !one.unterminated => Ok(()),
         [one] if one.form.is_none() => {
-            Err("The text is an atom, and no form that defines something.".to_owned())
+            Err("The text is an atom. Give one form that defines something.".to_owned())
         }
-        [] => Err("The text has no form.".to_owned()),
-        several => Err(format!("The text is {} forms, and one is wanted.", several.len())),
+        [] => Err("The text contains no form. Give one form.".to_owned()),
+        several => Err(format!("The text contains {} forms. Give exactly one.", several.len())),
     }
 }
 
@@ -388,13 +398,14 @@ fn ends_in_comment(form: &str) -> bool {
     })
 }
 
-/// Finds the start of the comment lines directly above the form at `start`; without a comment, the start of its line.
+/// Returns the start of the comment lines directly above the form at `start`, or the start of its
+/// line if there are none.
 fn start_with_comment(text: &[u8], start: u32) -> u32 {
     let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
     let start = start as usize;
     let own = line_start(start);
     if !text[own..start].iter().all(u8::is_ascii_whitespace) {
-        // Another form stands before it on its line.
+        // Another form precedes it on its line.
         return start as u32;
     }
     let mut at = own;
@@ -409,7 +420,7 @@ fn start_with_comment(text: &[u8], start: u32) -> u32 {
     at as u32
 }
 
-/// The end of the comment that follows `end` on its line; `end` itself if none does.
+/// Returns the end of the comment that follows `end` on its line, or `end` if there is none.
 fn end_of_line(text: &[u8], end: u32) -> u32 {
     let rest = &text[end as usize..];
     let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
@@ -423,7 +434,8 @@ fn end_of_line(text: &[u8], end: u32) -> u32 {
     }
 }
 
-/// Extends `span`, of a form to delete, to its line if nothing else stands there, and to one empty line.
+/// Extends `span`, the range of a form to delete, to its entire line if nothing else is on it, and
+/// to one adjacent empty line.
 fn deleted(text: &[u8], span: Range) -> Range {
     let (start, end) = (span.start as usize, span.end as usize);
     let line = memchr::memrchr(b'\n', &text[..start]).map_or(0, |newline| newline + 1);
@@ -443,14 +455,14 @@ fn deleted(text: &[u8], span: Range) -> Range {
         } else if rest.starts_with(b"\r\n") {
             end += 2;
         } else if rest.is_empty() && line > 0 {
-            // A file does not end with an empty line.
+            // A file should not end with an empty line.
             line -= if text[..line].ends_with(b"\r\n") { 2 } else { 1 };
         }
     }
     Range::new(line as u32, end as u32)
 }
 
-/// Checks that all forms but the edited one read as before.
+/// Checks that all forms except the edited one read as before.
 fn check_rest(
     text: &[u8],
     definition: &DefinitionForm,
@@ -482,7 +494,7 @@ fn check_rest(
     if same {
         return Ok(());
     }
-    Err("With this text in its place, the forms around it would be read in another way: nothing was changed."
+    Err("Nothing was changed: with this text, the surrounding forms would be read differently. Check its parentheses and quotes."
         .to_owned())
 }
 
@@ -527,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_stays() {
+    fn surrounding_text_is_unchanged() {
         let replaced =
             edited(TEXT, "(defun area)", EditAction::Replace, "(defun area (x y)\n  y)\n").unwrap();
         assert_eq!(replaced, TEXT.replace("(defun area (x)\n  x)", "(defun area (x y)\n  y)"));
@@ -547,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn feature_expressions_go_with_their_form() {
+    fn feature_expressions_are_deleted_with_form() {
         let text = "(a)\n#-sbcl (b)\n;; C.\n#+sbcl\n#-(or ccl) ; why\n(defun c () 1)\n(progn\n  #+sbcl\n  (defun d ()))\n#+sbcl (defun e ())\n";
         let check = |wanted: &str, operation, old: &str, new: &str| {
             let form = if operation == EditAction::Delete { "" } else { "(n)" };
@@ -566,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_the_texts_own() {
+    fn line_endings_match_text() {
         let replaced =
             edited("(a)\r\n(defun f ())\r\n", "f", EditAction::Replace, "(defun f ()\n  1)").unwrap();
         assert_eq!(replaced, "(a)\r\n(defun f ()\r\n  1)\r\n");
@@ -575,11 +587,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_form_is_refused() {
+    fn anything_but_one_form_is_refused() {
         for form in ["", "x", "(a) (b)", "(a", "a)", "(defun f () \"x)", "; (a)", "#+ccl (a)", "(a) x"] {
             assert!(edited(TEXT, "point", EditAction::Replace, form).is_err(), "{form}");
         }
-        // The definition is no form any more where the text before does not end.
+        // An unterminated form before it swallows the definition.
         assert!(edited("(defun f ())", "f", EditAction::Replace, "(a) #|").is_err());
     }
 }

@@ -1,29 +1,33 @@
-//! `*features*`, and the expressions that `#+` and `#-` test.
+//! Evaluates the feature expressions of `#+` and `#-` against a set of `*features*`.
 
 use super::TokenKind;
 use super::text::{Datum, FormKind, LispText};
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
-/// Other implementations and platforms, as libraries name them: an SBCL on x86-64 Linux has none of these features.
-/// A feature that is neither here nor in [`Features::sbcl`] may have been pushed by a library, or by the user.
+/// Features of other implementations and platforms that libraries test. SBCL on x86-64 Linux has
+/// none of them. A feature listed neither here nor in [`Features::sbcl`] may be pushed by a library
+/// or the user.
 const FOREIGN: &str = include_str!("foreign-features.txt");
 
-/// Which sub-forms of a top-level form SBCL's compiler numbers (`sb-c::find-source-paths`).
+/// The rule by which SBCL's compiler numbers the subforms of a top-level form
+/// (`sb-c::find-source-paths`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numbering {
-    /// Those of code: nothing in quoted data, and no comma. Up to SBCL 2.5.10.
+    /// Only code is numbered, not quoted data or commas. Up to SBCL 2.5.10.
     #[default]
     Code,
-    /// Quoted lists and commas too, and nothing inside a list that is a hundred lists deep. From SBCL 2.5.11 on.
+    /// Quoted lists and commas are numbered too, but nothing nested deeper than a hundred lists.
+    /// From SBCL 2.5.11 on.
     Data,
 }
 
-/// What the reader knows of the Lisp that it stands for: the keywords on `*features*`, by name, and how forms are numbered.
+/// The properties of the Lisp that the reader imitates: the names on `*features*`, and how forms
+/// are numbered.
 #[derive(Debug, Clone, Default)]
 pub struct Features {
     names: Arc<HashSet<String>>,
-    /// Names that are known to be no features; None if every name not in `names` is.
+    /// Names that are certainly not features. `None`: every name that is not in `names`.
     absent: Option<Arc<HashSet<String>>>,
     pub(super) numbering: Numbering,
 }
@@ -31,14 +35,15 @@ pub struct Features {
 /// The value of a feature expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FeatureValue {
-    /// Its value if unknown names are no features.
+    /// The value, assuming that unknown names are not features.
     pub(super) holds: bool,
-    /// Whether the value would be the same if unknown names were features.
+    /// Whether the value is the same if unknown names are features.
     pub(super) certain: bool,
 }
 
 impl Features {
-    /// Makes the set of exactly these features. Case is folded, a leading colon is dropped.
+    /// Creates the set of exactly these features. Names are upcased, and a leading colon is
+    /// dropped.
     pub fn new<I, S>(names: I) -> Self
     where
         I: IntoIterator<Item = S>,
@@ -47,8 +52,8 @@ impl Features {
         Features { names: Arc::new(folded(names)), ..Features::default() }
     }
 
-    /// The features of the core, as `sbcl-features.txt` has them, which a test writes. Names that neither SBCL nor another
-    /// implementation is known to have make an expression uncertain.
+    /// Returns the features of the bundled SBCL, from `sbcl-features.txt`, which a test generates.
+    /// A name known from neither SBCL nor another implementation makes an expression uncertain.
     pub fn sbcl() -> Self {
         static SBCL: LazyLock<Features> = LazyLock::new(|| Features {
             names: Arc::new(folded(include_str!("sbcl-features.txt").lines())),
@@ -58,13 +63,13 @@ impl Features {
         SBCL.clone()
     }
 
-    /// The same, where forms are numbered so.
+    /// Returns the same features with this numbering of forms.
     #[must_use]
     pub fn numbered(self, numbering: Numbering) -> Self {
         Self { numbering, ..self }
     }
 
-    /// Whether `name` is known to be a feature.
+    /// Returns whether `name` is a feature.
     pub fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
@@ -84,8 +89,8 @@ where
     names.into_iter().map(|name| name.as_ref().trim_start_matches(':').to_uppercase()).collect()
 }
 
-/// Evaluates the feature expression that `datum`, of `text`, spells. `None` if it is no feature expression, such as
-/// `#.(…)`, which only the reader could evaluate.
+/// Evaluates the feature expression `datum` of `text`. `None` if it is not a literal feature
+/// expression, for example `#.(…)`, which needs evaluation.
 pub(super) fn outcome(
     features: &Features,
     text: &LispText,
@@ -119,7 +124,7 @@ fn outcome_within(
     let mut elements = text.children(id).filter(|&datum| !is_comment(datum));
     let operator = token(elements.next()?)?.symbol(bytes).name;
     let mut values = elements.map(|element| outcome_within(features, text, bytes, element, depth));
-    // `and` and `or`: one certain operand that decides makes the result certain.
+    // For `and` and `or`, one certain and decisive operand makes the result certain.
     let junction = |decisive: bool, values: &mut dyn Iterator<Item = Option<FeatureValue>>| {
         let values: Vec<FeatureValue> = values.collect::<Option<_>>()?;
         let decided = values.iter().any(|value| value.certain && value.holds == decisive);

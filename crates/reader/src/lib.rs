@@ -1,16 +1,16 @@
-//! The structural reader: Lisp text to forms and tokens with their ranges in bytes.
+//! The structural reader: parses Lisp text to forms and tokens with their ranges in bytes.
 //!
 //! It reads as `cl:read` would under the standard readtable, but interns nothing, evaluates nothing
-//! and accepts any bytes. [`LispText::read`] gives
+//! and accepts any bytes. [`LispText::read`] returns
 //!
-//! * the **top-level forms** in order ([`TopLevelForm`]), each with the package current there;
-//! * every **form** ([`Form`]): lists and whatever a macro character makes, with span, parent, and the
-//!   *form number* that SBCL's compiler gives it (`sb-c::find-source-paths`), so that a form number
-//!   from SBCL's debug information leads to a place in the text;
+//! * the **top-level forms** in order ([`TopLevelForm`]), each with its current package;
+//! * every **form** ([`Form`]): lists and the results of macro characters, with span, parent, and
+//!   the *form number* of SBCL's compiler (`sb-c::find-source-paths`). A form number from SBCL's
+//!   debug information thus leads to a position in the text;
 //! * every **token** ([`Token`]): symbols with their package prefix, numbers, strings, characters,
 //!   comments.
 //!
-//! What `#+` and `#-` leave out is read too, marked inactive, and never numbered.
+//! Text excluded by `#+` and `#-` is read too, but marked inactive and never numbered.
 //!
 //! ```
 //! use steelbank_reader::{Dialect, Features, LispText};
@@ -39,7 +39,7 @@ mod tests;
 mod text;
 mod token;
 
-pub use calls::NoCalls;
+pub use calls::NonCalls;
 pub use features::{Features, Numbering};
 pub use range::Range;
 pub use syntax::Dialect;

@@ -1,18 +1,19 @@
-//! The conversion of offsets in a text to lines and columns, and back.
+//! Converts offsets in a text to lines and columns, and back.
 //!
-//! Offsets count bytes from 0, lines and columns count from 1. A column counts characters, unless another
-//! [`PositionEncoding`] is asked for; in a text that is not UTF-8 every byte that does not decode counts as one unit.
+//! Offsets count bytes from 0; lines and columns count from 1. A column counts characters unless
+//! another [`PositionEncoding`] is given. In a text that is not UTF-8, each undecodable byte counts
+//! as one unit.
 
 use std::borrow::Cow;
 
-/// The unit of columns, which the Language Server Protocol calls a position encoding.
+/// The unit of columns, called position encoding by the Language Server Protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PositionEncoding {
     /// Bytes of UTF-8.
     Utf8,
-    /// Code units of UTF-16, as editors count by default.
+    /// Code units of UTF-16, the default of editors.
     Utf16,
-    /// Characters, as people count.
+    /// Unicode characters.
     Characters,
 }
 
@@ -25,8 +26,8 @@ pub struct LineColumn {
     pub column: u32,
 }
 
-/// Converts offsets of one text. It has the starts of the text's lines, not the text: pass the same bytes again where
-/// they are asked for.
+/// Converts offsets of one text. It stores the starts of the lines, not the text, so methods with a
+/// `text` parameter need the same bytes again.
 #[derive(Debug, Clone)]
 pub struct LineIndex {
     starts: Vec<u32>,
@@ -40,24 +41,24 @@ impl LineIndex {
         LineIndex { starts }
     }
 
-    /// Makes the index of a text from the offsets of its line feeds, in order.
+    /// Creates the index of a text from the ascending offsets of its line feeds.
     pub fn of_newlines(newlines: &[u32]) -> Self {
         LineIndex {
             starts: std::iter::once(0).chain(newlines.iter().map(|at| at.saturating_add(1))).collect(),
         }
     }
 
-    /// The line on which the byte at `offset` stands.
+    /// Returns the line of the byte at `offset`.
     pub fn line(&self, offset: u32) -> u32 {
         self.starts.partition_point(|&start| start <= offset) as u32
     }
 
-    /// The line of the byte at `offset`, and its column in characters.
+    /// Returns the line of the byte at `offset`, and its column in characters.
     pub fn position(&self, text: &[u8], offset: u32) -> LineColumn {
         self.position_in(text, offset, PositionEncoding::Characters)
     }
 
-    /// The line of the byte at `offset`, and its column in units of `encoding`.
+    /// Returns the line of the byte at `offset`, and its column in units of `encoding`.
     pub fn position_in(&self, text: &[u8], offset: u32, encoding: PositionEncoding) -> LineColumn {
         let line = self.line(offset);
         let start = self.start(line) as usize;
@@ -66,8 +67,8 @@ impl LineIndex {
         LineColumn { line, column: encoding.count(before) as u32 + 1 }
     }
 
-    /// The byte at `position`, whose column is in units of `encoding`; past the line's end, the byte there. None past
-    /// the last line.
+    /// Returns the offset of `position`, with its column in units of `encoding`. A column past the
+    /// end of the line gives the end of the line. `None` past the last line.
     pub fn offset(&self, text: &[u8], position: LineColumn, encoding: PositionEncoding) -> Option<u32> {
         if position.line == 0 || position.line as usize > self.starts.len() {
             return None;
@@ -76,13 +77,14 @@ impl LineIndex {
         Some(self.start(position.line) + skipped as u32)
     }
 
-    /// The byte at which `line` starts. A line past the end starts where the last one does.
+    /// Returns the offset of the start of `line`. A line past the end starts where the last line
+    /// does.
     pub fn start(&self, line: u32) -> u32 {
         let index = (line.max(1) as usize - 1).min(self.starts.len() - 1);
         self.starts[index]
     }
 
-    /// The bytes of `line`, without its line ending; empty past the end.
+    /// Returns the bytes of `line` without its line ending; empty past the end.
     pub fn bytes<'a>(&self, text: &'a [u8], line: u32) -> &'a [u8] {
         let Some(&start) = (line as usize).checked_sub(1).and_then(|index| self.starts.get(index)) else {
             return &[];
@@ -95,14 +97,14 @@ impl LineIndex {
         bytes
     }
 
-    /// How many lines there are; an empty text has one.
+    /// Returns the number of lines. An empty text has one.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
 }
 
 impl PositionEncoding {
-    /// How many units `bytes` holds.
+    /// Returns the number of units in `bytes`.
     fn count(self, bytes: &[u8]) -> usize {
         match self {
             PositionEncoding::Utf8 => bytes.len(),
@@ -115,7 +117,8 @@ impl PositionEncoding {
         }
     }
 
-    /// How many bytes the first `units` units of `bytes` take; one that ends inside of a character takes the whole.
+    /// Returns the length in bytes of the first `units` units of `bytes`. A character that is only
+    /// partly included counts fully.
     fn skip(self, bytes: &[u8], units: usize) -> usize {
         let width = |char: char| match self {
             PositionEncoding::Utf8 => char.len_utf8(),
@@ -136,7 +139,8 @@ impl PositionEncoding {
     }
 }
 
-/// Computes the columns, in characters, of ascending offsets: each byte is read once, however long a line is.
+/// Computes the columns, in characters, of ascending offsets. Each byte is read once, however long
+/// a line is.
 #[derive(Debug)]
 pub struct AscendingColumns<'a> {
     text: &'a [u8],
@@ -145,12 +149,12 @@ pub struct AscendingColumns<'a> {
 }
 
 impl<'a> AscendingColumns<'a> {
-    /// Begins at the start of `text`.
+    /// Starts at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, column: 1 }
     }
 
-    /// The column of the byte at `offset`, which is not before the last one that was asked for.
+    /// Returns the column of the byte at `offset`. Offsets must not descend between calls.
     pub fn of(&mut self, offset: u32) -> usize {
         let between = self.text.get(self.at..offset as usize).unwrap_or_default();
         self.column = match memchr::memrchr(b'\n', between) {
@@ -162,12 +166,12 @@ impl<'a> AscendingColumns<'a> {
     }
 }
 
-/// How many characters `bytes` holds.
+/// Returns the number of characters in `bytes`.
 pub fn characters(bytes: &[u8]) -> usize {
     bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + chunk.invalid().len()).sum()
 }
 
-/// `bytes` as characters: UTF-8 where they are UTF-8, else Latin-1, in which every byte is a character.
+/// Decodes `bytes` as UTF-8, and each invalid byte as Latin-1.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -182,7 +186,7 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The decoding of bytes that are no UTF-8.
+/// How invalid bytes in UTF-8 are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecodable {
     /// Each byte becomes its Latin-1 character, as in [`decode`].
@@ -191,7 +195,8 @@ pub enum Undecodable {
     Replaced,
 }
 
-/// Converts a byte offset in the decoded text of `bytes` to one in `bytes`; None if no character starts there.
+/// Converts a byte offset in the decoded text of `bytes` to one in `bytes`. `None` if no character
+/// starts there.
 pub fn undecoded(bytes: &[u8], offset: usize, undecodable: Undecodable) -> Option<usize> {
     let (mut at, mut decoded) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -203,7 +208,7 @@ pub fn undecoded(bytes: &[u8], offset: usize, undecodable: Undecodable) -> Optio
         at += valid.len();
         decoded += valid.len();
         let (characters, taken, width) = match undecodable {
-            // Latin-1's upper half takes two bytes in UTF-8.
+            // The upper half of Latin-1 takes two bytes in UTF-8.
             Undecodable::Latin1 => (damage, 1, 2),
             Undecodable::Replaced => (damage.min(1), damage, char::REPLACEMENT_CHARACTER.len_utf8()),
         };
@@ -223,8 +228,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_is_walked_as_it_is_decoded() {
-        // Two invalid sequences in a row, the second of two bytes; one at the end.
+    fn offsets_in_invalid_bytes_match_decoding() {
+        // Two invalid sequences in a row, the second of two bytes; one more at the end.
         let bytes = b"a\xff\xe4\xb8z\xff";
         let lossy = String::from_utf8_lossy(bytes);
         assert_eq!(lossy.len(), 11);
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_is_not_utf8_is_one_character() {
+    fn non_utf8_byte_is_one_character() {
         let text = b"caf\xe9 x";
         assert_eq!(decode(text), "café x");
         for (character, byte) in decode(text).char_indices().zip(0..) {
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_count_what_the_encoding_says_and_lead_back() {
+    fn columns_convert_back_in_every_encoding() {
         let text = "x\n(é 𝒳 y)\n".as_bytes();
         let lines = LineIndex::new(text);
         let y = text.iter().position(|&byte| byte == b'y').unwrap() as u32;
@@ -292,7 +297,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_start_of_a_character_is_found_again(text in "[a\n\r é𝒳]{0,40}") {
+        fn character_starts_convert_back(text in "[a\n\r é𝒳]{0,40}") {
             let (bytes, lines) = (text.as_bytes(), LineIndex::new(text.as_bytes()));
             for (at, char) in text.char_indices().filter(|(_, char)| !matches!(char, '\n' | '\r')) {
                 for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16, PositionEncoding::Characters] {

@@ -1,15 +1,16 @@
 //! The operators of Common Lisp and of SBCL's extensions, with the shapes of their forms.
 //!
-//! The table itself is `operators.table`, one operator a line. Code is read through this table wherever it is read by
-//! its text: for the roles of tokens, and for bindings, bodies and places. A word of the table says what one element of
-//! a form is, `word*` what all the rest are, `{a b}*` that they alternate, `(…)` a list of these, `a/b` an atom or a
-//! list. Variables that a form binds are visible in its `inner` forms and its body, and within `seq(…)` in the bindings
-//! that follow. A line `words LIST WORD …` has words that a macro knows by their names.
+//! The table is `operators.table`, one operator per line. It is used wherever code is analysed by
+//! its text: for the roles of tokens, and for bindings, bodies and places. Each word of a line
+//! describes one element of the form. `word*` describes all remaining elements, `{a b}*`
+//! alternating ones, `(…)` a list of elements, and `a/b` an atom or a list. Variables bound by a
+//! form are visible in its `inner` forms and its body, and within `seq(…)` in the following
+//! bindings. A line `words LIST WORD …` lists keywords that a macro compares by name.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// Declares an enum whose cases are words of the table, and others after `or`.
+/// Declares an enum with a case for each word of the table, plus the cases after `or`.
 macro_rules! table_words {
     ($(#[$about:meta])* $list:ident { $($(#[$case_about:meta])* $case:ident = $word:literal,)* } or { $($other:tt)* }) => {
         $(#[$about])*
@@ -36,14 +37,14 @@ pub enum OperatorKind {
     Special,
     /// A macro.
     Macro,
-    /// A function: its arguments are forms, and its shape says what constants among them name.
+    /// A function. Its arguments are evaluated; its shape describes what constant arguments name.
     Function,
 }
 
-/// The kind of thing that a definition makes of its name.
+/// The kind of object that a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Defined {
-    /// A function, generic function, method, or something filed with them.
+    /// A function, generic function or method, or an object handled like them.
     Function,
     /// A macro.
     Macro,
@@ -51,7 +52,7 @@ pub enum Defined {
     Variable,
     /// A class or condition.
     Class,
-    /// A type, method combination or the like.
+    /// Another object, such as a type or a method combination.
     Other,
 }
 
@@ -59,13 +60,13 @@ table_words! {
     /// The shape of one element of a form.
     #[derive(Debug, Clone, PartialEq, Eq)]
     FormPart {
-        /// A form, evaluated outside of what the operator binds.
+        /// A form, evaluated outside the scope of the operator's bindings.
         Form = "form",
-        /// A form, evaluated within what the operator binds.
+        /// A form, evaluated inside the scope of the operator's bindings.
         Inner = "inner",
-        /// A form that names a place, or a variable: read, written or both.
+        /// A place or variable that is read, written or both.
         Place = "place",
-        /// A form, or a tag that `go` can name.
+        /// A form, or a tag for `go`.
         Tagbody = "tagbody",
         /// A structure's name and options.
         Structure = "structure",
@@ -81,19 +82,19 @@ table_words! {
         Method = "method",
         /// Options and body of a restart.
         RestartBody = "restart-body",
-        /// What follows a method combination's name, from here to the end.
+        /// The elements after the name of a method combination, from here to the end.
         MethodCombination = "method-combination",
         /// A clause of a package definition, or the package's name.
         PackageClause = "package-clause",
-        /// A variable that is bound.
+        /// A bound variable.
         Variable = "variable",
-        /// A variable that stands for a slot of its name, or for the slot named after it.
+        /// A variable that refers to the slot of the same name, or to the slot named after it.
         SlotVariable = "slot-variable",
-        /// A variable that stands for a form.
+        /// A variable that expands to a form.
         SymbolMacro = "symbol-macro",
-        /// `(variable form)`, where the variable stands for the form.
+        /// `(variable form)`, where the variable expands to the form.
         SymbolMacroBinding = "symbol-macro-binding",
-        /// A macro's name, for the body.
+        /// The name of a macro that is visible in the body.
         LocalMacro = "local-macro",
         /// The definitions of FLET.
         Functions = "functions",
@@ -101,19 +102,19 @@ table_words! {
         Labels = "labels",
         /// The definitions of MACROLET.
         Macros = "macros",
-        /// A block's name, for the body.
+        /// The name of a block that is visible in the body.
         Block = "block",
-        /// The name of a block around.
+        /// The name of an enclosing block.
         ToBlock = "to-block",
-        /// The name of a tag around.
+        /// The name of an enclosing tag.
         ToTag = "to-tag",
         /// An ordinary lambda list.
         LambdaList = "lambda-list",
-        /// A lambda list that destructures, seen by the body.
+        /// A destructuring lambda list, visible in the body.
         MacroLambdaList = "macro-lambda-list",
         /// A type specifier.
         Type = "type",
-        /// A type specifier that is a condition.
+        /// A type specifier for a condition.
         Condition = "condition",
         /// The name of a function, or `(setf name)`; not evaluated.
         FunctionName = "function-name",
@@ -121,9 +122,9 @@ table_words! {
         Class = "class",
         /// A slot's name; not evaluated.
         Slot = "slot",
-        /// Something that is not evaluated.
+        /// An element that is not evaluated.
         Datum = "datum",
-        /// A key of CASE, or a list of them.
+        /// A key of CASE, or a list of keys.
         Keys = "keys",
         /// A declaration specifier.
         Declaration = "declaration",
@@ -131,30 +132,30 @@ table_words! {
         Loop = "loop",
         /// The name of an alien definition: a symbol, or a list of a string and a symbol.
         AlienName = "alien-name",
-        /// The name of an alien type that is defined.
+        /// The name of an alien type being defined.
         AlienTypeName = "alien-type-name",
         /// An alien type specifier.
         AlienType = "alien-type",
-        /// `(parameter type)` of an alien routine.
+        /// A parameter `(parameter type)` of an alien routine.
         AlienParameter = "alien-parameter",
-        /// A list of these.
+        /// A list of alien parameters.
         AlienParameters = "alien-parameters",
-        /// `(variable type …)`.
+        /// An alien binding `(variable type …)`.
         AlienBinding = "alien-binding",
     } or {
-        /// The name that the form defines, as this kind of thing.
+        /// The name that the form defines, with the kind of object.
         Defines(Defined),
-        /// A list of parts.
+        /// A list of elements.
         List(Shape),
         /// An atom, or a list.
         Either(Box<FormPart>, Box<FormPart>),
-        /// A form whose value, if it is a constant, names something.
+        /// A form that names something if its value is constant.
         Names(NamedBy),
     }
 }
 
 table_words! {
-    /// The kind of name that a constant argument of a function is.
+    /// The kind of object that a constant argument of a function names.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     NamedBy {
         /// A function.
@@ -169,17 +170,17 @@ table_words! {
         Type = "type",
         /// A slot.
         Slot = "slot",
-        /// Symbols that are exported.
+        /// Symbols to export.
         Exported = "exported",
-        /// Symbols that are imported or shadowed.
+        /// Symbols to import or shadow.
         Imported = "imported",
         /// A declaration.
         Proclaimed = "proclaimed",
-        /// Whatever the documentation is about.
+        /// The object of a documentation string.
         Documented = "documented",
-        /// A symbol that is compared.
+        /// A symbol to compare.
         Datum = "datum-form",
-        /// A symbol that is looked up by its name.
+        /// A symbol looked up by name.
         LookedUp = "looked-up",
     } or {}
 }
@@ -197,14 +198,14 @@ impl FormPart {
 pub struct Shape {
     /// The first elements.
     pub first: Vec<FormPart>,
-    /// The elements after them, again and again.
+    /// The remaining elements, repeated in turn.
     pub rest: Vec<FormPart>,
-    /// Each binding is seen by the next one.
+    /// Whether each binding is visible in the next one.
     pub sequential: bool,
 }
 
 impl Shape {
-    /// The part at `index`, from 0.
+    /// Returns the part at `index`, from 0.
     pub fn part(&self, index: usize) -> Option<&FormPart> {
         match index.checked_sub(self.first.len()) {
             None => self.first.get(index),
@@ -213,7 +214,7 @@ impl Shape {
         }
     }
 
-    /// Whether there is no end to the elements.
+    /// Returns whether the number of elements is unlimited.
     pub fn is_open(&self) -> bool {
         !self.rest.is_empty()
             || matches!(
@@ -227,44 +228,45 @@ impl Shape {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operator {
-    /// Name of the home package.
+    /// The name of its home package.
     pub package: String,
-    /// The symbol's name.
+    /// The name of the symbol.
     pub name: String,
-    /// What it is.
+    /// The kind of operator.
     pub kind: OperatorKind,
-    /// The form's elements after the operator.
+    /// The elements of the form after the operator.
     pub shape: Shape,
 }
 
-/// The table.
+/// Returns all operators of the table.
 pub fn operators() -> &'static [Operator] {
     &TABLE.operators
 }
 
-/// The operator that is the symbol `name` of the package called `package`.
+/// Returns the operator that is the symbol `name` in the package `package`.
 pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
     operators_named(name).find(|found| found.package == package)
 }
 
-/// The operators called `name`, in whatever package: for text of which no image tells the packages.
+/// Returns the operators with this name in any package, for text without an image that could
+/// determine the package.
 pub(crate) fn operators_named(name: &str) -> impl Iterator<Item = &'static Operator> {
     TABLE.by_name.get(name).into_iter().flatten().map(|&index| &TABLE.operators[index])
 }
 
-/// Whether an operator called `name` defines packages.
+/// Returns whether an operator with this name defines packages.
 pub fn defines_package(name: &str) -> bool {
     operators_named(name).any(|found| found.shape.rest.first() == Some(&FormPart::PackageClause))
 }
 
-/// The names of the functions that look a symbol up by its name, or make it.
+/// Returns the names of the functions that look up a symbol by name or intern it.
 pub fn look_ups() -> impl Iterator<Item = &'static str> {
     let looks_up = |part: &FormPart| *part == FormPart::Names(NamedBy::LookedUp);
     let found = operators().iter().filter(move |found| found.shape.first.iter().any(looks_up));
     found.map(|found| found.name.as_str())
 }
 
-/// The names of the operators that define a class, a condition or a structure.
+/// Returns the names of the operators that define a class, a condition or a structure.
 pub fn class_definers() -> impl Iterator<Item = &'static str> {
     let defines = |found: &&Operator| {
         matches!(found.shape.first.first(), Some(FormPart::Defines(Defined::Class) | FormPart::Structure))
@@ -272,43 +274,45 @@ pub fn class_definers() -> impl Iterator<Item = &'static str> {
     operators().iter().filter(defines).map(|found| found.name.as_str())
 }
 
-/// Whether a constant among the arguments of a function called `name` names a symbol that is looked up, exported or imported.
+/// Returns whether a constant argument of a function with this name can name a symbol that is
+/// looked up, exported or imported.
 pub fn takes_symbols(name: &str) -> bool {
     operators_named(name).any(|found| found.shape.first.iter().any(FormPart::names_symbol))
 }
 
-/// Whether the argument at `index`, from 0, of a function called `name` is the name of a symbol that is looked up.
+/// Returns whether the argument at `index`, from 0, of a function called `name` names a symbol that
+/// is looked up.
 pub fn looks_up(name: &str, index: usize) -> bool {
     operators_named(name).any(|found| found.shape.part(index) == Some(&FormPart::Names(NamedBy::LookedUp)))
 }
 
-/// Whether the argument at `index`, from 0, of a function called `name` is the name of a symbol that is looked up,
-/// exported or imported.
+/// Returns whether the argument at `index`, from 0, of a function called `name` names a symbol that
+/// is looked up, exported or imported.
 pub fn names_symbol_at(name: &str, index: usize) -> bool {
     operators_named(name).any(|found| found.shape.part(index).is_some_and(FormPart::names_symbol))
 }
 
-/// Lists of words that macros know by their names, whatever their packages.
+/// Lists of keywords that macros compare by name, in any package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClauseWords {
-    /// The words of LOOP that can stand where a form cannot.
+    /// The keywords of LOOP that can occur where a form cannot.
     Loop,
-    /// Those of them that go on with a clause.
+    /// The LOOP keywords that continue a clause.
     LoopPreposition,
-    /// The words of LOOP and ITERATE that are names, too.
+    /// The keywords of LOOP and ITERATE that are also ordinary names.
     Iterate,
 }
 
 impl ClauseWords {
-    /// Whether `name` is in the list.
-    pub fn have(self, name: &str) -> bool {
+    /// Returns whether `name` is in the list.
+    pub fn contains(self, name: &str) -> bool {
         TABLE.words.get(&self).is_some_and(|words| words.contains(name))
     }
 }
 
 #[derive(Default)]
 struct OperatorTable {
-    /// In the order of the table.
+    /// The operators in the order of the table.
     operators: Vec<Operator>,
     by_name: HashMap<String, Vec<usize>>,
     words: HashMap<ClauseWords, HashSet<String>>,
@@ -327,7 +331,7 @@ static TABLE: LazyLock<OperatorTable> = LazyLock::new(|| {
     table
 });
 
-/// One line of words; None where it is no such line.
+/// Parses a line of keywords. `None` if it is not such a line.
 fn clause_words(line: &str) -> Option<(ClauseWords, impl Iterator<Item = String>)> {
     let (list, words) = line.strip_prefix("words ")?.trim().split_once(' ')?;
     let list = match list {
@@ -339,7 +343,7 @@ fn clause_words(line: &str) -> Option<(ClauseWords, impl Iterator<Item = String>
     Some((list, words.split_whitespace().map(str::to_uppercase)))
 }
 
-/// One operator's line of the table; None where it is malformed, which a test excludes.
+/// Parses an operator's line. `None` if it is malformed, which a test excludes.
 fn line(line: &str) -> Option<Operator> {
     let (kind, rest) = line.split_once(' ')?;
     let (name, parts) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
@@ -362,7 +366,7 @@ fn line(line: &str) -> Option<Operator> {
 
 type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-/// Parts up to the end, or to what closes the list.
+/// Parses parts up to the end of the line or the end of the list.
 fn shape(words: &mut Words<'_>, kind: OperatorKind) -> Option<Shape> {
     let mut shape = Shape::default();
     while let Some(&word) = words.peek() {
@@ -423,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_of_the_table_is_understood() {
+    fn every_line_of_table_parses() {
         let lines = include_str!("operators.table").lines();
         let mut names = std::collections::BTreeSet::new();
         for line in lines.filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
@@ -437,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_found_by_what_they_do() {
+    fn operators_are_found_by_property() {
         let look_ups = [
             "FIND-SYMBOL", "INTERN", "FIND-SYMBOL*", "INTERN*", "SYMBOL-CALL", "ENSURE-SYMBOL",
             "FIND-OR-INTERN",
@@ -447,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_have_parts_at_places() {
+    fn shape_returns_part_at_index() {
         let shape = |name| &operator("COMMON-LISP", name).unwrap().shape;
         assert_eq!(shape("SETF").part(3), Some(&FormPart::Form));
         assert_eq!(shape("SETF").part(4), Some(&FormPart::Place));

@@ -1,4 +1,5 @@
-//! The reader itself: one pass over the bytes with a stack of its own, so that no nesting is too deep.
+//! The parser: one pass over the bytes with an explicit stack, so that deep nesting cannot overflow
+//! the call stack.
 
 mod lexer;
 
@@ -13,47 +14,44 @@ pub(super) struct LispReader<'a> {
     at: usize,
     dialect: Dialect,
     features: &'a Features,
-    /// Whether a parenthesis in column 0 starts a top-level form, whatever is open.
+    /// Whether a parenthesis in column 0 starts a top-level form even if lists are open.
     recovering: bool,
     text: LispText,
     stack: Vec<OpenConstruct>,
-    /// How many of the frames are lists.
+    /// The number of lists on the stack.
     lists: usize,
-    /// How many of the frames skip a datum.
+    /// The number of skipped data on the stack.
     skipping: usize,
-    /// How many feature expressions around have a value that the text does not decide.
+    /// The number of enclosing feature expressions that the text alone does not decide.
     guarded: usize,
-    /// How many of the frames read a feature expression.
+    /// The number of feature expressions on the stack.
     testing: usize,
     package: Option<Arc<str>>,
     exact: bool,
     counted: bool,
 }
 
-/// How deep a list may be for SBCL to number what is inside, where it numbers data.
+/// The maximum depth of lists that SBCL numbers with [`Numbering::Data`].
 const DEEPEST: u32 = 100;
 
-/// An open construct on the reader's stack.
+/// An open construct on the parser's stack.
 struct OpenConstruct {
     kind: FrameKind,
-    /// The innermost form here.
+    /// The innermost form at this level.
     form: Option<FormId>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum FrameKind {
-    /// A list, to its closing parenthesis.
+    /// A list, up to its closing parenthesis.
     List { dotted: bool },
     /// A prefix that takes one datum.
     One,
-    /// `#+` (true) or `#-` (false), which starts at this byte, up to its feature expression.
+    /// `#+` (`true`) or `#-` (`false`), starting at this byte, up to its feature expression.
     Feature(bool, u32),
-    /// A datum that is read and left out.
-    Skip {
-        /// Whether the text alone decides that.
-        certain: bool,
-    },
-    /// A feature expression before the next datum holds as far as is known, which the text does not decide.
+    /// A datum that is read and skipped. `certain`: the text alone decides that.
+    Skip { certain: bool },
+    /// The next datum, which is read because an undecided feature expression holds as far as is known.
     Guarded,
 }
 
@@ -139,7 +137,7 @@ impl<'a> LispReader<'a> {
         self.stack.last().and_then(|frame| frame.form)
     }
 
-    /// Starts a form at the current byte, of which `length` bytes are its opening.
+    /// Starts a form at the current byte; `length` is the length of its opening.
     fn begin(&mut self, kind: FormKind, length: usize) -> FormId {
         let id = FormId::new(self.text.forms.len());
         let start = self.at as u32;
@@ -188,7 +186,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Takes the top frame off. A form that it was reading ends here.
+    /// Pops the top frame. Its form, if it has one, ends here.
     fn pop(&mut self) -> Option<OpenConstruct> {
         let frame = self.stack.pop()?;
         match frame.kind {
@@ -224,7 +222,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Ends whatever is open: the text is at its end, or a new top-level form starts.
+    /// Closes all open constructs at the end of the text or at the start of a new top-level form.
     fn abandon(&mut self) {
         self.text.balanced &= self.lists == 0;
         let mut outermost = None;
@@ -242,7 +240,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Adds a datum that has been read to the innermost open construct.
+    /// Adds a complete datum to the innermost open construct.
     fn complete(&mut self, mut datum: Datum) {
         while let Some(&mut OpenConstruct { ref mut kind, form }) = self.stack.last_mut() {
             match *kind {
@@ -319,7 +317,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Whether a token is `cl:quote`.
+    /// Returns whether a token is `cl:quote`.
     fn is_quote(&self, token: &Token) -> bool {
         let raw = self.bytes.get(token.span.indices()).unwrap_or_default();
         let Some(tail) = raw.len().checked_sub(5).map(|at| &raw[at..]) else { return false };
@@ -355,9 +353,10 @@ impl<'a> LispReader<'a> {
         self.text.toplevel.push(toplevel);
     }
 
-    /// Numbers the conses of a top-level form as `sb-c::find-source-paths` does: depth first. [`Numbering::Code`]: nothing
-    /// after the symbol `quote` in a list, so nothing in quoted data; a comma is looked through, but not two in a row.
-    /// [`Numbering::Data`]: a comma counts as a list of its form.
+    /// Numbers the conses of a top-level form as `sb-c::find-source-paths` does, depth first. With
+    /// [`Numbering::Code`], nothing after the symbol `quote` in a list is numbered, so nothing in
+    /// quoted data. A comma is transparent, but not two in a row. With [`Numbering::Data`], a comma
+    /// counts as a list that contains its form.
     fn number(&mut self, toplevel: FormId) -> (u32, u32) {
         let start = self.text.numbers.len();
         let data = self.features.numbering == Numbering::Data;
@@ -401,7 +400,8 @@ impl<'a> LispReader<'a> {
         (start as u32, self.text.numbers.len() as u32)
     }
 
-    /// Follows `(in-package …)` and `(ns …)`, also within `progn` and `eval-when`.
+    /// Tracks the current package through `(in-package …)` and `(ns …)`, also inside `progn` and
+    /// `eval-when`.
     fn note_package(&mut self, id: FormId) {
         let Some(head) = self.head_name(id) else { return };
         match head.as_str() {

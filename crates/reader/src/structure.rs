@@ -1,55 +1,59 @@
-//! Finds the wrong parenthesis of a Lisp text, judged by indentation.
+//! Finds structural errors in a Lisp text. Uses indentation to locate the wrong parenthesis.
 
 use super::lines::AscendingColumns;
 use super::{Dialect, Features, LispText, Token, TokenKind};
 
-/// What is wrong with a text's structure.
+/// The kind of a structural error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ProblemKind {
     /// A list is not closed.
     Unclosed,
-    /// A closing parenthesis closes nothing, or more than the indentation says.
+    /// A closing parenthesis has no opening one, or closes more than the indentation shows.
     ExtraClose,
     /// A string is not closed.
     UnclosedString,
-    /// A `|` of a symbol is not closed.
+    /// A `|` in a symbol is not closed.
     UnclosedBar,
     /// A `#|` comment is not closed.
     UnclosedComment,
 }
 
-/// The first thing that is wrong with a text's structure.
+/// The first structural error of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: ProblemKind,
-    /// The first byte of the form concerned: the list that is not closed, the parenthesis that closes too much, the
-    /// string.
+    /// The first byte of the form or token with the error: the unclosed list or string, or the
+    /// extra parenthesis.
     pub start: u32,
-    /// The byte at which the problem shows: the line whose indentation contradicts, or the end of the text.
+    /// The byte at which the error becomes apparent: the line with contradicting indentation, or
+    /// the end of the text.
     pub shows: u32,
-    /// The repair: insert this text at that byte; or, with an empty text, take the parenthesis there out.
+    /// A suggested repair: insert this text at that byte or, if the text is empty, delete the
+    /// parenthesis there.
     pub mend: (u32, &'static str),
 }
 
-/// Whether a text is balanced, and what is wrong first.
+/// The result of a structure check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
     /// Whether every parenthesis, string, bar and comment is closed, and nothing closes too much.
     pub balanced: bool,
-    /// How many lists are open at the end of the text.
+    /// The number of open lists at the end of the text.
     pub open: usize,
-    /// What is wrong first. Also where as many are closed as are opened, and a definition begins in the first column
-    /// inside of another: one misses a parenthesis, another has one too many.
+    /// The first error. A text with equally many opening and closing parentheses has an error if a
+    /// definition begins in column 1 inside another: then one lacks a parenthesis and another has
+    /// one too many.
     pub problem: Option<Problem>,
-    /// The byte from which the text leaves the standard syntax, if a form in it says so. The rest is judged by the
-    /// standard syntax, without the problems that another syntax for strings would cause.
+    /// The byte from which the text leaves the standard syntax, if a form shows that. The rest is
+    /// checked by the standard syntax, without the errors that a different string syntax would
+    /// cause.
     pub own_syntax: Option<u32>,
 }
 
-/// A list that is open.
+/// An open list.
 struct OpenList {
     at: u32,
     column: usize,
@@ -70,16 +74,16 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Balance {
     structure
 }
 
-/// The point where a text leaves the standard syntax.
+/// The position at which a text leaves the standard syntax.
 #[derive(Default)]
 struct SyntaxChange {
     /// The first form that changes the readtable, or the first string of cl-interpol.
     from: Option<u32>,
-    /// The first string of cl-interpol, whose delimiters are its own.
+    /// The first string of cl-interpol, which has its own delimiters.
     strings: Option<u32>,
 }
 
-/// Looks for forms such as `(in-readtable …)` and `(enable-interpol-syntax)`, and for `#?`.
+/// Searches for forms such as `(in-readtable …)` and `(enable-interpol-syntax)`, and for `#?`.
 fn own_syntax(text: &[u8], lisp: &LispText) -> SyntaxChange {
     let mut own = SyntaxChange::default();
     let mut symbols = lisp.tokens().iter().peekable();
@@ -116,9 +120,9 @@ fn own_syntax(text: &[u8], lisp: &LispText) -> SyntaxChange {
     own
 }
 
-/// Judges `text` by the standard syntax.
+/// Checks `text` by the standard syntax.
 fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
-    // Suspect strings first: everything after an odd quote is read inside out.
+    // Check strings first: after an odd quote, code is read as strings and strings as code.
     if let Some(problem) = unclosed_token(text, lisp) {
         return Balance { balanced: false, open: 0, problem: Some(problem), own_syntax: None };
     }
@@ -126,7 +130,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
     let mut open: Vec<OpenList> = Vec::new();
     let mut first: Option<Problem> = None;
     let mut contradiction: Option<Problem> = None;
-    // Where the code before ended, and the last parenthesis that closed a top-level form.
+    // The end of the preceding code, and the last parenthesis that closed a top-level form.
     let (mut end, mut closed_top) = (0, None);
     let mut line_start = true;
     let mut tokens = lisp.tokens().iter().peekable();
@@ -146,8 +150,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // Ignore odd indentation in a form that is closed before the next one begins: it is a matter of
-                // taste.
+                // Ignore odd indentation in a form that is closed before the next one begins: it is
+                // only style.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction
                     .filter(|found| !begins || found.kind != ProblemKind::Unclosed || swallows(text, found));
@@ -160,7 +164,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
             }
             at = token.span.end as usize;
             if text[token.span.indices()].contains(&b'\n') {
-                // What follows a string or comment of several lines on its last line has no indentation of its own.
+                // Code on the last line of a multi-line string or comment has no indentation of its
+                // own.
                 line_start = token.kind == TokenKind::Comment && text[token.span.indices()].ends_with(b"\n");
             }
             continue;
@@ -170,7 +175,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
             end = offset + 1;
         } else if closes {
             if open.pop().is_none() && first.is_none() {
-                // The indentation may have told before where it closes too much.
+                // Indentation may already have shown an earlier position.
                 let start = contradiction.as_ref().filter(|known| known.kind == ProblemKind::ExtraClose);
                 first = Some(start.cloned().unwrap_or(Problem {
                     kind: ProblemKind::ExtraClose,
@@ -198,7 +203,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         })
     };
     let problem = match (balanced, contradiction) {
-        // Indentation is a matter of taste; a definition in column 1 inside of another one is not.
+        // Odd indentation is only style, but a definition in column 1 inside another one is an
+        // error.
         (true, found) => found.filter(|found| found.kind == ProblemKind::Unclosed && swallows(text, found)),
         (false, Some(found)) if open.is_empty() == (found.kind == ProblemKind::ExtraClose) => Some(found),
         (false, _) => first.or_else(unclosed),
@@ -206,7 +212,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
     Balance { balanced: balanced && problem.is_none(), open: open.len(), problem, own_syntax: None }
 }
 
-/// Compares the indentation of a line of code, which begins at `offset`, with the lists that are open there.
+/// Compares the indentation of a line of code, which begins at `offset`, with the lists that are
+/// open there.
 fn judge(
     offset: u32,
     column: usize,
@@ -220,7 +227,8 @@ fn judge(
         return;
     }
     match open.last() {
-        // The innermost list that stands to the right of what ought to be inside of it is the one to close.
+        // If the line is not indented further than the innermost list, that list should have been
+        // closed.
         Some(innermost) if column <= innermost.column && (column == 1 || innermost.column > 1) => {
             *contradiction = Some(Problem {
                 kind: ProblemKind::Unclosed,
@@ -243,19 +251,21 @@ fn judge(
     }
 }
 
-/// Whether a definition that is not closed seems to have the next one in it. PROGN, LET and their like have some by intention.
+/// Returns whether an unclosed definition seems to contain the next one. Forms such as PROGN and
+/// LET may contain definitions intentionally.
 fn swallows(text: &[u8], found: &Problem) -> bool {
     is_definition(text, found.start) && is_definition(text, found.shows)
 }
 
-/// Whether a form whose operator begins with "def" or is `in-package` begins at `offset`.
+/// Returns whether a form begins at `offset` with an operator that starts with "def" or is
+/// `in-package`.
 fn is_definition(text: &[u8], offset: u32) -> bool {
     let rest = text.get(offset as usize..).unwrap_or_default().to_ascii_lowercase();
     rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
 }
 
-/// Finds the string, bar or comment that is not closed: an earlier string that holds a definition in column 1, or else
-/// the last token.
+/// Finds the unclosed string, bar or comment. It is the first string that contains a definition in
+/// column 1, or else the last token.
 fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
     let last = lisp.tokens().last().filter(|token| token.span.end as usize == text.len())?;
     let kind = unclosed_kind(text, last)?;
@@ -331,7 +341,7 @@ mod tests {
         check_structure(text.as_bytes(), Dialect::CommonLisp)
     }
 
-    /// The problem's kind, the text where it begins, and the text after it is mended.
+    /// Returns the error's kind, the text from its start, and the text after the repair.
     fn mended(text: &str) -> (ProblemKind, String, String) {
         let structure = check(text);
         assert!(!structure.balanced, "{text}");
@@ -364,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_parenthesis_is_found_by_indentation() {
+    fn missing_parenthesis_is_found_by_indentation() {
         assert_eq!(
             mended("(defun f (x)\n  (let ((y (g x))\n    (list y)))\n\n(defun h () 1)\n"),
             (
@@ -381,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parenthesis_too_many_is_found_by_indentation() {
+    fn extra_parenthesis_is_found_by_indentation() {
         assert_eq!(
             mended("(defun f (x)\n  (when x))\n    (list x)))\n"),
             (ProblemKind::ExtraClose, ")\n    ".into(), "(defun f (x)\n  (when x)\n    (list x)))\n".into())
@@ -390,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_indentation_of_a_form_that_is_closed_is_not_blamed() {
+    fn odd_indentation_of_closed_form_is_ignored() {
         let odd = "(defmacro m ((stream name &rest args\n              &key (a 1)\n         b)\n  &body body)\n  body)\n\n";
         assert!(check(odd).balanced);
         let (kind, start, _) = mended(&format!("{odd}(defun f (x)\n  (list x)\n\n(defun g ())\n"));
@@ -402,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn one_missing_and_one_too_many_are_no_balance() {
+    fn missing_and_extra_parenthesis_do_not_balance() {
         let text = "(defun f (x)\n  (list x)\n\n(defun h () 1))\n";
         let found = check(text);
         assert!(!found.balanced && found.open == 0);
@@ -410,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn another_readtable_is_told_and_its_strings_are_no_problem() {
+    fn custom_readtable_is_reported_without_string_errors() {
         for text in [
             "(f)\n(g #?|a \" ( b|)\n(defun h ())\n",
             "(enable-interpol-syntax)\n(f #?{x ) \" |})\n",
@@ -424,7 +434,7 @@ mod tests {
         );
         assert_eq!(found.own_syntax, Some(17));
         assert_eq!(found.problem.map(|problem| problem.start), Some(51));
-        // The text before the change of syntax is judged as usual.
+        // The text before the change of syntax is checked as usual.
         assert!(check("(defun f (\n\n(defun g ())\n(h #?|a|)\n").problem.is_some());
         for plain in
             ["(in-readtable :standard)\n(a", "; #?\n(a", "\"#?\" (a", "(list 'in-readtable", "#\\?(a"]
@@ -435,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_bars_and_comments_that_are_not_closed() {
+    fn unclosed_strings_bars_and_comments_are_found() {
         assert_eq!(
             mended("(defun f ()\n  \"doc)\n\n(defun g () \"x\")\n"),
             (

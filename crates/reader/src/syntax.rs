@@ -1,6 +1,6 @@
-//! The syntax tables: the meaning of each byte in each Lisp.
+//! Syntax tables: the meaning of each byte in each Lisp dialect.
 
-/// The Lisps that the structural reader knows.
+/// The Lisp dialects that the structural reader supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
     /// ANSI Common Lisp, standard readtable.
@@ -14,12 +14,12 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Whether symbols are read without regard to case.
+    /// Returns whether the reader ignores the case of symbols.
     pub fn folds_case(self) -> bool {
         self == Dialect::CommonLisp
     }
 
-    /// Whether `byte` is whitespace for this reader.
+    /// Returns whether `byte` is whitespace.
     pub fn is_whitespace(self, byte: u8) -> bool {
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' | 0x0c => true,
@@ -29,7 +29,7 @@ impl Dialect {
         }
     }
 
-    /// Whether `byte` ends a token although it is no whitespace.
+    /// Returns whether `byte` ends a token although it is not whitespace.
     pub fn is_terminating(self, byte: u8) -> bool {
         match self {
             Dialect::CommonLisp => matches!(byte, b'"' | b'\'' | b'(' | b')' | b',' | b';' | b'`'),
@@ -46,22 +46,22 @@ impl Dialect {
         }
     }
 
-    /// Whether `byte` can stand in an unescaped token of this Lisp. Bytes above ASCII can.
+    /// Returns whether `byte` can be part of an unescaped token. Bytes above ASCII can.
     pub fn is_constituent(self, byte: u8) -> bool {
         !self.is_whitespace(byte) && !self.is_terminating(byte)
     }
 
-    /// Whether a backslash quotes the next character of a token.
+    /// Returns whether a backslash escapes the next character of a token.
     pub(crate) fn has_single_escape(self) -> bool {
         matches!(self, Dialect::CommonLisp | Dialect::EmacsLisp)
     }
 
-    /// Whether `|` quotes the characters up to the next one.
+    /// Returns whether `|` escapes the characters up to the next `|`.
     pub(crate) fn has_multiple_escape(self) -> bool {
         matches!(self, Dialect::CommonLisp | Dialect::Scheme)
     }
 
-    /// The byte that closes what `open` opens, if it opens a list here.
+    /// Returns the byte that closes a list opened by `open`. `None` if `open` does not open a list.
     pub(crate) fn closing(self, open: u8) -> Option<u8> {
         match open {
             b'(' => Some(b')'),
@@ -71,7 +71,7 @@ impl Dialect {
         }
     }
 
-    /// Whether `byte` closes a list here.
+    /// Returns whether `byte` closes a list.
     pub(crate) fn is_closing(self, byte: u8) -> bool {
         match byte {
             b')' => true,

@@ -1,6 +1,7 @@
-//! The structural reader against the reader it imitates. Its form numbers were compared with those of
-//! `sb-c::find-source-paths` in SBCL 2.5.2 on 27,447 top-level forms of SBCL and of Debian's Lisp libraries: all agree
-//! but the 44 that are marked inexact, and those after a `#+#.(…)`.
+//! Compares the structural reader with the Lisp reader it imitates. Its form numbers were compared
+//! with those of `sb-c::find-source-paths` in SBCL 2.5.2, on 27,447 top-level forms of SBCL and
+//! Debian's Lisp libraries. All agree except 44 that are marked inexact and those after a
+//! `#+#.(…)`.
 
 use super::*;
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ fn read_as(text: &str, numbering: Numbering) -> LispText {
     LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl().numbered(numbering))
 }
 
-/// The text of every numbered form, top-level form by top-level form, in the order of the numbers.
+/// Returns the text of every numbered form, by top-level form and number.
 fn numbered(text: &str) -> Vec<Vec<&str>> {
     numbered_as(text, Numbering::Code)
 }
@@ -72,7 +73,7 @@ fn nothing_after_quote_is_numbered() {
 }
 
 #[test]
-fn where_data_are_numbered_quoted_lists_and_commas_have_numbers() {
+fn data_numbering_includes_quoted_lists_and_commas() {
     let check = |text: &str, expect: &[&str]| {
         assert_eq!(numbered_as(text, Numbering::Data), [expect.to_vec()], "{text}");
     };
@@ -93,7 +94,7 @@ fn where_data_are_numbered_quoted_lists_and_commas_have_numbers() {
 }
 
 #[test]
-fn function_and_quasiquote_are_conses_and_commas_are_looked_through() {
+fn function_and_quasiquote_are_conses_commas_transparent() {
     check_numbers(
         "(f #'(lambda (x) y))",
         &[&["(f #'(lambda (x) y))", "#'(lambda (x) y)", "(lambda (x) y)", "(x)"]],
@@ -145,7 +146,8 @@ fn features_decide_what_is_read() {
             "(c)",
         ]],
     );
-    // A conditional within what is left out takes its own datum with it, and one more if it is false itself.
+    // A conditional inside excluded text takes its datum with it, and one more if it is false
+    // itself.
     check_numbers("(f #+nope #+sbcl (a) (b))", &[&["(f #+nope #+sbcl (a) (b))", "(b)"]]);
     check_numbers("(f #+nope #+nope (a) (b) (c))", &[&["(f #+nope #+nope (a) (b) (c))", "(c)"]]);
     check_numbers("#+nope\n(a)\n(b)", &[&["(b)"]]);
@@ -155,7 +157,7 @@ fn features_decide_what_is_read() {
 }
 
 #[test]
-fn keyword_parameters_are_those_without_a_keyword_of_their_own() {
+fn key_parameters_have_no_explicit_keyword() {
     let text = "(defun f (a &key b (c 1) ((:d e) 2) &aux (g 1)) (list b c)) (lambda (&KEY h &rest i &allow-other-keys))";
     let at = |needle| text.find(needle).unwrap() as u32;
     let found = read(text).key_parameters(text.as_bytes());
@@ -220,13 +222,13 @@ fn in_package_is_followed() {
 }
 
 #[test]
-fn numbers_are_not_claimed_where_only_evaluation_could_tell() {
+fn numbers_are_inexact_where_evaluation_decides() {
     let exact = |text: &str| read(text).toplevel().iter().map(|form| form.exact).collect::<Vec<_>>();
     assert_eq!(exact("(a #.(b) (c)) (d)"), [false, true]);
     assert_eq!(exact("(a #?\"x\") (b #+nil #.(c) d) (e #+#.(f) g)"), [false, true, false]);
     let counted = |text: &str| read(text).toplevel().iter().map(|form| form.counted).collect::<Vec<_>>();
     assert_eq!(counted("(a #+#.(b) c) #+#.(d) (e) (f)"), [true, false, false]);
-    // A library may have pushed it; another implementation's name nobody pushes.
+    // A library may have pushed this feature, but nobody pushes the name of another implementation.
     assert_eq!(exact("(a #+cl-unicode (b) (c)) (d #-(or ecl allegro) (e))"), [false, true]);
     assert_eq!(exact("(a #+(and ccl my-feature) (b)) (c #+(or sbcl my-feature) (d))"), [true, true]);
     assert_eq!(exact("(a #+(and sbcl my-feature) (b)) (c #-(or ccl my-feature) (d))"), [false, false]);
@@ -234,7 +236,7 @@ fn numbers_are_not_claimed_where_only_evaluation_could_tell() {
 }
 
 #[test]
-fn a_missing_parenthesis_does_not_hide_the_rest() {
+fn missing_parenthesis_does_not_hide_rest() {
     let text = "(defun a ()\n  (b)\n\n(defun c ()\n  (d))\n\n#+nope\n(defun e ())\n(defun f ())\n";
     let file = read(text);
     let shown: Vec<_> =
@@ -248,14 +250,14 @@ fn a_missing_parenthesis_does_not_hide_the_rest() {
 }
 
 #[test]
-fn a_byte_order_mark_is_a_symbol_as_in_sbcl() {
+fn byte_order_mark_is_a_symbol() {
     let file = read("\u{feff}(a)");
     assert_eq!(file.toplevel().len(), 2);
     assert_eq!(file.toplevel_from(0).unwrap().form, None);
 }
 
 #[test]
-fn a_top_level_form_is_found_from_the_offset_before_it() {
+fn toplevel_form_is_found_from_preceding_offset() {
     let text = "(a)\n\n;; about b\n(b)";
     let file = read(text);
     let at = |offset| file.toplevel_from(offset).map(|form| &text[form.span.indices()]);
@@ -275,7 +277,7 @@ fn check_tokens(dialect: Dialect, text: &str, expect: &[&str]) {
 }
 
 #[test]
-fn other_lisps_have_their_own_syntax() {
+fn other_dialects_have_different_syntax() {
     check_tokens(
         Dialect::EmacsLisp,
         r"(setq x ?\( y ?a z ?\C-x v [a b] f #'g s a\ b) ; c",
@@ -298,7 +300,7 @@ fn other_lisps_have_their_own_syntax() {
 
 const DIALECTS: [Dialect; 4] = [Dialect::CommonLisp, Dialect::EmacsLisp, Dialect::Scheme, Dialect::Clojure];
 
-/// What must hold of any text at all.
+/// Checks invariants that hold for any text.
 fn check_invariants(text: &[u8], dialect: Dialect) {
     let file = LispText::read(text, dialect, &Features::sbcl());
     let mut end = 0;
@@ -357,13 +359,13 @@ proptest! {
     }
 
     #[test]
-    fn any_soup_of_syntax_is_read(text in r#"([()'`,@.;"|\\#+:a \n?\[\]{}^~_!1=-]|#\||\|#|#\+nil |quote |in-package ){0,60}"#) {
+    fn any_mix_of_syntax_is_read(text in r#"([()'`,@.;"|\\#+:a \n?\[\]{}^~_!1=-]|#\||\|#|#\+nil |quote |in-package ){0,60}"#) {
         DIALECTS.into_iter().for_each(|dialect| check_invariants(text.as_bytes(), dialect));
     }
 }
 
 #[test]
-fn a_block_comment_with_a_number_ends_where_any_other_does() {
+fn block_comment_with_number_ends_as_usual() {
     for (text, comments, balanced) in [
         ("|##|#+nil #1|#", 1, false),
         ("#1|#", 1, false),

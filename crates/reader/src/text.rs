@@ -1,4 +1,4 @@
-//! The structural reader's result for a text.
+//! The result of reading a text: tokens, forms and top-level forms.
 
 use super::reader::LispReader;
 use super::{Dialect, Features, Range, Token, TokenKind};
@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// The place of a form in its [`LispText`], in the order in which forms start.
+/// The index of a form in its [`LispText`], in order of the forms' starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FormId(NonZeroU32);
 
 impl FormId {
-    /// The form at `index` in [`LispText::forms`].
+    /// Returns the id of the form at `index` in [`LispText::forms`].
     pub fn new(index: usize) -> FormId {
         FormId(NonZeroU32::MIN.saturating_add(index as u32))
     }
 
-    /// Index of the form in [`LispText::forms`].
+    /// Returns the form's index in [`LispText::forms`].
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
@@ -25,7 +25,7 @@ impl FormId {
 /// The kinds of form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FormKind {
-    /// A list, `nil` written `()` included; in Scheme and Clojure also one in brackets or braces.
+    /// A list, including `()`; in Scheme and Clojure also one in brackets or braces.
     List,
     /// `'x`
     Quote,
@@ -37,26 +37,27 @@ pub enum FormKind {
     Unquote,
     /// `,@x` or `,.x`
     UnquoteSplicing,
-    /// `#(…)`, `#1A…`, `#S(…)`, `#C(…)`, `#P"…"`, Emacs Lisp's `[…]`, Clojure's `@x`: a datum that is no list.
+    /// A datum that is not a list, such as `#(…)`, `#1A…`, `#S(…)`, `#C(…)`, `#P"…"`, Emacs Lisp's
+    /// `[…]` or Clojure's `@x`.
     Literal,
-    /// `#.x`: what it stands for is known only after evaluation.
+    /// `#.x`, with a value that is known only after evaluation.
     ReadEval,
-    /// Clojure's `^x`, which belongs to the next datum and is no element of the list around it.
+    /// Clojure's `^x`. It belongs to the next datum and is not an element of the enclosing list.
     Metadata,
 }
 
-/// One form: a list, or what a macro character makes.
+/// A form: a list, or the result of a macro character.
 #[derive(Debug, Clone)]
 pub struct Form {
-    /// What it is.
+    /// The kind of form.
     pub kind: FormKind,
-    /// Its text, from the parenthesis or macro character to its end.
+    /// The range from the parenthesis or macro character to the end.
     pub span: Range,
-    /// The form around it; `None` at top level.
+    /// The enclosing form; `None` at top level.
     pub parent: Option<FormId>,
-    /// False within what `#+`, `#-`, `#;` or `#_` leaves out, and for feature expressions themselves.
+    /// `false` for feature expressions and inside text excluded by `#+`, `#-`, `#;` or `#_`.
     pub active: bool,
-    /// How many elements a list has. A dotted tail counts as one.
+    /// The number of elements of a list. A dotted tail counts as one.
     pub elements: u32,
     pub(super) tokens: (u32, u32),
     pub(super) forms_end: u32,
@@ -68,40 +69,41 @@ pub struct Form {
     pub(super) descend: bool,
 }
 
-/// What ends the keyword parameters of a lambda list.
+/// Lambda list keywords that end the keyword parameters.
 const AFTER_KEYS: [&str; 5] = ["&AUX", "&BODY", "&OPTIONAL", "&ENVIRONMENT", "&REST"];
 
-/// The absence of a head in `Form::head`, or of a number in `Form::number`.
+/// Marks an absent `Form::head` or `Form::number`.
 pub(super) const NONE: u32 = u32::MAX;
 
 impl Form {
-    /// The number that SBCL's compiler gives this form within its top-level form
-    /// (`sb-c::find-source-paths`): conses in depth-first order, vectors left out, and quoted data and commas as
-    /// [`Numbering`](super::Numbering) says.
+    /// Returns the form number of SBCL's compiler within the top-level form
+    /// (`sb-c::find-source-paths`). It counts conses in depth-first order, except vectors;
+    /// [`Numbering`](super::Numbering) determines whether quoted data and commas count.
     pub fn number(&self) -> Option<u32> {
         (self.number != NONE).then_some(self.number)
     }
 
-    /// The indices of all tokens inside, those of inner forms and comments included.
+    /// Returns the index range of all tokens inside, including those of inner forms and comments.
     pub fn tokens(&self) -> std::ops::Range<usize> {
         self.tokens.0 as usize..self.tokens.1 as usize
     }
 }
 
-/// One datum at top level. The n-th is the one to which SBCL gives top-level form number n.
+/// A datum at top level. The n-th has the top-level form number n in SBCL.
 #[derive(Debug, Clone)]
 pub struct TopLevelForm {
-    /// Its text, from its first character, whatever stands in front left out.
+    /// The range of the datum from its first character, without preceding comments or feature
+    /// expressions.
     pub span: Range,
-    /// The form, unless the datum is an atom.
+    /// The form; `None` if the datum is an atom.
     pub form: Option<FormId>,
-    /// The package that `in-package` (`ns` in Clojure) made current here; `None` before the first.
+    /// The package set by the preceding `in-package` (`ns` in Clojure); `None` before the first.
     pub package: Option<Arc<str>>,
-    /// Whether the form numbers are SBCL's for certain. They need not be when the form contains `#.`, an unknown
-    /// reader macro, or an unknown feature expression.
+    /// Whether the form numbers certainly equal SBCL's. They may differ if the form contains `#.`,
+    /// an unknown reader macro, or an unknown feature expression.
     pub exact: bool,
-    /// Whether its place among the top-level forms is SBCL's for certain. It is not after a feature expression at top
-    /// level that only evaluation could decide, such as `#+#.(…)`.
+    /// Whether the number of the top-level form certainly equals SBCL's. It may differ after a
+    /// feature expression at top level that needs evaluation, such as `#+#.(…)`.
     pub counted: bool,
     /// Whether the text ended, or another top-level form began, before this one was closed.
     pub unterminated: bool,
@@ -110,7 +112,7 @@ pub struct TopLevelForm {
 }
 
 impl TopLevelForm {
-    /// The indices of all its tokens, comments included.
+    /// Returns the index range of all its tokens, including comments.
     pub fn tokens(&self) -> std::ops::Range<usize> {
         self.tokens.0 as usize..self.tokens.1 as usize
     }
@@ -121,11 +123,12 @@ impl TopLevelForm {
 pub enum Datum {
     /// An atom, by its index among the tokens.
     Token(usize),
-    /// Anything else.
+    /// Any other datum.
     Form(FormId),
 }
 
-/// A Lisp text, read. It holds spans, not the text: pass the same bytes again where they are asked for.
+/// A parsed Lisp text. It holds ranges, not the text, so methods with a `text` parameter need the
+/// same bytes again.
 #[derive(Debug, Clone)]
 pub struct LispText {
     pub(super) dialect: Dialect,
@@ -133,17 +136,18 @@ pub struct LispText {
     pub(super) forms: Vec<Form>,
     pub(super) toplevel: Vec<TopLevelForm>,
     pub(super) numbers: Vec<FormId>,
-    /// `#+` and `#-`, each with its feature expression, whose datum is read.
+    /// The `#+` and `#-` with their feature expressions, in front of data that are read.
     pub(super) guards: Vec<Range>,
     pub(super) balanced: bool,
 }
 
 impl LispText {
-    /// Reads `text`. Any bytes are accepted; time and memory are linear in their number. Of a text of 4 GiB or
-    /// more only what comes before is read.
+    /// Reads `text`. Accepts any bytes; time and memory are linear in their number. Ignores
+    /// everything after the first 4 GiB.
     ///
-    /// If a list is still open at the end, the text is read once more, and a parenthesis in column 0 is then taken
-    /// for the start of a top-level form, so that one missing parenthesis does not hide the rest of a file.
+    /// If a list is still open at the end, reads the text again with recovery: a parenthesis in
+    /// column 0 then starts a top-level form, so that one missing parenthesis does not hide the
+    /// rest of a file.
     pub fn read(text: &[u8], dialect: Dialect, features: &Features) -> LispText {
         let text = &text[..text.len().min(u32::MAX as usize - 1)];
         let read = LispReader::new(text, dialect, features, false).read();
@@ -153,60 +157,62 @@ impl LispText {
         read
     }
 
-    /// Which Lisp it was read as.
+    /// Returns the dialect.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// All tokens in order, comments included.
+    /// Returns all tokens in order, including comments.
     pub fn tokens(&self) -> &[Token] {
         &self.tokens
     }
 
-    /// All forms in the order in which they start.
+    /// Returns all forms, in order of their starts.
     pub fn forms(&self) -> &[Form] {
         &self.forms
     }
 
-    /// The data at top level that are read, in order.
+    /// Returns the active data at top level, in order.
     pub fn toplevel(&self) -> &[TopLevelForm] {
         &self.toplevel
     }
 
-    /// Whether every parenthesis has its partner.
+    /// Returns whether all parentheses match.
     pub fn balanced(&self) -> bool {
         self.balanced
     }
 
-    /// The form with this id.
+    /// Returns the form with this id.
     pub fn form(&self, id: FormId) -> Option<&Form> {
         self.forms.get(id.index())
     }
 
-    /// The form to which SBCL gives `number` within `toplevel`, a top-level form of this text.
+    /// Returns the form with SBCL's form number `number` within `toplevel`, a top-level form of
+    /// this text.
     pub fn numbered(&self, toplevel: &TopLevelForm, number: u32) -> Option<&Form> {
         let all = self.numbers.get(toplevel.numbers.0 as usize..toplevel.numbers.1 as usize)?;
         self.form(*all.get(number as usize)?)
     }
 
-    /// How many forms of `toplevel` have numbers.
+    /// Returns the number of forms in `toplevel` that have form numbers.
     pub fn numbered_count(&self, toplevel: &TopLevelForm) -> u32 {
         toplevel.numbers.1 - toplevel.numbers.0
     }
 
-    /// The top-level form at `offset`, or else the first one that starts after it. SBCL's `character-offset` of a
-    /// top-level form is taken before the whitespace and comments in front of it.
+    /// Returns the top-level form at `offset`, or else the first one that starts after it. SBCL's
+    /// `character-offset` of a top-level form precedes the whitespace and comments in front of it.
     pub fn toplevel_from(&self, offset: u32) -> Option<&TopLevelForm> {
         let index = self.toplevel.partition_point(|toplevel| toplevel.span.end <= offset);
         self.toplevel.get(index)
     }
 
-    /// The first element of a list, if it is an atom: the operator of a call.
+    /// Returns the first element of a list if it is an atom: the operator of a call.
     pub fn head(&self, form: &Form) -> Option<&Token> {
         self.tokens.get(form.head as usize)
     }
 
-    /// The elements of a form in order. Comments, feature expressions and what these leave out are no elements.
+    /// Returns the elements of a form in order, without comments, feature expressions and excluded
+    /// text.
     pub fn elements(&self, id: FormId) -> impl Iterator<Item = Datum> + '_ {
         let active = self.form(id).is_some_and(|form| form.active);
         self.children(id).filter(move |&child| match child {
@@ -219,7 +225,7 @@ impl LispText {
         })
     }
 
-    /// Everything directly inside a form.
+    /// Returns everything directly inside a form.
     pub(super) fn children(&self, id: FormId) -> impl Iterator<Item = Datum> + '_ {
         let (mut token, tokens_end) = self.form(id).map_or((0, 0), |form| form.tokens);
         let mut next_form = id.index() + 1;
@@ -242,8 +248,9 @@ impl LispText {
         })
     }
 
-    /// Where the feature expressions in front of the datum at `start` begin, of which it is read; `start` without any.
-    pub(super) fn guarded(&self, start: u32) -> u32 {
+    /// Returns the start of the feature expressions in front of the datum at `start`, or `start` if
+    /// there are none.
+    pub(super) fn guard_start(&self, start: u32) -> u32 {
         let before = self.guards.partition_point(|guard| guard.end <= start);
         let mut at = start;
         for guard in self.guards[..before].iter().rev() {
@@ -257,7 +264,7 @@ impl LispText {
         at
     }
 
-    /// The span of a datum.
+    /// Returns the range of a datum.
     pub fn span(&self, datum: Datum) -> Range {
         match datum {
             Datum::Token(index) => self.tokens.get(index).map(|token| token.span),
@@ -266,8 +273,8 @@ impl LispText {
         .unwrap_or(Range::new(0, 0))
     }
 
-    /// Where the parameters after `&key` start that have no keyword of their own, in the text that was read: in all lists,
-    /// whatever they are.
+    /// Returns the starts of all parameters after `&key` that have no explicit keyword. Considers
+    /// all lists, whether or not they are lambda lists.
     pub fn key_parameters(&self, text: &[u8]) -> BTreeSet<u32> {
         let marker = |token: &Token| text.get(token.span.start as usize) == Some(&b'&');
         let keys = self.tokens.iter().filter(|token| marker(token) && token.is_named(text, "&KEY"));
@@ -294,7 +301,7 @@ impl LispText {
         found
     }
 
-    /// The token at `offset`, if one stands there.
+    /// Returns the token at `offset`, if there is one.
     pub fn token_at(&self, offset: u32) -> Option<&Token> {
         let index = self.tokens.partition_point(|token| token.span.end <= offset);
         self.tokens.get(index).filter(|token| token.span.contains(offset))

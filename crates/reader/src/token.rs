@@ -5,24 +5,25 @@ use crate::lines::decode;
 use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization;
 
-/// One token, or one comment.
+/// A token or a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// The kind of token.
     pub kind: TokenKind,
-    /// All of it, package prefix included.
+    /// The full range, including a package prefix.
     pub span: Range,
-    /// For a symbol, the byte at which its own name starts, after the package prefix.
+    /// For a symbol, the start of its name after the package prefix.
     pub name_start: u32,
-    /// For a symbol, what stands in front of the name.
+    /// For a symbol, the package marker.
     pub marker: Marker,
-    /// The innermost form around it; `None` at top level.
+    /// The innermost enclosing form; `None` at top level.
     pub form: Option<FormId>,
-    /// False within what `#+`, `#-`, `#;` or `#_` leaves out.
+    /// `false` inside text excluded by `#+`, `#-`, `#;` or `#_`.
     pub active: bool,
-    /// Whether a feature expression decides over the token that the text alone does not decide: `#+my-feature`, `#+#.(…)`.
+    /// Whether a feature expression around the token depends on the image: `#+my-feature`, `#+#.(…)`. Then
+    /// the text alone does not say whether SBCL reads the token.
     pub guarded: bool,
-    /// Whether the token stands in a feature expression.
+    /// Whether the token is part of a feature expression.
     pub in_feature: bool,
     pub(super) dialect: Dialect,
 }
@@ -30,34 +31,35 @@ pub struct Token {
 /// The kinds of token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TokenKind {
-    /// A symbol, keywords included.
+    /// A symbol or keyword.
     Symbol,
-    /// A number in any notation, `#b101` and `#*01` included.
+    /// A number in any notation, including `#b101` and `#*01`.
     Number,
-    /// A character, as `#\a`.
+    /// A character such as `#\a`.
     Character,
-    /// A string or a regular expression, quotes included.
+    /// A string or a regular expression, including its quotes.
     String,
     /// A comment, to the end of its line or from `#|` to `|#`.
     Comment,
 }
 
-/// The package marker in front of a symbol's name.
+/// The package marker of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Marker {
-    /// Nothing: the symbol is looked up in the current package.
+    /// No marker: the symbol is looked up in the current package.
     None,
     /// `package:`, or a Clojure namespace.
     External,
     /// `package::`.
     Internal,
-    /// `:`, a keyword.
+    /// `:`: a keyword.
     Keyword,
-    /// `#:`, in no package.
+    /// `#:`: in no package.
     Uninterned,
 }
 
-/// A symbol as it is read: escapes resolved, case folded where the dialect folds it.
+/// The name of a symbol after reading: escapes are resolved, and case is folded if the dialect
+/// folds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SymbolName<'a> {
     /// The package prefix, if there is one.
@@ -67,7 +69,7 @@ pub struct SymbolName<'a> {
 }
 
 impl Token {
-    /// The symbol that this token of `text` names.
+    /// Returns the name of this symbol, a token of `text`.
     pub fn symbol<'a>(&self, text: &'a [u8]) -> SymbolName<'a> {
         let name = slice(text, self.name_start, self.span.end);
         let package = match self.marker {
@@ -84,12 +86,12 @@ impl Token {
         SymbolName { package, name: read_name(name, self.dialect) }
     }
 
-    /// Whether this is a symbol whose name, as it is read, is `name` (upper case in Common Lisp).
+    /// Returns whether this is a symbol named `name` after reading (upper case in Common Lisp).
     pub fn is_named(&self, text: &[u8], name: &str) -> bool {
         self.kind == TokenKind::Symbol && self.symbol(text).name == name
     }
 
-    /// The span of the symbol's own name, without the package prefix.
+    /// Returns the range of the symbol's name, without the package prefix.
     pub fn name_span(&self) -> Range {
         Range::new(self.name_start, self.span.end)
     }
@@ -99,7 +101,8 @@ fn slice(text: &[u8], start: u32, end: u32) -> &[u8] {
     text.get(start as usize..end as usize).unwrap_or_default()
 }
 
-/// The name that `raw` reads as: escapes resolved and, in Common Lisp, unescaped letters upcased.
+/// Returns `raw` after reading: escapes are resolved and, in Common Lisp, unescaped letters are
+/// upcased.
 pub fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
     let escapes = raw.iter().any(|&byte| {
         (byte == b'\\' && dialect.has_single_escape()) || (byte == b'|' && dialect.has_multiple_escape())
@@ -110,7 +113,7 @@ pub fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
         return decoded;
     }
     let mut name = String::with_capacity(decoded.len());
-    // What stands between escaped characters is put in normal form by itself.
+    // SBCL normalizes each run of unescaped characters separately.
     let mut run = String::new();
     let end = |run: &mut String, name: &mut String| {
         name.extend(normalized(run).chars().map(upcase));
@@ -136,7 +139,7 @@ pub fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
     Cow::Owned(name)
 }
 
-/// The normal form, NFKC, in which SBCL's reader reads what no escape protects.
+/// Returns the NFKC normal form, which SBCL's reader uses for unescaped characters.
 pub fn normalized(text: &str) -> Cow<'_, str> {
     match text.is_ascii() {
         true => Cow::Borrowed(text),
@@ -144,8 +147,8 @@ pub fn normalized(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `CL:CHAR-UPCASE` as SBCL 2.5.2 does it: a letter that has exactly one counterpart in the other case, in the Unicode
-/// that SBCL knows.
+/// Upcases a character as `CL:CHAR-UPCASE` does in SBCL 2.5.2: only letters with exactly one
+/// counterpart in the other case, in SBCL's Unicode version.
 pub fn upcase(char: char) -> char {
     if char.is_ascii() {
         return char.to_ascii_uppercase();
@@ -153,7 +156,7 @@ pub fn upcase(char: char) -> char {
     match u32::from(char) {
         // Title case digraphs.
         453 | 456 | 459 | 498 => return char::from_u32(u32::from(char) - 1).unwrap_or(char),
-        // Numbers and symbols with case, and letters that are newer.
+        // Numbers and symbols with case, and letters newer than SBCL's Unicode version.
         411
         | 612
         | 7306
@@ -178,7 +181,7 @@ pub fn upcase(char: char) -> char {
     }
 }
 
-/// Whether an unescaped token has the syntax of a Common Lisp number in base 10.
+/// Returns whether an unescaped token has the syntax of a Common Lisp number in base 10.
 pub(super) fn is_number(token: &[u8]) -> bool {
     let digits = |bytes: &mut &[u8]| {
         let count = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -215,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_from_symbols() {
+    fn numbers_are_distinguished_from_symbols() {
         for number in ["1", "-1", "+1", "1.", "1.5", ".5", "-.5", "1/2", "1e5", "1.5d0", "1.e5", "+1.0s-3"] {
             assert!(is_number(number.as_bytes()), "{number} is a number");
         }

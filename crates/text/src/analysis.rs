@@ -1,4 +1,5 @@
-//! Analyses one file for the index.
+//! Analyses one file for the index: its identifiers, definitions and trigrams, and its Lisp names
+//! if it contains Common Lisp.
 
 use crate::definitions::definitions;
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
@@ -14,13 +15,14 @@ use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_reader::lines::{LineIndex, decode};
 
-/// The family of languages that share their keys: Common Lisp's are names as they are read, those of all others names
-/// as they are written.
+/// Returns the language family of an index key. Keys of one family are shared between its
+/// languages. Common Lisp keys are symbol names after reading (upcased); all other keys are the
+/// identifiers as written.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
 }
 
-/// The key under which the index keeps an identifier.
+/// Returns the index key of an identifier: its family byte, then its bytes.
 pub(crate) fn key(language: Language, identifier: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(identifier.len() + 1);
     key.push(family(language));
@@ -28,17 +30,17 @@ pub(crate) fn key(language: Language, identifier: &[u8]) -> Vec<u8> {
     key
 }
 
-/// One file, analysed.
+/// Holds the analysis of one file.
 pub(crate) struct Analysis {
     keys: Vec<AnalysedKey>,
     trigrams: Vec<u32>,
     lisp: Option<LispAnalysis>,
 }
 
-/// Tokens of a name: the number of a class, and the line, of each.
+/// The tokens of a name: for each, the number of its class and its line.
 type Tokens = Vec<(u32, u32)>;
 
-/// What the index keeps of a file's Lisp names and packages.
+/// Holds the Lisp names and packages of a file.
 #[derive(Default)]
 struct LispAnalysis {
     classes: Vec<Vec<u8>>,
@@ -61,7 +63,7 @@ impl LispAnalysis {
                 });
                 found.push((class, lines.line(token.span.start)));
             }
-            // A word may be found with what stands around it first.
+            // The scan may add a word with its punctuation before the bare word, out of order.
             found.sort_by_key(|&(_, line)| line);
             analysis.names.push((lisp_key(NAME, name), found));
         }
@@ -92,7 +94,8 @@ struct AnalysedKey {
 }
 
 impl Analysis {
-    /// Analyses `text`. With `names`, it is Common Lisp, and its names and packages are kept, too.
+    /// Analyses `text`. With `names`, `text` must be Common Lisp, and its names and packages are
+    /// recorded as well.
     pub(crate) fn of(text: &[u8], language: Language, names: bool, stop: &dyn Fn() -> bool) -> Analysis {
         let lisp = language.dialect().map(|dialect| lisp::read(text, dialect));
         let defined = match &lisp {
@@ -139,7 +142,7 @@ impl Analysis {
         Analysis { keys, trigrams: trigrams(text), lisp: named }
     }
 
-    /// Adds the file to a segment and gives its number there.
+    /// Adds the file to a segment. Returns its number in that segment.
     pub(crate) fn add_to(&self, builder: &mut SegmentBuilder) -> u32 {
         let file = builder.file();
         for key in &self.keys {
@@ -151,7 +154,7 @@ impl Analysis {
     }
 }
 
-/// The definition whose name starts at `offset`, or just after a sigil there.
+/// Returns the definition with a name that starts at `offset`, or just after a sigil there.
 fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) -> Option<LispTextDefinition> {
     let first = definitions.partition_point(|definition| definition.name.start < offset);
     let found = definitions.get(first)?;
@@ -160,7 +163,8 @@ fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) ->
     (starts_here || sigil).then_some(*found)
 }
 
-/// Finds the occurrences of one identifier in a text, as [`Analysis::of`] does. `defined` are its definitions there.
+/// Finds the occurrences of one identifier in a text, as [`Analysis::of`] does. `defined` lists its
+/// definitions in that text.
 pub(crate) fn hits_of(
     text: &[u8],
     language: Language,
@@ -181,7 +185,8 @@ pub(crate) fn hits_of(
     hits
 }
 
-/// A trigram without regard to ASCII case; `None` for one with whitespace or control characters, which is not kept.
+/// Returns a trigram with ASCII letters in lower case. `None` if it contains whitespace or control
+/// characters: such trigrams are not indexed.
 pub(crate) fn trigram(bytes: &[u8]) -> Option<u32> {
     let [a, b, c] = *bytes else { return None };
     if a <= b' ' || b <= b' ' || c <= b' ' {
@@ -215,7 +220,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What must hold of any text: nothing panics, and what the index leaves out is found again.
+    /// Asserts that no text causes a panic, and that a rescan finds the same occurrences as the
+    /// index.
     fn check(text: &[u8]) {
         for language in Language::all() {
             let analysis = Analysis::of(text, language, false, &|| false);

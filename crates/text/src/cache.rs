@@ -1,4 +1,5 @@
-//! Texts that were read for previews, kept for the next question.
+//! Caches the texts of files that were read for previews or filters, so that the next query need
+//! not read them again.
 
 use crate::limits::MAX_FILE_BYTES;
 use crate::store::codec::checksum;
@@ -10,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
-/// The most bytes of text that are kept.
-const KEPT_BYTES: usize = 32 << 20;
+/// The maximum size of the cached texts, in bytes.
+const CACHE_BYTES: usize = 32 << 20;
 
-/// A text with its lines.
+/// A text and its line index.
 #[derive(Debug)]
 pub(crate) struct TextWithLines {
     pub(crate) bytes: Vec<u8>,
@@ -40,7 +41,7 @@ struct CachedText {
 }
 
 impl TextCache {
-    /// Returns the text of a file; `None` if the file has changed since it was indexed.
+    /// Returns the text of a file, or `None` if the file has changed since it was indexed.
     pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<TextWithLines>> {
         let stamp = tree.stamp(&file.path)?;
         if (stamp.size, stamp.signature) != (file.size, file.signature) {
@@ -50,11 +51,11 @@ impl TextCache {
             let mut state = self.state.lock();
             state.clock += 1;
             let clock = state.clock;
-            if let Some(kept) =
-                state.texts.get_mut(&*file.path).filter(|kept| kept.signature == file.signature)
+            if let Some(cached) =
+                state.texts.get_mut(&*file.path).filter(|cached| cached.signature == file.signature)
             {
-                kept.used = clock;
-                return Some(Arc::clone(&kept.text));
+                cached.used = clock;
+                return Some(Arc::clone(&cached.text));
             }
         }
         let read = tree.read(&file.path, MAX_FILE_BYTES).ok()?;
@@ -65,27 +66,27 @@ impl TextCache {
         }
         let text = Arc::new(TextWithLines { lines: LineIndex::new(&read.text), bytes: read.text });
         if !file.recent {
-            self.keep(file, &text);
+            self.insert(file, &text);
         }
         Some(text)
     }
 
-    fn keep(&self, file: &FileEntry, text: &Arc<TextWithLines>) {
+    fn insert(&self, file: &FileEntry, text: &Arc<TextWithLines>) {
         let size = |text: &TextWithLines| text.bytes.len() + text.lines.count() * 4;
         let mut state = self.state.lock();
         let used = state.clock;
-        let kept = CachedText { signature: file.signature, used, text: Arc::clone(text) };
+        let cached = CachedText { signature: file.signature, used, text: Arc::clone(text) };
         state.bytes += size(text);
-        if let Some(old) = state.texts.insert(Arc::clone(&file.path), kept) {
+        if let Some(old) = state.texts.insert(Arc::clone(&file.path), cached) {
             state.bytes -= size(&old.text);
         }
-        if state.bytes > KEPT_BYTES {
-            // Evict the half that was used least recently.
-            let mut times: Vec<_> = state.texts.values().map(|kept| kept.used).collect();
+        if state.bytes > CACHE_BYTES {
+            // Evict the least recently used half.
+            let mut times: Vec<_> = state.texts.values().map(|cached| cached.used).collect();
             times.sort_unstable();
             let middle = times[times.len() / 2];
-            state.texts.retain(|_, kept| kept.used > middle);
-            state.bytes = state.texts.values().map(|kept| size(&kept.text)).sum();
+            state.texts.retain(|_, cached| cached.used > middle);
+            state.bytes = state.texts.values().map(|cached| size(&cached.text)).sum();
         }
     }
 }

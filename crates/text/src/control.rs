@@ -1,37 +1,38 @@
-//! Progress and cancellation of long work.
+//! Progress and cancellation callbacks for long operations.
 
 use crate::error::TextError;
 use std::time::{Duration, Instant};
 
-/// The progress of the work.
+/// Reports the progress of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexProgress {
-    /// The project's folders are being listed. Told only of a walk that takes longer than a second.
+    /// The project's folders are being listed. Reported only if the walk takes longer than a
+    /// second.
     Listing {
         /// Files found so far.
         found: usize,
     },
     /// Files are being read and indexed.
     Indexing {
-        /// Files indexed.
+        /// Files indexed so far.
         done: usize,
-        /// Files to index.
+        /// Total number of files to index.
         total: usize,
     },
 }
 
-/// Progress and cancellation callbacks of long work.
+/// Holds the progress and cancellation callbacks of an operation.
 #[derive(Clone, Copy)]
 pub struct IndexControl<'a> {
-    /// Called now and then; true cancels the work.
+    /// Called regularly; returning `true` cancels the operation.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Called with the progress of the work.
+    /// Called with the progress of the operation.
     pub progress: &'a (dyn Fn(IndexProgress) + Sync),
 }
 
 impl IndexControl<'static> {
-    /// Makes callbacks that never cancel and ignore progress.
+    /// Returns callbacks that never cancel and ignore progress.
     pub fn none() -> Self {
         IndexControl { cancelled: &|| false, progress: &|_| {} }
     }
@@ -43,7 +44,7 @@ impl IndexControl<'_> {
     }
 }
 
-/// Limits the rate of progress reports: none before a first delay, then one an interval.
+/// Limits the rate of progress reports: the first after an initial delay, then one per interval.
 #[derive(Debug)]
 pub(crate) struct Pace {
     next: Instant,
@@ -55,7 +56,7 @@ impl Pace {
         Pace { next: Instant::now() + delay, every }
     }
 
-    /// Whether a progress report is due.
+    /// Returns whether a progress report is due.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = now >= self.next;

@@ -1,9 +1,9 @@
-//! Opens private parts to fuzzing. Not a part of the API.
+//! Exposes private parts for fuzzing. Not part of the API.
 
 use crate::store::pages;
 use crate::store::segment::TextSegment;
 
-/// Writes a segment file of `table` and `body`, with right checksums, and reads all that is in it.
+/// Writes a segment file from `table` and `body`, with correct checksums, and reads all of it.
 pub fn segment(table: &[u8], body: &[u8]) {
     let path = std::env::temp_dir().join(format!("steelbank-fuzz-{}", std::process::id()));
     if pages::write(&path, &[body], table).is_ok()

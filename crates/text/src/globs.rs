@@ -1,21 +1,20 @@
-//! The globs that select a question's files.
+//! Globs that select the files of a query.
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
 
-/// Globs as `.gitignore` has them: one without a slash matches a name anywhere, one with a slash a path from the root,
-/// `**` any folders; what matches a folder matches all in it.
+/// File globs with the syntax of `.gitignore`. A glob without a slash matches a name in any folder;
+/// one with a slash matches a path from the root. `**` matches any number of folders. A glob that
+/// matches a folder selects everything in it.
 #[derive(Debug, Clone)]
 pub struct Globs {
     include: Option<Gitignore>,
     exclude: Option<Gitignore>,
 }
 
-/// A glob that cannot be understood.
+/// The error for an invalid glob.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the glob `{glob}` is not understood: {reason}. Write it as in `src/**/*.rs`, relative to the project."
-)]
+#[error("invalid glob `{glob}`: {reason}. Write globs such as `src/**/*.rs`, relative to the project.")]
 pub struct BadGlob {
     /// The glob.
     pub glob: String,
@@ -24,7 +23,8 @@ pub struct BadGlob {
 }
 
 impl Globs {
-    /// The files that any of `include` matches (all, if there is none) and none of `exclude` does.
+    /// Selects the files that match any of `include` (all files if it is empty) and none of
+    /// `exclude`.
     ///
     /// # Errors
     ///
@@ -52,12 +52,12 @@ fn matcher(globs: &[String]) -> Result<Option<Gitignore>, BadGlob> {
             return Err(bad("it is empty"));
         }
         if bare.starts_with('!') {
-            return Err(bad("it starts with `!`; name what to leave out in `exclude`"));
+            return Err(bad("it starts with `!`; list excluded files in `exclude`"));
         }
         if bare.split('/').any(|part| part == "..") {
-            return Err(bad("it leads out of the project"));
+            return Err(bad("it points outside the project"));
         }
-        // `#` starts a comment in a `.gitignore`, not here.
+        // Escape `#`, which starts a comment in a `.gitignore` but not here.
         let line = if bare.starts_with('#') { format!("\\{bare}") } else { bare.to_owned() };
         builder.add_line(None, &line).map_err(|error| bad(&error.to_string()))?;
         globset::Glob::new(bare).map_err(|error| bad(&error.kind().to_string()))?;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_globs_are_named() {
+    fn bad_glob_is_named_in_error() {
         for glob in ["", "  ", "[", "!x", "../x", "a{b", "a/../b"] {
             let error = Globs::new(&[glob.to_owned()], &[]).unwrap_err();
             assert_eq!(error.glob, glob);

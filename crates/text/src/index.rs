@@ -1,4 +1,4 @@
-//! The index of one project: opened, built, kept up to date.
+//! The index of one project: opening, building and updating it, and watching the tree for changes.
 
 use crate::cache::TextCache;
 use crate::control::IndexControl;
@@ -8,7 +8,7 @@ use crate::store::manifest::{FilePlace, IndexManifest, Skipped};
 use crate::store::pages::PageError;
 use crate::store::snapshot::TextSnapshot;
 use crate::tree::{Root, Tree};
-use crate::update::{OPEN_SEGMENT, Update};
+use crate::update::{PRIVATE_SEGMENT, Update};
 use crate::watch::{Changed, TreeWatch};
 use parking_lot::Mutex;
 use std::fs::TryLockError;
@@ -17,57 +17,59 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steelbank_watch::{SharedQueue, WatchRefusal};
 
-/// How often a question that waits for another's build checks for its cancellation.
+/// How often a query that waits for another writer checks for cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
-/// With more changes than this, the index on disk is brought up to date.
+/// If more files than this changed, the index on disk is updated instead of this process's snapshot
+/// only.
 const FEW_CHANGES: usize = 64;
-/// With more bytes of text in segments of this process alone than this, too.
-const MOST_OPEN_BYTES: u64 = 4 << 20;
+/// If the segments private to this process hold more bytes of text than this, the index on disk is
+/// updated.
+const MAX_OPEN_BYTES: u64 = 4 << 20;
 
-/// Whether questions bring the index up to date first.
+/// Whether queries update the index first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// Questions bring the index up to date.
+    /// Queries update the index first.
     Automatic,
-    /// Only [`TextIndex::build`] does; questions fail when the index is missing or stale.
+    /// Only [`TextIndex::build`] updates it; queries fail if the index is missing or stale.
     Manual,
 }
 
-/// The answer of [`TextIndex::status`].
+/// The result of [`TextIndex::status`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeStatus {
-    /// The index covers the files as they are.
+    /// The index matches the files.
     Fresh,
-    /// So many files were changed, added or removed.
+    /// The number of files that were changed, added or removed.
     Stale(usize),
-    /// There is no index, for this reason.
+    /// There is no usable index, for this reason.
     Missing(String),
 }
 
 /// The result of [`TextIndex::build`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Built {
-    /// Files that the index now covers.
+    /// The number of files that the index now covers.
     pub indexed: usize,
-    /// Files read and analysed this time.
+    /// The number of files read and analysed by this build.
     pub analysed: usize,
-    /// Files left out, with the reason.
+    /// The files that were skipped, with the reason.
     pub skipped: Vec<(PathBuf, Skipped)>,
-    /// What could not be listed, and why.
+    /// The paths that could not be listed, with the reason.
     pub failures: Vec<(PathBuf, String)>,
-    /// Bytes of text that the index covers.
+    /// The size of the indexed text, in bytes.
     pub text_bytes: u64,
-    /// Bytes of the index.
+    /// The size of the index, in bytes.
     pub index_bytes: u64,
-    /// The time that it took.
+    /// The duration of the build.
     pub duration: Duration,
 }
 
 /// The text index of one project.
 ///
-/// It is shared between threads; questions do not wait for each other. Several processes may use one index at once:
-/// only a writer takes a lock.
+/// It can be shared between threads, and queries do not block each other. Several processes can use
+/// one index at once; only writers take a lock.
 #[derive(Debug)]
 pub struct TextIndex {
     tree: Arc<Tree>,
@@ -77,17 +79,19 @@ pub struct TextIndex {
     writing: Mutex<()>,
     queue: SharedQueue,
     watch: Mutex<Option<TreeWatch>>,
-    /// Why the tree is not watched. Kept apart from the watch, so that reading it waits for no update.
+    /// The reason why the tree is not watched. Stored apart from `watch`, so that reading it never
+    /// waits for an update.
     unwatched: Mutex<Option<WatchRefusal>>,
     cache: TextCache,
 }
 
 impl TextIndex {
-    /// Opens the project at `root`, whose index is kept in a folder of its own under `cache`. Reads no index yet.
+    /// Opens the project at `root`. Its index is stored in a separate folder under `cache`. No
+    /// index is read yet.
     ///
     /// # Errors
     ///
-    /// If the root is no folder that can be read, or the cache not its user's alone.
+    /// If the root is not a readable folder, or other users can write to the cache.
     pub fn open(root: &Path, cache: &Path, freshness: Freshness) -> Result<TextIndex, TextError> {
         let tree = Tree::open(root)?;
         steelbank_cache::claim(cache)?;
@@ -105,12 +109,12 @@ impl TextIndex {
         })
     }
 
-    /// The root's real path.
+    /// Returns the canonical path of the root.
     pub fn root(&self) -> &Path {
         self.tree.path()
     }
 
-    /// The folder of the index.
+    /// Returns the folder of the index.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -123,32 +127,33 @@ impl TextIndex {
         &self.cache
     }
 
-    /// Watches the tree from now on, so that questions need not look at every file to know what changed. Returns
-    /// whether that works here; if it does not, each question looks at every file.
+    /// Starts watching the tree, so that queries need not check every file for changes. Returns
+    /// `false` if watching does not work here; then each query checks every file.
     pub fn watch(&self) -> bool {
         let mut watch = self.watch.lock();
-        watch.is_some() || self.watch_anew(&mut watch)
+        watch.is_some() || self.restart_watch(&mut watch)
     }
 
-    /// Returns the queue of its watch, for others that watch the tree.
+    /// Returns the queue of the index's watch, so that other watches of the tree can share it.
     pub fn queue(&self) -> SharedQueue {
         self.queue.clone()
     }
 
-    fn watch_anew(&self, watch: &mut Option<TreeWatch>) -> bool {
+    fn restart_watch(&self, watch: &mut Option<TreeWatch>) -> bool {
         let outcome = TreeWatch::new(self.tree.path(), self.queue.clone());
         *self.unwatched.lock() = outcome.as_ref().err().copied();
         *watch = outcome.ok();
         watch.is_some()
     }
 
-    /// Why the tree is not watched, though [`TextIndex::watch`] was asked for, as far as questions have found out. Then
-    /// each question looks at every file.
+    /// Returns the reason why the tree is not watched although [`TextIndex::watch`] was called, if
+    /// a query has found one. In that case each query checks every file.
     pub fn unwatched(&self) -> Option<WatchRefusal> {
         *self.unwatched.lock()
     }
 
-    /// Waits until something in a watched tree changes, or until the time is up. Returns whether something did.
+    /// Waits until something in a watched tree changes, or until the timeout. Returns whether
+    /// something may have changed; always `true` if the tree is not watched.
     pub fn wait_for_change(&self, timeout: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -170,21 +175,21 @@ impl TextIndex {
         true
     }
 
-    /// The state of the index on disk, without changing it.
+    /// Returns the state of the index on disk without changing it.
     ///
     /// # Errors
     ///
-    /// If the project's folder is gone, or the caller gives up.
+    /// If the project's folder has been removed, or the operation is cancelled.
     pub fn status(&self, control: &IndexControl<'_>) -> Result<TreeStatus, TextError> {
         self.refresh_root()?;
         let snapshot = match self.load() {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return Ok(TreeStatus::Missing("the project was never indexed".to_owned())),
+            Ok(None) => return Ok(TreeStatus::Missing("the project has never been indexed".to_owned())),
             Err(PageError::Damaged) => {
-                return Ok(TreeStatus::Missing("the index is damaged or of another version".to_owned()));
+                return Ok(TreeStatus::Missing("the index is damaged or has another version".to_owned()));
             }
             Err(PageError::Io(error)) => {
-                return Ok(TreeStatus::Missing(format!("the index cannot be read: {error}")));
+                return Ok(TreeStatus::Missing(format!("cannot read the index: {error}")));
             }
         };
         let (_, changed) = self.generation();
@@ -194,12 +199,12 @@ impl TextIndex {
         })
     }
 
-    /// Builds the index, or brings it up to date; with `force` from nothing. If `languages` are given the index covers
-    /// these only, until it is built again.
+    /// Builds or updates the index; with `force`, rebuilds it from scratch. If `languages` is not
+    /// empty, the index covers only these languages until the next build.
     ///
     /// # Errors
     ///
-    /// If the index cannot be written, or the caller gives up.
+    /// If the index cannot be written, or the operation is cancelled.
     pub fn build(
         &self,
         force: bool,
@@ -234,7 +239,8 @@ impl TextIndex {
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// Returns the index as a question needs it: up to date, or with the error that says that it is not.
+    /// Returns the snapshot for a query. Updates the index first if that is allowed; otherwise
+    /// fails if the index is missing or stale.
     pub(crate) fn snapshot(&self, control: &IndexControl<'_>) -> Result<Arc<TextSnapshot>, TextError> {
         self.refresh_root()?;
         let known = self.current.lock().clone();
@@ -244,7 +250,7 @@ impl TextIndex {
             return Ok(Arc::clone(snapshot));
         }
         if let Some(snapshot) = known.as_ref().filter(|_| self.freshness == Freshness::Automatic)
-            && let Some(changed) = self.take_few_changes(snapshot, control)
+            && let Some(changed) = self.apply_few_changes(snapshot, control)
         {
             return Ok(changed);
         }
@@ -258,10 +264,11 @@ impl TextIndex {
                 let (generation, changed) = self.generation();
                 let changes = snapshot.changes(&self.tree, &changed, control)?;
                 match (changes.count(), freshness) {
-                    // Folders may have come or gone without a file: then others are to be watched.
+                    // Folders may have been added or removed without any file, so the set of
+                    // folders to watch may differ.
                     (0, _) if !changes.walk || freshness == Freshness::Manual => {
                         *self.current.lock() = Some(Arc::clone(&snapshot));
-                        self.settle(generation, &snapshot);
+                        self.mark_covered(generation, &snapshot);
                         Ok(snapshot)
                     }
                     (changed, Freshness::Manual) => {
@@ -281,9 +288,9 @@ impl TextIndex {
         }
     }
 
-    /// Brings `known` up to date where the watch says that only a few files may have changed: at a cost by these. What
-    /// is read is kept in this process, until more has changed. `None` if that cannot be done.
-    fn take_few_changes(
+    /// Updates `known` if the watch reports only a few changed files. Reads only these files, and
+    /// stores the result in this process only. `None` if that is not possible.
+    fn apply_few_changes(
         &self,
         known: &Arc<TextSnapshot>,
         control: &IndexControl<'_>,
@@ -293,41 +300,48 @@ impl TextIndex {
         let watch = watch.as_mut()?;
         let (generation, files) = watch.few_changes(&self.tree, FEW_CHANGES)?;
         let manifest = known.manifest();
-        let open: u64 =
-            manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).map(|(_, bytes)| bytes).sum();
-        let is_told = |path: &PathBuf| match self.tree.admits(path, manifest) {
-            Some(is_found) => !is_found || watch.tells_of(path),
+        let open: u64 = manifest
+            .segments
+            .iter()
+            .filter(|(name, _)| *name == PRIVATE_SEGMENT)
+            .map(|(_, bytes)| bytes)
+            .sum();
+        let is_reported = |path: &PathBuf| match self.tree.admits(path, manifest) {
+            Some(is_found) => !is_found || watch.reports(path),
             None => false,
         };
-        if open > MOST_OPEN_BYTES || !files.iter().filter(|path| self.tree.stamp(path).is_some()).all(is_told)
+        if open > MAX_OPEN_BYTES
+            || !files.iter().filter(|path| self.tree.stamp(path).is_some()).all(is_reported)
         {
             return None;
         }
         let changed = Changed::default();
         let update = Update::new(&self.tree, &self.folder, &changed, control);
-        let snapshot = update.take(known, files)?;
+        let snapshot = update.apply(known, files)?;
         *self.current.lock() = Some(Arc::clone(&snapshot));
-        watch.settle_few(generation);
+        watch.mark_covered_few(generation);
         Some(snapshot)
     }
 
-    /// Follows the root when another folder stands at its path. The old folder's watches tell nothing of the new one.
+    /// Reopens the root if another folder has replaced it, and restarts the watch, which does not
+    /// cover the new folder.
     fn refresh_root(&self) -> Result<(), TextError> {
         let root = self.tree.refresh()?;
         if root != Root::Same {
             let mut watch = self.watch.lock();
             if watch.is_some() {
-                self.watch_anew(&mut watch);
+                self.restart_watch(&mut watch);
             }
         }
         Ok(())
     }
 
-    /// Drops the opened index: it is damaged, or a file changed while a query was running.
-    pub(crate) fn distrust(&self, damaged: bool) {
+    /// Drops the open snapshot because it is damaged, or because a file changed during a query.
+    pub(crate) fn invalidate(&self, damaged: bool) {
         *self.current.lock() = None;
         if damaged && self.freshness == Freshness::Automatic {
-            // The next question builds it anew. If it cannot be removed, that question says why.
+            // The next query rebuilds the index. If the file cannot be removed, that query reports
+            // the error.
             let _ = std::fs::remove_file(self.manifest_path());
         }
         if let Some(watch) = self.watch.lock().as_mut() {
@@ -335,7 +349,7 @@ impl TextIndex {
         }
     }
 
-    /// Makes the error for a damaged index.
+    /// Converts a page error to the error for a damaged or unreadable index.
     pub(crate) fn explain(&self, error: PageError) -> TextError {
         match error {
             PageError::Damaged => TextError::Damaged { path: self.folder.clone() },
@@ -347,7 +361,7 @@ impl TextIndex {
         self.folder.join("manifest")
     }
 
-    /// Opens the index on disk. Another process may replace its segments while they are opened: then it is tried again.
+    /// Opens the index on disk. Retries if another process replaces its segments meanwhile.
     fn load(&self) -> Result<Option<Arc<TextSnapshot>>, PageError> {
         let mut last = PageError::Damaged;
         for _ in 0..5 {
@@ -367,7 +381,8 @@ impl TextIndex {
         Err(last)
     }
 
-    /// Brings the index up to date after applying `prepare`. Returns it with the number of files analysed.
+    /// Updates the index after applying `prepare` to the manifest. Returns the snapshot and the
+    /// number of files analysed.
     fn update(
         &self,
         control: &IndexControl<'_>,
@@ -394,7 +409,7 @@ impl TextIndex {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         }
-        // Another process may just have done the work: what it left is looked at first.
+        // Another process may just have updated the index, so load it again first.
         let mut manifest = self.load().ok().flatten().map(|old| old.manifest().clone()).unwrap_or_default();
         prepare(&mut manifest);
         manifest.root = self.tree.path().to_owned();
@@ -403,11 +418,11 @@ impl TextIndex {
         let (snapshot, analysed) = update.run(manifest)?;
         let snapshot = Arc::new(snapshot);
         *self.current.lock() = Some(Arc::clone(&snapshot));
-        self.settle(generation, &snapshot);
+        self.mark_covered(generation, &snapshot);
         Ok((snapshot, analysed))
     }
 
-    /// The watch's generation, and the changes that it knows of.
+    /// Returns the watch's generation and the changes that it has recorded.
     fn generation(&self) -> (Option<u64>, Changed) {
         match self.watch.lock().as_mut() {
             Some(watch) => {
@@ -418,10 +433,11 @@ impl TextIndex {
         }
     }
 
-    /// Tells the watch that everything up to `generation` is in the index, and what to watch.
-    fn settle(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
+    /// Records in the watch that the index covers everything up to `generation`, and watches the
+    /// files and folders of `snapshot`.
+    fn mark_covered(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
         if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
-            watch.settle(generation, snapshot.manifest(), &self.tree);
+            watch.mark_covered(generation, snapshot.manifest(), &self.tree);
             *self.unwatched.lock() = watch.refusal();
         }
     }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 macro_rules! kinds {
     ($($(#[$documentation:meta])* $kind:ident = $name:literal or [$($other:literal),*],)*) => {
-        /// The kinds of definition in any language. In JSON the kind's name.
+        /// The kind of a definition, in any language. Serialized as its name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         #[repr(u8)]
@@ -18,14 +18,14 @@ macro_rules! kinds {
 
         const ALL: &[DefinitionKind] = &[$(DefinitionKind::$kind),*];
 
-        /// Names, and what else they answer to.
+        /// The name of each kind, and its aliases.
         const NAMES: &[(&str, &[&str])] = &[$(($name, &[$($other),*])),*];
     };
 }
 
 // The order is part of the text index's format.
 kinds! {
-    /// Something else, or something that is not told apart.
+    /// Any other definition, or one of unknown kind.
     Definition = "definition" or ["other"],
     /// A function.
     Function = "function" or ["fn", "func", "def", "defun"],
@@ -59,11 +59,11 @@ kinds! {
     Trait = "trait" or [],
     /// A protocol.
     Protocol = "protocol" or [],
-    /// A single object, as Kotlin has them.
+    /// A singleton object, as in Kotlin.
     Object = "object" or [],
     /// A condition type.
     Condition = "condition" or [],
-    /// A type, or another name of one.
+    /// A type, or an alias of one.
     Type = "type" or ["typedef", "alias", "typealias"],
     /// A module.
     Module = "module" or ["mod"],
@@ -71,7 +71,7 @@ kinds! {
     Namespace = "namespace" or ["ns"],
     /// A package.
     Package = "package" or [],
-    /// A system of ASDF.
+    /// An ASDF system.
     System = "system" or [],
     /// A constant.
     Constant = "constant" or ["const"],
@@ -90,12 +90,12 @@ kinds! {
 }
 
 impl DefinitionKind {
-    /// All of them.
+    /// Returns all kinds.
     pub fn all() -> impl Iterator<Item = DefinitionKind> {
         ALL.iter().copied()
     }
 
-    /// The kind with this name, or other name, in any case.
+    /// Returns the kind with this name or alias, ignoring case.
     pub fn named(name: &str) -> Option<DefinitionKind> {
         let name = name.trim().to_lowercase().replace('_', "-");
         DefinitionKind::all().find(|kind| {
@@ -104,7 +104,7 @@ impl DefinitionKind {
         })
     }
 
-    /// Its name.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         NAMES[usize::from(self.index())].0
     }
@@ -117,8 +117,9 @@ impl DefinitionKind {
         ALL.get(usize::from(index)).copied()
     }
 
-    /// Whether a definition of this kind satisfies a query for `wanted`: a method or a generic function is a
-    /// function too, and the types that classes are called in some language are classes.
+    /// Returns whether a query for `wanted` finds definitions of this kind. A query for functions
+    /// also finds methods and generic functions; a query for types finds classes, structures and
+    /// similar kinds.
     pub fn answers(self, wanted: DefinitionKind) -> bool {
         self == wanted
             || match wanted {

@@ -1,27 +1,29 @@
-//! The languages: their names, their file names, their identifiers, and their syntax of comments and strings.
+//! The supported languages: names, file names, identifier syntax, and syntax of comments and
+//! strings. Read from `languages.table`.
 
 use std::path::Path;
 use std::sync::LazyLock;
 use steelbank_reader::Dialect;
 
-/// One of the languages that the text index knows. Every other text is [`Language::TEXT`].
+/// A language of the text index. Files in any other language are [`Language::TEXT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Language(u8);
 
-/// Which tokens of a language are identifiers.
+/// The identifier syntax of a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Letters, digits and `_`, in any script.
     Word,
-    /// The same, with `$`.
+    /// As `Word`, plus `$`.
     Dollar,
-    /// The same as `Word`, with a macro's `!`.
+    /// As `Word`, plus the `!` of a macro.
     Rust,
-    /// The same as `Word`; a variable may be asked for with its `$`.
+    /// As `Word`; a query can give a variable with its `$`.
     Php,
-    /// The same as `Word`, with a method's `?` or `!`; a variable may be asked for with its `@`, `@@` or `$`.
+    /// As `Word`, plus the `?` or `!` of a method; a query can give a variable with its `@`, `@@`
+    /// or `$`.
     Ruby,
-    /// The same as `Word`; a builtin may be asked for with its `@`.
+    /// As `Word`; a query can give a builtin with its `@`.
     Zig,
     /// Lisp symbols.
     Lisp(Dialect),
@@ -37,30 +39,30 @@ pub(crate) struct Lexis {
     pub(crate) apostrophe: Apostrophe,
 }
 
-/// One way to write a string. Longer openings stand before shorter ones.
+/// A string syntax. Longer openings come before shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quote {
     pub(crate) open: &'static str,
     pub(crate) close: &'static str,
     pub(crate) escapes: bool,
     pub(crate) lines: bool,
-    /// The opening of code inside the string, which goes up to the matching `}`.
+    /// The opening of code embedded in the string; the code ends at the matching `}`.
     pub(crate) code: Option<&'static str>,
 }
 
-/// The meaning of `'` where it does not open a string.
+/// The meaning of `'` if it does not open a string.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Apostrophe {
     #[default]
     Nothing,
-    /// A character, or a lifetime, which ends nowhere.
+    /// Opens a character literal or a lifetime; a lifetime has no closing quote.
     Rust,
 }
 
 struct Info {
     name: &'static str,
     aliases: Vec<&'static str>,
-    /// File name extensions, and whole file names with a `/` in front.
+    /// File name extensions, and full file names with a `/` in front.
     files: Vec<&'static str>,
     interpreters: Vec<&'static str>,
     rule: Rule,
@@ -97,7 +99,7 @@ const HASH: Lexis = Lexis {
 const PLAIN: Lexis =
     Lexis { line: &[], block: None, nested: false, strings: &[], apostrophe: Apostrophe::Nothing };
 
-/// The lexes by the names that the table of languages has for them.
+/// The syntaxes of comments and strings, by their names in `languages.table`.
 const LEXES: &[(&str, Lexis)] = &[
     ("plain", PLAIN),
     ("c", C),
@@ -176,15 +178,16 @@ impl Info {
 }
 
 impl Language {
-    /// Any text in no other language.
+    /// Text in any other language.
     pub const TEXT: Language = Language(0);
 
-    /// All of them.
+    /// Returns all languages.
     pub fn all() -> impl Iterator<Item = Language> {
         (0..LANGUAGES.len() as u8).map(Language)
     }
 
-    /// The language with this name, or alias, in any case, and in as many words as one likes: Common Lisp.
+    /// Returns the language with this name or alias, ignoring case, spaces, `-` and `_`: `Common
+    /// Lisp` is `commonlisp`.
     pub fn named(name: &str) -> Option<Language> {
         let is_joint = |char: char| char.is_whitespace() || matches!(char, '-' | '_');
         let name = name.replace(is_joint, "").to_lowercase();
@@ -206,17 +209,17 @@ impl Language {
         &LANGUAGES[usize::from(self.0).min(LANGUAGES.len() - 1)]
     }
 
-    /// Its name: `rust`, `commonlisp`.
+    /// Returns its name, such as `rust` or `commonlisp`.
     pub fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// Which of its tokens are identifiers.
+    /// Returns its identifier syntax.
     pub fn rule(self) -> Rule {
         self.info().rule
     }
 
-    /// Which Lisp it is, if it is one.
+    /// Returns its Lisp dialect, or `None` if it is not a Lisp.
     pub fn dialect(self) -> Option<Dialect> {
         match self.rule() {
             Rule::Lisp(dialect) => Some(dialect),
@@ -228,7 +231,8 @@ impl Language {
         self.info().lexis
     }
 
-    /// The language of the file at `path` with this text: by name, else by its `#!` line.
+    /// Returns the language of the file at `path` with content `text`, by file name, then by the
+    /// `#!` line.
     pub fn of(path: &Path, text: &[u8]) -> Language {
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
@@ -252,7 +256,7 @@ impl Language {
     }
 }
 
-/// The program on a `#!` line, without its folder.
+/// Returns the program on a `#!` line, without its folder.
 fn interpreter(text: &[u8]) -> Option<&str> {
     let line = text.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let line = std::str::from_utf8(line.get(..200).unwrap_or(line)).ok()?;
@@ -264,7 +268,7 @@ fn interpreter(text: &[u8]) -> Option<&str> {
     words.find(|word| !word.starts_with('-') && !word.contains('='))
 }
 
-/// Whether a `.h` file is C++.
+/// Returns whether a `.h` file is C++.
 fn looks_like_cpp(text: &[u8]) -> bool {
     let head = &text[..text.len().min(64 << 10)];
     ["\nclass ", "\nnamespace ", "\ntemplate <", "\ntemplate<", "\nusing ", "public:", "std::"]

@@ -1,10 +1,12 @@
-//! The text index: where identifiers occur, and where they are defined, in every text file of a project.
+//! The text index: occurrences and definitions of identifiers in every text file of a project.
 //!
-//! [`TextIndex`] is the index of one project; [`search`](TextIndex::search) asks it. The index lives in a folder of the
-//! cache, never in the project. It is made of *segments* (`store/segment.rs`), each written once, and a *manifest*
-//! (`store/manifest.rs`) that lists them, and for each file its segment and its state when it was read. A change writes
-//! a new segment for the files that changed and replaces the manifest, so that readers need no lock. Whatever is read
-//! is verified by checksums; what is damaged, or of another version, is built anew.
+//! [`TextIndex`] is the index of one project, and [`search`](TextIndex::search) queries it. The
+//! index is stored in a cache folder, never in the project. It consists of *segments*
+//! (`store/segment.rs`), each written once, and a *manifest* (`store/manifest.rs`). The manifest
+//! lists the segments and, for each file, its segment and its signature when it was read. An update
+//! writes a new segment for the changed files and replaces the manifest, so readers need no lock.
+//! All data is verified by checksums when it is read. A damaged index, or one of another version,
+//! is rebuilt.
 
 mod analysis;
 mod cache;
@@ -39,7 +41,7 @@ pub use globs::{BadGlob, Globs};
 pub use index::{Built, Freshness, TextIndex, TreeStatus};
 pub use kind::DefinitionKind;
 pub use language::{Language, Rule};
-pub use lisp_names::{IndexedFile, IndexedText, LispNames, Named, NamedIn};
+pub use lisp_names::{FileNameTokens, IndexedFile, IndexedText, LispNames, NameTokens};
 pub use names::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 pub use outline::{LispDefinition, lisp_definitions};
 pub use pattern::Pattern;

@@ -1,4 +1,4 @@
-//! Sizes above which the index gives up on a text.
+//! Size limits of the index.
 
-/// A file longer than this, in bytes, is not indexed.
+/// The maximum size of an indexed file, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -1,4 +1,4 @@
-//! Questions about the names in the tree's Lisp text, answered without reading a file.
+//! Queries for names in the tree's Lisp text that need only the index, not the files.
 
 use crate::control::IndexControl;
 use crate::error::TextError;
@@ -6,94 +6,96 @@ use crate::index::TextIndex;
 use crate::names::{PackageText, TokenClass};
 use crate::store::manifest::{FileEntry, FilePlace};
 use crate::store::pages::PageError;
-use crate::store::snapshot::{GONE, TextSnapshot};
+use crate::store::snapshot::{REMOVED, TextSnapshot};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The index as it was at one moment, for questions about Lisp names.
+/// A snapshot of the index for queries about Lisp names.
 #[derive(Debug, Clone)]
 pub struct LispNames(Arc<TextSnapshot>);
 
-/// The text that the index has of a file: its signature and its hash.
+/// Identifies the indexed text of a file by its signature and its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedText(u64, u64);
 
-/// A file of the index, in all states of it in which its text is the same.
+/// Identifies a file's indexed text. It stays equal as long as the segment that holds the text is
+/// open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedFile {
-    /// The segment that has its names, of all that this process has opened.
+    /// The number of the opened segment that holds the file's names; unique in this process.
     pub segment: u64,
-    /// The file's number in it, from 0.
+    /// The file's number in the segment, from 0.
     pub number: u32,
 }
 
-/// The places of a name, file by file.
+/// The occurrences of a name, by file.
 #[derive(Debug, Default)]
-pub struct Named<'a> {
-    /// The files, by path.
-    pub files: Vec<NamedIn<'a>>,
-    /// The tokens of all of them: the number of a class, and the line, from 1.
+pub struct NameTokens<'a> {
+    /// The files, sorted by path.
+    pub files: Vec<FileNameTokens<'a>>,
+    /// The tokens in all files: for each, the number of its class and its line, from 1.
     pub tokens: Vec<(u32, u32)>,
 }
 
-/// The places of a name in one file.
+/// The occurrences of a name in one file.
 #[derive(Debug)]
-pub struct NamedIn<'a> {
+pub struct FileNameTokens<'a> {
     /// The file, relative to the root.
     pub path: &'a Path,
-    /// What stands for the file.
+    /// Identifies the file's indexed text.
     pub file: IndexedFile,
-    /// What decides which symbol a token is, by its number.
+    /// The token classes, by number.
     pub classes: &'a Arc<[Arc<TokenClass>]>,
-    /// Which of the tokens are in it, by place.
+    /// The range of this file's tokens in [`NameTokens::tokens`].
     pub tokens: Range<usize>,
-    /// Its place among all files, which are in the order of their paths.
+    /// The file's index in the manifest, which is sorted by path.
     place: usize,
 }
 
 impl TextIndex {
-    /// Returns the index for questions about Lisp names, brought up to date first if need be.
+    /// Returns a snapshot for queries about Lisp names, updating the index first if necessary.
     ///
     /// # Errors
     ///
-    /// As [`TextIndex::search`].
+    /// The same as for [`TextIndex::search`].
     pub fn lisp_names(&self, control: &IndexControl<'_>) -> Result<LispNames, TextError> {
         Ok(LispNames(self.snapshot(control)?))
     }
 
-    /// Does away with an index that is damaged: the next question builds it anew.
+    /// Discards a damaged index; the next query rebuilds it.
     pub fn discard(&self) {
-        self.distrust(true);
+        self.invalidate(true);
     }
 }
 
 impl LispNames {
-    /// Whether `other` is of the same state of the index.
+    /// Returns whether `other` is the same snapshot.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The files, relative to the root, of which this may not have the text that `other` has. `None` if these may be all.
-    pub fn taken_beside<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = &'a Path>> {
+    /// Returns the files, relative to the root, for which the two snapshots may have different
+    /// texts. `None` if any file may differ.
+    pub fn updated_between<'a>(&'a self, other: &'a Self) -> Option<impl Iterator<Item = &'a Path>> {
         let is_other = !self.is(other);
-        let taken = self.0.taken.iter().chain(&other.0.taken).filter(move |_| is_other);
-        (self.0.opened == other.0.opened).then(|| taken.map(|path| &**path))
+        let updated = self.0.updated.iter().chain(&other.0.updated).filter(move |_| is_other);
+        (self.0.opened == other.0.opened).then(|| updated.map(|path| &**path))
     }
 
-    /// Returns what tells the text of the file at `path`, relative to the root, from an earlier one; `None` if the index
-    /// does not have its names.
+    /// Returns the identity of the indexed text of the file at `path`, relative to the root. `None`
+    /// if the file is not indexed.
     pub fn text_of(&self, path: &Path) -> Option<IndexedText> {
         let file = self.0.manifest().file(path)?;
         matches!(file.place, FilePlace::Segment(..)).then_some(IndexedText(file.signature, file.hash))
     }
 
-    /// Finds the places of `name`. `None` if the index is damaged.
-    pub fn named(&self, name: &str) -> Option<Named<'_>> {
+    /// Finds the occurrences of `name`. `None` if the index is damaged.
+    pub fn named(&self, name: &str) -> Option<NameTokens<'_>> {
         self.find_named(name).ok()
     }
 
-    fn find_named(&self, name: &str) -> Result<Named<'_>, PageError> {
+    fn find_named(&self, name: &str) -> Result<NameTokens<'_>, PageError> {
         let (mut found, mut tokens) = (Vec::new(), Vec::new());
         let files = &self.0.manifest().files;
         for (segment, places) in self.0.segments() {
@@ -105,14 +107,15 @@ impl LispNames {
                     return Err(PageError::Damaged);
                 }
                 let file = IndexedFile { segment: segment.opened(), number };
-                found.push(NamedIn { path, file, classes, tokens: range, place });
+                found.push(FileNameTokens { path, file, classes, tokens: range, place });
             }
         }
         found.sort_unstable_by_key(|named| named.place);
-        Ok(Named { files: found, tokens })
+        Ok(NameTokens { files: found, tokens })
     }
 
-    /// Finds the definitions of the package that is called `name`, each with its file. `None` if the index is damaged.
+    /// Finds the definitions of the package `name`, each with its file. `None` if the index is
+    /// damaged.
     pub fn packages(&self, name: &str) -> Option<Vec<(&Path, Arc<PackageText>)>> {
         let mut all = Vec::new();
         for (segment, places) in self.0.segments() {
@@ -132,8 +135,8 @@ impl LispNames {
         &self.0.manifest().files
     }
 
-    /// The place in the manifest of a segment's file that is still in it.
+    /// Returns the index in the manifest of a segment's file, if the manifest still contains it.
     pub(crate) fn place(&self, places: &[u32], file: u32) -> Option<usize> {
-        places.get(file as usize).filter(|&&place| place != GONE).map(|&place| place as usize)
+        places.get(file as usize).filter(|&&place| place != REMOVED).map(|&place| place as usize)
     }
 }

@@ -1,5 +1,7 @@
-//! The text of a Lisp file as a reader without Lisp sees it: the places of names, and the packages that it
-//! defines.
+//! Reads a Lisp text without running Lisp. [`FileTokens`] holds all names with their occurrences,
+//! and the packages that the text defines ([`PackageText`]). Each occurrence has a [`TokenClass`],
+//! which determines the symbol it denotes: package marker, prefix, current package and context. The
+//! index stores the classes, so that queries for names need not read the files.
 
 mod scan;
 
@@ -10,60 +12,61 @@ use std::ops::Deref;
 use std::sync::Arc;
 use steelbank_reader::{Dialect, LispText, Marker, Range};
 
-/// A package as a form in a text defines it.
+/// A package, as defined by a form in a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackageText {
-    /// Its name, then its nicknames.
+    /// The package name, followed by its nicknames.
     pub names: Vec<String>,
     /// The packages that it uses.
     pub uses: Vec<String>,
-    /// The names that it imports, each with the package that it comes from.
+    /// The imported names, each with the package it comes from.
     pub imports: Vec<(String, String)>,
-    /// The names that it shadows.
+    /// The shadowed names.
     pub shadows: Vec<String>,
-    /// Its local nicknames, each with the package that it means.
+    /// The local nicknames, each with the package it stands for.
     pub local_nicknames: Vec<(String, String)>,
-    /// Whether the form has clauses that only evaluation explains.
+    /// Whether the form has clauses that can only be understood by evaluating them.
     pub is_open: bool,
 }
 
-/// The kind of text that a name stands in.
+/// The kind of text that contains a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub enum TextContext {
-    /// It is a symbol in a form.
+    /// A symbol in a form.
     #[default]
     Code,
-    /// A name in the definition of a package: one of its own, or one that it imports from `from`.
+    /// A name in a package definition: one of the package's symbols, or one imported from `from`.
     Package {
-        /// The package that is defined.
+        /// The defined package.
         package: Arc<str>,
         /// The package that the name is imported from.
         from: Option<Arc<str>>,
     },
-    /// The name of a symbol that is looked up, in the package that is named beside it.
+    /// The name of a symbol that is looked up at run time, as by INTERN, in the package given by
+    /// the adjacent argument.
     Lookup(Option<Arc<str>>),
-    /// A word in a string, or one of LOOP.
+    /// A word in a string, or a LOOP keyword.
     Prose,
-    /// A word in a string that is read as code, or that FORMAT takes a function's name from.
+    /// A word in a string that is read as code, or a function name in a FORMAT directive.
     Read,
     /// A word in a comment.
     Comment,
-    /// A parameter in a generic function's definition, which nothing reads.
+    /// A parameter in the lambda list of a DEFGENERIC, where it has no value.
     Parameter,
 }
 
-/// All that decides which symbol an occurrence of a name is.
+/// Everything that determines which symbol an occurrence of a name denotes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TokenClass {
     /// The package marker before the name.
     pub marker: Marker,
     /// The package prefix.
     pub prefix: Option<Arc<str>>,
-    /// The package that is current at the token, as far as the text tells.
+    /// The current package at the token, as far as the text shows.
     pub package: Option<Arc<str>>,
-    /// The kind of text that the token is in.
+    /// The kind of text that contains the token.
     pub context: TextContext,
-    /// False if a feature expression leaves the token out.
+    /// `false` if a feature expression excludes the token.
     pub active: bool,
     /// Whether a feature expression that the text alone does not decide leaves the token out or reads it.
     pub guarded: bool,
@@ -168,19 +171,19 @@ impl PackageText {
     }
 }
 
-/// One occurrence of a name.
+/// An occurrence of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextToken {
-    /// All of the token, package prefix included, in bytes of the decoded text.
+    /// The range of the token including its package prefix, in bytes of the decoded text.
     pub span: Range,
-    /// The offset of the name itself.
+    /// The offset of the name without its prefix.
     pub name_start: u32,
     /// Whether the name is the operator of a list, or follows `#'`.
     pub calls: bool,
-    /// Whether the name is quoted by itself, or a class that a method specializes on: then it is no local
-    /// variable.
+    /// Whether the name is quoted by itself, or is a specializer of a method. Such a name is not a
+    /// local variable.
     pub names: bool,
-    /// What decides which symbol it is; tokens share it.
+    /// Determines which symbol the token denotes; shared between tokens.
     pub class: Arc<TokenClass>,
 }
 
@@ -192,7 +195,7 @@ impl Deref for TextToken {
     }
 }
 
-/// The names of one text, with their places.
+/// The names of one text and their occurrences.
 #[derive(Debug, Default)]
 pub struct FileTokens {
     names: KeyMap<Box<str>, Vec<TextToken>>,
@@ -206,7 +209,7 @@ impl FileTokens {
         FileTokens::of(text, &lisp::read(text, Dialect::CommonLisp))
     }
 
-    /// As [`FileTokens::read`], of a text that has been read as `lisp`.
+    /// As [`FileTokens::read`], for a text that has already been parsed to `lisp`.
     pub(crate) fn of(text: &[u8], lisp: &LispText) -> FileTokens {
         scan::scan(text, lisp)
     }
@@ -225,12 +228,12 @@ impl FileTokens {
         }
     }
 
-    /// Lists the places of `name`, in order.
+    /// Returns the occurrences of `name`, in order.
     pub fn named(&self, name: &str) -> &[TextToken] {
         self.names.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Lists all names, with their places.
+    /// Returns all names with their occurrences.
     pub fn names(&self) -> impl Iterator<Item = (&str, &[TextToken])> {
         self.names.iter().map(|(name, tokens)| (&**name, tokens.as_slice()))
     }
@@ -240,7 +243,7 @@ impl FileTokens {
         &self.packages
     }
 
-    /// Estimates the memory that this takes, in bytes.
+    /// Estimates the memory use, in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn decode_reverses_encode() {
         let tokens = tokens();
         for token in tokens.names().flat_map(|(_, tokens)| tokens) {
             let bytes = token.class.encode();
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_with_what_they_stand_in() {
+    fn names_have_their_context() {
         let own = TextContext::Package { package: "APP".into(), from: None };
         check(
             "RUN",
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_current_package_and_prefixes_are_kept() {
+    fn tokens_have_current_package_and_prefix() {
         let tokens = tokens();
         let run = &tokens.named("RUN")[1];
         assert_eq!(run.package.as_deref(), Some("APP"));

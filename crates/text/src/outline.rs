@@ -1,4 +1,4 @@
-//! The definitions of a Common Lisp text in order, as the structural reader sees them.
+//! Lists the definitions of a Common Lisp text, as found by the structural reader.
 
 use crate::definitions::lisp::definitions;
 use crate::kind::DefinitionKind;
@@ -6,39 +6,40 @@ use crate::scan::lisp::read;
 use steelbank_reader::lines::{AscendingColumns, LineColumn, LineIndex, decode};
 use steelbank_reader::{Dialect, LispText, Marker, Range, TokenKind};
 
-/// One definition of a Common Lisp text.
+/// A definition in a Common Lisp text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LispDefinition {
-    /// What it defines.
+    /// The kind of definition.
     pub kind: DefinitionKind,
-    /// The name as the reader makes it of the text, without package prefix.
+    /// The name as the Lisp reader would read it, without package prefix.
     pub name: String,
     /// The package prefix of the name, if it has one.
     pub prefix: Option<String>,
-    /// A keyword or string that is the name of a test or of what an operator of the program's own defines, as it is
-    /// written: no symbol of the package is named by it.
+    /// The keyword or string, as written, that names a test or an object defined by a custom
+    /// operator. Such a name is not a symbol of the current package.
     pub literal: Option<String>,
-    /// Whether the name is a list that begins with SETF.
+    /// Whether the name is a list `(setf …)`.
     pub setf: bool,
-    /// The operator that defines, upcased and without package prefix.
+    /// The defining operator, upcased and without package prefix.
     pub operator: String,
-    /// Line and column of the name, from 1, the column in characters.
+    /// Line and column of the name, from 1; the column counts characters.
     pub place: LineColumn,
-    /// The first line of the whole form.
+    /// The first line of the defining form.
     pub start: u32,
-    /// The last line of the whole form.
+    /// The last line of the defining form.
     pub end: u32,
-    /// The number of its top-level form, from 0.
+    /// The index of its top-level form, from 0.
     pub form: usize,
-    /// The package that the form is in, if the text says.
+    /// The package of the form, if the text specifies one.
     pub package: Option<String>,
-    /// The form's first line, at most 240 bytes of it.
+    /// The first line of the form, at most 240 bytes.
     pub line: String,
-    /// Whether it only announces a definition that stands elsewhere.
+    /// Whether it only declares something that is defined elsewhere.
     pub declaration: bool,
 }
 
-/// All definitions of a Common Lisp text, in order; what `#+` or `#-` leaves out is left out.
+/// Returns all definitions of a Common Lisp text, in order. Forms excluded by `#+` or `#-` are
+/// omitted.
 pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
     let text = read(bytes, Dialect::CommonLisp);
     let lines = LineIndex::new(bytes);
@@ -64,7 +65,7 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
             });
             let literal = literal.map(|token| decode(&bytes[token.span.indices()]).into_owned());
             let start = lines.line(at);
-            // Count on from the last name, as a line may be as long as the file.
+            // Count columns from the previous name: a line can be as long as the file.
             let place = match definition.name.start >= counted {
                 true => {
                     counted = definition.name.start;
@@ -93,7 +94,7 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
     found.collect()
 }
 
-/// What is shown of a line: a whole file may be one.
+/// Returns the start of a line for display; a line can be as long as the file.
 fn beginning(line: &[u8]) -> &[u8] {
     let mut end = line.len().min(240);
     while end < line.len() && end > 0 && line[end] & 0xc0 == 0x80 {
@@ -102,7 +103,7 @@ fn beginning(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// The name at `range` as the reader makes it, and its package prefix.
+/// Returns the name at `range` as the Lisp reader would read it, and its package prefix.
 fn name(text: &LispText, bytes: &[u8], range: Range) -> (String, Option<String>) {
     match text.token_at(range.start) {
         Some(token) if token.kind == TokenKind::Symbol => {
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn definitions_have_their_name_package_and_extent() {
+    fn definition_has_name_package_and_extent() {
         let text = "(in-package :app)\n\n(defun (setf part)\n    (new x)\n  (list new x))\n#+nil (defun gone ())\n(other::define-thing app::|x y| 1)\n(define-key :up 1)\n(defpackage \"LOWER\")\n";
         let found = lisp_definitions(text.as_bytes());
         let shown: Vec<_> = found

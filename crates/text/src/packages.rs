@@ -1,19 +1,21 @@
-//! Package prefixes: which occurrences of a Lisp name are the symbol that was asked for.
+//! Checks package prefixes: which occurrences of a Lisp name denote the symbol of a qualified
+//! query.
 
 use crate::language::Language;
 use crate::pattern::Qualified;
 use crate::scan::lisp as scan_lisp;
 use crate::store::pages::PageError;
-use crate::store::snapshot::{GONE, TextSnapshot};
+use crate::store::snapshot::{REMOVED, TextSnapshot};
 use std::collections::BTreeSet;
 use steelbank_reader::{Dialect, LispText, Marker, TokenKind};
 
-/// Finds all names, nicknames included, of the package that is called `name` where the project's text defines it.
+/// Returns all names of the package `name`, including the nicknames that the project's text
+/// defines.
 pub(crate) fn names(snapshot: &TextSnapshot, name: &str) -> Result<Vec<String>, PageError> {
     let mut names = BTreeSet::from([name.to_owned()]);
     for (segment, places) in snapshot.segments() {
         for (file, package) in segment.packages(name)?.iter() {
-            if places.get(*file as usize).is_some_and(|place| *place != GONE) {
+            if places.get(*file as usize).is_some_and(|place| *place != REMOVED) {
                 names.extend(package.names.iter().cloned());
             }
         }
@@ -21,7 +23,7 @@ pub(crate) fn names(snapshot: &TextSnapshot, name: &str) -> Result<Vec<String>, 
     Ok(names.into_iter().collect())
 }
 
-/// Tells whether occurrences in one text are qualified as asked.
+/// Checks whether occurrences in one text match the qualification of a query.
 pub(crate) struct PackageCheck<'a> {
     text: &'a [u8],
     lisp: LispText,
@@ -40,7 +42,7 @@ impl<'a> PackageCheck<'a> {
         PackageCheck { text, lisp: scan_lisp::read(text, dialect), qualified, names }
     }
 
-    /// Whether the name at `offset` is qualified as asked.
+    /// Returns whether the name at `offset` matches the qualification.
     pub(crate) fn admits(&self, offset: u32) -> bool {
         let Some(token) = self.lisp.token_at(offset) else { return false };
         let is_prefix = token.name_start != offset && token.kind == TokenKind::Symbol;
@@ -51,7 +53,7 @@ impl<'a> PackageCheck<'a> {
             return self.admits_prose(offset);
         }
         match self.qualified {
-            Qualified::Anyhow => true,
+            Qualified::Any => true,
             Qualified::Keyword => token.marker == Marker::Keyword,
             Qualified::Uninterned => token.marker == Marker::Uninterned,
             Qualified::Package(_) => match token.marker {
@@ -71,19 +73,20 @@ impl<'a> PackageCheck<'a> {
         }
     }
 
-    /// Whether the package is current at `offset`.
+    /// Returns whether the query's package is current at `offset`.
     fn is_current(&self, offset: u32) -> bool {
         let toplevel = self.lisp.toplevel_from(offset).or(self.lisp.toplevel().last());
         toplevel.and_then(|form| form.package.as_deref()).is_some_and(|package| self.is_name(package))
     }
 
-    /// Whether the name at `offset`, in a comment or a string, is qualified as asked: only what stands before it tells.
+    /// Returns whether the name at `offset`, in a comment or a string, matches the qualification.
+    /// Only the characters before it decide.
     fn admits_prose(&self, offset: u32) -> bool {
         let before = self.text.get(..offset as usize).unwrap_or_default();
         let colons = before.iter().rev().take_while(|&&byte| byte == b':').count();
         let prefix = &before[..before.len() - colons];
         match self.qualified {
-            Qualified::Anyhow => true,
+            Qualified::Any => true,
             Qualified::Keyword => {
                 colons > 0 && prefix.last().is_none_or(|byte| !self.lisp.dialect().is_constituent(*byte))
             }

@@ -1,9 +1,10 @@
-//! Sharing work among the processors.
+//! Runs work on several threads.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Applies `work` to every item, on as many threads as there are processors, and gives the results in order.
+/// Applies `work` to every item and returns the results in order. Uses one thread per processor, at
+/// most 8.
 pub(crate) fn parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8).min(items.len());
     if threads <= 1 {

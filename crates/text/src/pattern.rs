@@ -1,4 +1,4 @@
-//! The pattern of a search: an identifier in some languages, literal text in the others.
+//! The pattern of a search. It is an identifier in some languages and literal text in the others.
 
 use crate::analysis;
 use crate::language::{Language, Rule};
@@ -7,7 +7,7 @@ use crate::scan::occurrence::LONGEST_IDENTIFIER;
 use crate::scan::word_length;
 use steelbank_reader::{Marker, TokenKind};
 
-/// The text asked for.
+/// The text to search for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -16,42 +16,43 @@ pub struct Pattern {
 /// The meaning of a pattern in one language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PatternMeaning {
-    /// The identifier with this key in the index, where it is qualified so.
+    /// The identifier with this index key, if it has this qualification.
     Identifier(Vec<u8>, Qualified),
     /// Any occurrence of the text.
     Literal,
 }
 
-/// The qualification that a Lisp symbol must have in front of its name.
+/// The package qualification that a query requires of a Lisp symbol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Qualified {
-    /// Anything.
-    Anyhow,
+    /// Any qualification.
+    Any,
     /// `:`
     Keyword,
     /// `#:`
     Uninterned,
-    /// This package's prefix; or nothing, where this package is current.
+    /// The prefix of this package, or no prefix where this package is current.
     Package(String),
 }
 
 impl Pattern {
-    /// Any text but none is a pattern.
+    /// Returns a pattern for `text`, or `None` if it is blank.
     pub fn new(text: &str) -> Option<Pattern> {
         (!text.trim().is_empty()).then(|| Pattern { text: text.to_owned() })
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// How many characters it has, blanks at its ends left out.
+    /// Returns the number of characters, without leading and trailing whitespace.
     pub fn length(&self) -> usize {
         self.text.trim().chars().count()
     }
 
-    /// The name of the Common Lisp symbol that this is, as Lisp reads it.
+    /// Returns the name of the Common Lisp symbol as the reader would read it, or `None` if the
+    /// pattern is not a symbol.
     pub fn common_lisp_name(&self) -> Option<String> {
         match self.meaning(Language::named("commonlisp")?) {
             PatternMeaning::Identifier(key, _) => String::from_utf8(key.get(1..)?.to_vec()).ok(),
@@ -66,7 +67,7 @@ impl Pattern {
         match language.rule() {
             Rule::Lisp(_) => self.symbol(language).unwrap_or(PatternMeaning::Literal),
             rule if is_identifier(self.text.as_bytes(), rule) => {
-                PatternMeaning::Identifier(analysis::key(language, self.text.as_bytes()), Qualified::Anyhow)
+                PatternMeaning::Identifier(analysis::key(language, self.text.as_bytes()), Qualified::Any)
             }
             _ => PatternMeaning::Literal,
         }
@@ -86,7 +87,7 @@ impl Pattern {
         }
         let symbol = token.symbol(bytes);
         let qualified = match token.marker {
-            Marker::None => Qualified::Anyhow,
+            Marker::None => Qualified::Any,
             Marker::Keyword => Qualified::Keyword,
             Marker::Uninterned => Qualified::Uninterned,
             Marker::External | Marker::Internal => Qualified::Package(symbol.package?.into_owned()),
@@ -95,7 +96,7 @@ impl Pattern {
     }
 }
 
-/// Whether `text` is one whole identifier of languages with this rule.
+/// Returns whether `text` is exactly one identifier in languages with this rule.
 fn is_identifier(text: &[u8], rule: Rule) -> bool {
     let strip =
         |prefixes: &[&[u8]], text| prefixes.iter().find_map(|prefix| <[u8]>::strip_prefix(text, *prefix));
@@ -140,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_is_the_languages_own() {
-        let plain = |name| Some((name, Qualified::Anyhow));
+    fn identifier_syntax_depends_on_language() {
+        let plain = |name| Some((name, Qualified::Any));
         check("commonlisp", "*foo-bar*", plain("*FOO-BAR*"));
         check("commonlisp", "|Foo|", plain("Foo"));
         check("commonlisp", "a->b", plain("A->B"));

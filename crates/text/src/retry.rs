@@ -1,4 +1,4 @@
-//! The reasons why a search is interrupted.
+//! The reasons for interrupting a search.
 
 use crate::error::TextError;
 use crate::store::pages::PageError;
@@ -10,7 +10,7 @@ pub(crate) enum SearchInterrupted {
     Page(PageError),
     /// A file does not match the index.
     Changed,
-    /// The search ends with this error.
+    /// The search fails with this error.
     Stop(TextError),
 }
 

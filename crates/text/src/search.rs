@@ -1,4 +1,5 @@
-//! Questions to the index.
+//! Searches the index: finds occurrences and definitions of a pattern, ranks the definitions, and
+//! returns pages of occurrences with previews.
 
 use crate::analysis::{hits_of, trigram};
 use crate::cache::TextCache;
@@ -17,92 +18,95 @@ use crate::store::manifest::FileEntry;
 use crate::store::pages::PageError;
 use crate::store::postings::{self, Hit};
 use crate::store::segment::TextSegment;
-use crate::store::snapshot::{GONE, TextSnapshot};
+use crate::store::snapshot::{REMOVED, TextSnapshot};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use steelbank_reader::lines::{LineColumn, characters, decode};
 
-/// A question.
+/// A search query.
 #[derive(Debug, Clone)]
 pub struct TextSearch {
     /// The text to find.
     pub pattern: Pattern,
-    /// Only definitions of this kind.
+    /// Restricts definitions to this kind.
     pub kind: Option<DefinitionKind>,
-    /// Only files of this language.
+    /// Restricts the search to files of this language.
     pub language: Option<Language>,
-    /// Only files that these match.
+    /// Restricts the search to files that match these globs.
     pub globs: Globs,
-    /// The number of occurrences to pass over.
+    /// The number of occurrences to skip.
     pub offset: u64,
-    /// The most occurrences to return.
+    /// The maximum number of occurrences to return.
     pub limit: u64,
-    /// With more occurrences than this only their number is given.
+    /// If there are more occurrences than this, only their number is returned.
     pub bound: u64,
 }
 
-/// The answer.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchAnswer {
-    /// The best first.
+    /// The definitions, best first; at most 50.
     pub definitions: Vec<DefinitionMatch>,
-    /// How many definitions there are; not all of very many are located.
+    /// The total number of definitions.
     pub total_definitions: u64,
-    /// Occurrences by path and place; none if there are more than the bound.
+    /// The occurrences, by path and position; empty if there are more than the bound.
     pub references: Vec<TextMatch>,
-    /// How many occurrences there are.
+    /// The total number of occurrences.
     pub total: u64,
-    /// Files in which they are, with the number in each; the most first. At most ten.
+    /// The files with the most occurrences, each with its count, if there are more occurrences than
+    /// the bound. At most ten.
     pub densest: Vec<(PathBuf, u64)>,
-    /// False if files kept changing while they were read, so that the answer may be of mixed age.
+    /// `false` if files changed repeatedly during the search, so that the result may be
+    /// inconsistent.
     pub fresh: bool,
 }
 
-/// One occurrence.
+/// An occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextMatch {
-    /// Relative to the root.
+    /// The file, relative to the root.
     pub path: PathBuf,
-    /// Line and column, from 1, the column in characters.
+    /// Line and column, from 1; the column counts characters.
     pub place: LineColumn,
-    /// Its role there; `None` where that is not known.
+    /// The role of the occurrence; `None` if it is unknown.
     pub role: Option<TextRole>,
-    /// The line.
+    /// The line, shortened if it is very long.
     pub preview: String,
-    /// Its language.
+    /// The language of the file.
     pub language: Language,
 }
 
-/// One definition.
+/// A definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionMatch {
-    /// Relative to the root.
+    /// The file, relative to the root.
     pub path: PathBuf,
-    /// What it defines.
+    /// The kind of definition.
     pub kind: DefinitionKind,
-    /// The name as it is written there.
+    /// The name as written.
     pub symbol: String,
-    /// Line and column, from 1, of the name.
+    /// Line and column of the name, from 1.
     pub name: LineColumn,
-    /// Line and column of the first character of the whole definition.
+    /// Line and column of the first character of the definition.
     pub start: LineColumn,
-    /// Line and column after the last.
+    /// Line and column after the last character of the definition.
     pub end: LineColumn,
-    /// The line of the name.
+    /// The line that contains the name.
     pub preview: String,
     /// Whether it is only a declaration.
     pub declaration: bool,
 }
 
-/// The most definitions that are located.
+/// The maximum number of definitions to locate.
 const LOCATED: usize = 50;
 
 impl TextIndex {
-    /// Answers a question, from an index that is brought up to date first if need be.
+    /// Runs a search, updating the index first if necessary.
     ///
     /// # Errors
     ///
-    /// If there is no usable index and none may or can be made, or the caller gives up.
+    /// If the index is missing or stale and may not be updated, if it cannot be read or written, or
+    /// if the operation is cancelled.
     pub fn search(&self, search: &TextSearch, control: &IndexControl<'_>) -> Result<SearchAnswer, TextError> {
         let mut attempts = 4;
         loop {
@@ -122,8 +126,8 @@ impl TextIndex {
                 Ok(answer) => return Ok(answer),
                 Err(SearchInterrupted::Stop(error)) => return Err(error),
                 Err(SearchInterrupted::Page(error)) if attempts == 0 => return Err(self.explain(error)),
-                Err(SearchInterrupted::Page(error)) => self.distrust(matches!(error, PageError::Damaged)),
-                Err(SearchInterrupted::Changed) => self.distrust(false),
+                Err(SearchInterrupted::Page(error)) => self.invalidate(matches!(error, PageError::Damaged)),
+                Err(SearchInterrupted::Changed) => self.invalidate(false),
             }
         }
     }
@@ -137,9 +141,9 @@ struct Matches {
 }
 
 enum Hits {
-    Known(Vec<Hit>),
-    /// To be found again: the key, and its definitions in this file.
-    Sought(Vec<u8>, Vec<LispTextDefinition>),
+    Located(Vec<Hit>),
+    /// To be found by scanning the text: the key, and its definitions in this file.
+    Unlocated(Vec<u8>, Vec<LispTextDefinition>),
     Literal(Vec<u32>),
 }
 
@@ -154,7 +158,7 @@ struct Searcher<'a> {
     fresh: bool,
 }
 
-/// The languages by the key and qualification that the pattern has in them.
+/// The languages for each key and qualification that the pattern has in them.
 type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
 
 impl Searcher<'_> {
@@ -206,9 +210,9 @@ impl Searcher<'_> {
         &self.snapshot.manifest().files[file]
     }
 
-    /// The manifest's number of file `local` of a segment, if the question is about that file.
+    /// Returns the manifest index of file `local` of a segment, if the query covers that file.
     fn selected(&self, places: &[u32], local: u32, languages: &[Language]) -> Option<usize> {
-        let place = *places.get(local as usize).filter(|&&place| place != GONE)? as usize;
+        let place = *places.get(local as usize).filter(|&&place| place != REMOVED)? as usize;
         let entry = self.file(place);
         (languages.contains(&entry.language) && self.search.globs.select(&entry.path)).then_some(place)
     }
@@ -249,24 +253,24 @@ impl Searcher<'_> {
                 let mut here = defined.remove(&found.file).unwrap_or_default();
                 let identifier = key.get(1..).unwrap_or_default();
                 let mut each = match found.hits {
-                    Some(hits) => Matches { file, count: found.count, hits: Hits::Known(hits) },
+                    Some(hits) => Matches { file, count: found.count, hits: Hits::Located(hits) },
                     None => {
-                        let hits = Hits::Sought(identifier.to_vec(), here.clone());
+                        let hits = Hits::Unlocated(identifier.to_vec(), here.clone());
                         Matches { file, count: found.count, hits }
                     }
                 };
-                if *qualified != Qualified::Anyhow {
+                if *qualified != Qualified::Any {
                     self.control.check()?;
                     let Some(text) = self.text(file)? else { continue };
                     let language = self.file(file).language;
                     let mut hits = match each.hits {
-                        Hits::Known(hits) => hits,
+                        Hits::Located(hits) => hits,
                         _ => hits_of(&text.bytes, language, identifier, &here),
                     };
                     let check = packages::PackageCheck::new(&text.bytes, language, qualified, names);
                     hits.retain(|hit| check.admits(hit.offset));
                     here.retain(|definition| check.admits(definition.name.start));
-                    each = Matches { file, count: hits.len() as u64, hits: Hits::Known(hits) };
+                    each = Matches { file, count: hits.len() as u64, hits: Hits::Located(hits) };
                 }
                 definitions.extend(self.of_kind(here).map(|definition| (file, definition)));
                 if each.count > 0 {
@@ -286,7 +290,7 @@ impl Searcher<'_> {
         definitions.into_iter().filter(move |each| wanted.is_none_or(|wanted| each.kind.answers(wanted)))
     }
 
-    /// `json!` is defined as `json`.
+    /// Finds the definitions of a Rust macro: `json!` is defined as `json`.
     fn macro_definitions(
         &mut self,
         segment: &TextSegment,
@@ -347,9 +351,9 @@ impl Searcher<'_> {
             let Some(text) = self.text(each.file)? else { continue };
             let entry = self.file(each.file);
             let hits: Vec<(u32, Option<TextRole>)> = match each.hits {
-                Hits::Known(hits) => known(&hits, from, room),
-                Hits::Sought(key, defined) => {
-                    known(&hits_of(&text.bytes, entry.language, &key, &defined), from, room)
+                Hits::Located(hits) => located(&hits, from, room),
+                Hits::Unlocated(key, defined) => {
+                    located(&hits_of(&text.bytes, entry.language, &key, &defined), from, room)
                 }
                 Hits::Literal(offsets) => {
                     offsets.into_iter().skip(from).take(room).map(|at| (at, None)).collect()
@@ -370,8 +374,9 @@ impl Searcher<'_> {
         Ok(found)
     }
 
-    /// The sort key of a definition: real code before what is left out or only declared, the project's own code before
-    /// that of others, then code before tests, a generic function before its methods, then by path and place.
+    /// Returns the sort key of a definition. Declarations and excluded code come last, then
+    /// vendored code, then tests; a generic function comes before its methods; then by path and
+    /// position.
     fn rank(&self, file: usize, definition: &LispTextDefinition) -> impl Ord + use<> {
         let path = self.file(file).path.to_string_lossy().to_lowercase();
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
@@ -421,7 +426,7 @@ impl Searcher<'_> {
     }
 }
 
-/// Lists the files of a segment that may have `text`, whatever the case of its ASCII letters.
+/// Returns the files of a segment that may contain `text`, ignoring the case of ASCII letters.
 pub(crate) fn candidates(segment: &TextSegment, text: &[u8]) -> Result<Vec<u32>, PageError> {
     let mut trigrams: Vec<_> = text.windows(3).filter_map(trigram).collect();
     trigrams.sort_unstable();
@@ -442,19 +447,20 @@ pub(crate) fn candidates(segment: &TextSegment, text: &[u8]) -> Result<Vec<u32>,
     Ok(candidates.unwrap_or_else(|| (0..segment.files()).collect()))
 }
 
-fn known(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>)> {
+fn located(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>)> {
     hits.iter().skip(from).take(room).map(|hit| (hit.offset, Some(hit.role))).collect()
 }
 
-/// The most characters of a preview.
+/// The maximum length of a preview, in characters.
 const PREVIEW: usize = 240;
 
-/// A line as it is shown: without the blanks at its ends, and of a very long one what is around `column`.
+/// Returns a line for display, without leading and trailing whitespace. Of a very long line,
+/// returns the part around `column`.
 fn preview(line: &[u8], column: u32) -> String {
     if line.len() <= PREVIEW {
         return decode(line).trim().to_owned();
     }
-    // Only what may be shown is decoded: a line can have megabytes.
+    // Decode only the part to display: a line can have megabytes.
     let mut at = 0;
     for _ in 1..column {
         match line.get(at..) {
@@ -488,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_are_cut_around_the_match() {
+    fn long_line_is_truncated_around_match() {
         assert_eq!(preview(b"  short \t", 3), "short");
         let line = "é".repeat(1000) + "needle" + &"x".repeat(1000);
         let shown = preview(line.as_bytes(), 1001);

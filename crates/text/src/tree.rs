@@ -1,5 +1,5 @@
-//! The project's tree of files. All reading goes through it: nothing outside the root, no symbolic link, nothing but
-//! regular files.
+//! Reads the project's files. All access goes through [`Tree`], which opens only regular files
+//! inside the root and follows no symbolic links.
 
 use crate::control::{IndexControl, IndexProgress, Pace};
 use crate::error::TextError;
@@ -18,36 +18,37 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steelbank_tree::{Found, IGNORE_FILES, WalkState};
 
-/// A file is read again later to be sure if it changed so shortly before it was read that a second change might have
-/// left the same time: the clock of a file system is coarse.
+/// Timestamps of file systems are coarse, in nanoseconds: two changes closer than this may leave
+/// the same time. A file that changed so shortly before it was read is checked again later.
 const COARSE: i128 = 50_000_000;
 
-/// The signature of a folder that changed a moment before it was looked at: it never counts as unchanged.
-const UNSETTLED: u64 = 0;
+/// The signature of a folder that changed a moment before it was checked. It never counts as
+/// unchanged.
+const UNSTABLE: u64 = 0;
 
-/// The time after which a walk reports its progress.
+/// The delay before a walk reports its progress.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The root of a project.
+/// The root folder of a project.
 #[derive(Debug)]
 pub(crate) struct Tree {
     path: PathBuf,
-    /// The folder that stood at the path when it was last looked at.
+    /// The folder at the path when it was last checked.
     root: Mutex<Arc<OpenFolder>>,
 }
 
-/// The change of the root since the last look.
+/// The change of the root since the last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// Nothing.
+    /// No change.
     Same,
-    /// Another folder stands at its path.
+    /// Another folder has replaced it.
     Another,
-    /// Its descriptor was closed by code of this process, and others may have been, too.
+    /// Code in this process closed its descriptor, and possibly others.
     Lost,
 }
 
-/// A folder that is held open, so that its inode number stays its own.
+/// An open folder. While it is open, its inode number cannot be reused.
 #[derive(Debug)]
 struct OpenFolder {
     directory: OwnedFd,
@@ -62,27 +63,27 @@ impl OpenFolder {
         Ok(OpenFolder { directory, identity: (stat.st_dev, stat.st_ino) })
     }
 
-    /// Whether it is still open. Code in the same process may close every descriptor.
+    /// Returns whether it is still open. User code in the same process may close any descriptor.
     fn is_open(&self) -> bool {
         rustix::fs::fstat(&self.directory).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity)
     }
 
-    /// Whether it is what stands at `path` now.
+    /// Returns whether it is the folder at `path` now.
     fn is_at(&self, path: &Path) -> io::Result<bool> {
         let stat = rustix::fs::stat(path)?;
         Ok((stat.st_dev, stat.st_ino) == self.identity)
     }
 }
 
-/// A file's size and signature, by which a change shows.
+/// A file's size and signature, for detecting changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileSignature {
     pub(crate) size: u64,
-    /// Changes whenever the size, a time, or the file itself does.
+    /// Changes whenever the size, a timestamp or the inode changes.
     pub(crate) signature: u64,
-    /// Nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     modified: i128,
-    /// Nanoseconds since 1970 of the last change of the inode, which no program can set.
+    /// Time of the last inode change in nanoseconds since 1970. Programs cannot set it.
     changed: i128,
 }
 
@@ -98,20 +99,21 @@ impl FileSignature {
         FileSignature { size: stat.st_size as u64, signature: checksum(&bytes), modified, changed }
     }
 
-    /// Whether it changed within a tick of the clock.
-    fn is_now(&self) -> bool {
+    /// Returns whether the file was modified within the last clock tick.
+    fn is_this_tick(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
         (self.modified - now).abs() < COARSE
     }
 
-    /// Whether the file changed so recently that its time may not tell of another change.
+    /// Returns whether the file changed so recently that another change might not show in its
+    /// timestamps.
     pub(crate) fn is_recent(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
         self.modified.max(self.changed) > now - COARSE
     }
 }
 
-/// A file's text, with the stamp that it had while it was read.
+/// A file's text, with its signature while it was read.
 #[derive(Debug)]
 pub(crate) struct FileText {
     pub(crate) text: Vec<u8>,
@@ -123,10 +125,11 @@ pub(crate) struct FileText {
 pub(crate) struct TreeWalk {
     /// Regular files, sorted.
     pub(crate) files: Vec<PathBuf>,
-    /// Folders, the root included as an empty path, and the files that say what to ignore. While the stamps of these
-    /// are the same, a walk would find the same files.
+    /// Folders (the root as an empty path) and ignore files, with their signatures. While these
+    /// signatures are unchanged, a walk would find the same files.
     pub(crate) watched: Vec<(PathBuf, u64)>,
-    /// What could not be listed, or was left out though nothing says that it is to be ignored, and why.
+    /// Paths that could not be listed, or were skipped although no ignore file matches, with the
+    /// reason.
     pub(crate) failures: Vec<(PathBuf, String)>,
 }
 
@@ -138,7 +141,8 @@ impl Tree {
         Ok(Tree { path, root })
     }
 
-    /// Looks whether the root is still the folder that it was: a checkout may remove it and make it again.
+    /// Checks whether the root is still the same folder and reopens it if not. A checkout may
+    /// remove and recreate it.
     pub(crate) fn refresh(&self) -> Result<Root, TextError> {
         let failed = |source| TextError::Root { path: self.path.clone(), source };
         let before = self.folder();
@@ -151,7 +155,7 @@ impl Tree {
         if open {
             return Ok(Root::Another);
         }
-        // Its number may be somebody else's by now, so it is not closed.
+        // The descriptor number may have been reused for another file, so do not close it.
         std::mem::forget(before);
         Ok(Root::Lost)
     }
@@ -160,18 +164,18 @@ impl Tree {
         Arc::clone(&self.root.lock())
     }
 
-    /// The root's real path.
+    /// Returns the canonical path of the root.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The stamp of the regular file at `path`; `None` if there is none.
+    /// Returns the signature of the regular file at `path`, or `None` if there is none.
     pub(crate) fn stamp(&self, path: &Path) -> Option<FileSignature> {
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| FileSignature::of(&stat))
     }
 
-    /// The signature of whatever is at `path`, an absolute path or one within the root.
+    /// Returns the signature of whatever is at `path`, which is absolute or relative to the root.
     pub(crate) fn signature(&self, path: &Path) -> Option<u64> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
@@ -180,36 +184,38 @@ impl Tree {
             // Hash only the modification time and the inode, which change with the entries.
             let mut bytes = stamp.modified.to_le_bytes().to_vec();
             bytes.extend_from_slice(&stat.st_ino.to_le_bytes());
-            // Another entry may come or go within the same tick of the clock: never let such a signature match.
-            stamp.signature = if stamp.is_now() { UNSETTLED } else { checksum(&bytes).max(1) };
+            // Another entry may be added or removed within the same clock tick: never let such a
+            // signature match.
+            stamp.signature = if stamp.is_this_tick() { UNSTABLE } else { checksum(&bytes).max(1) };
         }
         Some(stamp.signature)
     }
 
-    /// Whether the file at `path`, an absolute path or one within the root, changed a moment ago.
+    /// Returns whether the file at `path`, absolute or relative to the root, changed a moment ago.
     pub(crate) fn is_recent(&self, path: &Path) -> bool {
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty());
         stat.is_ok_and(|stat| FileSignature::of(&stat).is_recent())
     }
 
-    /// Whether everything in `watched` is as it was. A list without the root is that of a walk that failed.
+    /// Returns whether everything in `watched` is unchanged. A list without the root comes from a
+    /// failed walk and never counts as unchanged.
     pub(crate) fn is_unchanged(&self, watched: &[(PathBuf, u64)]) -> bool {
         watched.iter().any(|(path, _)| path.as_os_str().is_empty())
             && watched
                 .iter()
-                .all(|(path, signature)| *signature != UNSETTLED && self.signature(path) == Some(*signature))
+                .all(|(path, signature)| *signature != UNSTABLE && self.signature(path) == Some(*signature))
             && self.outside(watched).iter().all(|(path, signature)| self.signature(path) == *signature)
     }
 
-    /// Reads a file of at most `limit` bytes; of a longer one only the stamp is given, with no text. If the file
-    /// changes meanwhile it is read again.
+    /// Reads a file of at most `limit` bytes. For a longer file, returns only its signature, with
+    /// an empty text. Reads the file again if it changes meanwhile, at most three times.
     pub(crate) fn read(&self, path: &Path, limit: u64) -> io::Result<FileText> {
         let mut last = None;
         for _ in 0..3 {
             let mut file = self.open_file(path)?;
             let before = rustix::fs::fstat(&file)?;
             if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
-                return Err(io::Error::other("it is no regular file"));
+                return Err(io::Error::other("not a regular file"));
             }
             let stamp = FileSignature::of(&before);
             if stamp.size > limit {
@@ -223,7 +229,7 @@ impl Tree {
                 break;
             }
         }
-        last.ok_or_else(|| io::Error::other("it cannot be read"))
+        last.ok_or_else(|| io::Error::other("cannot read the file"))
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -233,27 +239,27 @@ impl Tree {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         match rustix::fs::openat2(&self.folder().directory, path, flags, Mode::empty(), resolve) {
             Ok(file) => Ok(file.into()),
-            // An older kernel, or a sandbox that does not know the call.
-            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.open_plainly(path),
+            // An older kernel, or a sandbox that blocks the call.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.open_resolved(path),
             Err(error) => Err(error.into()),
         }
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn open_file(&self, path: &Path) -> io::Result<File> {
-        self.open_plainly(path)
+        self.open_resolved(path)
     }
 
-    fn open_plainly(&self, path: &Path) -> io::Result<File> {
+    fn open_resolved(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let real = self.path.join(path).canonicalize()?;
         if !real.starts_with(&self.path) {
-            return Err(io::Error::other("it lies outside the project"));
+            return Err(io::Error::other("it is outside the project"));
         }
         Ok(rustix::fs::openat(&self.folder().directory, path, flags, Mode::empty())?.into())
     }
 
-    /// Finds the project's files, as [`steelbank_tree::walk`] does.
+    /// Lists the project's files, as [`steelbank_tree::walk`] does.
     pub(crate) fn walk(&self, control: &IndexControl<'_>) -> Result<TreeWalk, TextError> {
         self.walk_at(control, Pace::new(QUIET, Duration::from_millis(250)))
     }
@@ -289,11 +295,11 @@ impl Tree {
             return Err(TextError::Cancelled);
         }
         if !found.watched.iter().any(|(path, _)| path.as_os_str().is_empty()) {
-            // The root went away: nothing found is not the same as nothing there.
+            // The root was removed during the walk, so the empty result means nothing.
             let source = OpenFolder::open(&self.path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
             return Err(TextError::Root { path: self.path.clone(), source });
         }
-        let above = self.deciding_above().into_iter();
+        let above = self.ignore_files_above().into_iter();
         found.watched.extend(above.filter_map(|path| Some((path.clone(), self.signature(&path)?))));
         found.files.sort_unstable_by(|left, right| bytes(left).cmp(bytes(right)));
         found.watched.sort_unstable();
@@ -301,8 +307,8 @@ impl Tree {
         Ok(found)
     }
 
-    /// Whether a walk finds the file at `path`, as the folders of `manifest` are those of the tree. `None` if only a walk
-    /// can tell: there are other repositories around it.
+    /// Returns whether a walk would find the file at `path`, if the tree still has the folders of
+    /// `manifest`. `None` if nested repositories make a walk necessary.
     pub(crate) fn admits(&self, path: &Path, manifest: &IndexManifest) -> Option<bool> {
         let folder = path.parent()?;
         let known = manifest.watched.binary_search_by(|(each, _)| each.as_path().cmp(folder)).is_ok();
@@ -310,30 +316,31 @@ impl Tree {
         Some(known && admitted)
     }
 
-    /// The files outside of the tree's folders that decide what it ignores, with the signatures that they have in
-    /// `watched`; none if they were not there.
+    /// Returns the files outside the tree's folders that decide what it ignores, with their
+    /// signatures in `watched`, or `None` if they did not exist.
     pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
         let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
         let folders = watched.iter().filter(|(path, _)| !path.is_absolute());
         let excluding = folders.filter_map(|(folder, _)| self.excluding(folder));
-        let all = self.deciding_above().into_iter().chain(excluding);
+        let all = self.ignore_files_above().into_iter().chain(excluding);
         all.map(|path| (path.clone(), known.get(path.as_path()).copied())).collect()
     }
 
-    /// Whether one of the folders in `watched` is another repository.
+    /// Returns whether one of the folders in `watched` is another repository.
     pub(crate) fn has_repositories(&self, watched: &[(PathBuf, u64)]) -> bool {
         let below = watched.iter().filter(|(path, _)| !path.is_absolute() && !path.as_os_str().is_empty());
         below.map(|(path, _)| path).any(|path| steelbank_tree::nested(&self.path.join(path)).is_some())
     }
 
-    /// The exclude file of the repository at `folder`, if it is the root of a working tree.
+    /// Returns the exclude file of the repository at `folder`, if that is the root of a working
+    /// tree.
     fn excluding(&self, folder: &Path) -> Option<PathBuf> {
         let path = steelbank_tree::exclude_file(&self.path.join(folder))?;
         Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))
     }
 
-    /// The ignore files above the root, and those for all of the user's trees.
-    fn deciding_above(&self) -> Vec<PathBuf> {
+    /// Returns the ignore files above the root, and the user's global ignore file.
+    fn ignore_files_above(&self) -> Vec<PathBuf> {
         let above = || self.path.ancestors().skip(1);
         let files = above().flat_map(|folder| IGNORE_FILES.iter().map(|name| folder.join(name)));
         files
@@ -343,12 +350,12 @@ impl Tree {
     }
 }
 
-/// A path as the index holds it.
+/// Returns a path's bytes, as stored in the index.
 pub(crate) fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// The path that [`bytes`] made bytes of.
+/// Returns the path with these [`bytes`].
 pub(crate) fn path(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
@@ -358,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_above_a_repository_ignores_nothing_in_it() {
+    fn ignore_files_above_repository_have_no_effect() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().join("project");
         std::fs::create_dir_all(root.join(".git")).unwrap();
@@ -372,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_walk_tells_how_far_it_is() {
+    fn long_walk_reports_progress() {
         let folder = tempfile::tempdir().unwrap();
         for file in 0..20 {
             std::fs::write(folder.path().join(format!("{file}.txt")), "").unwrap();

@@ -1,4 +1,4 @@
-//! Bringing the index up to date: what changed is read, analysed and written as a new segment.
+//! Updates the index: reads and analyses the changed files and writes them as a new segment.
 
 use crate::analysis::Analysis;
 use crate::control::{IndexControl, IndexProgress};
@@ -19,16 +19,16 @@ use std::sync::Arc;
 use steelbank_reader::Dialect;
 use steelbank_tree::{is_lisp, may_be_lisp};
 
-/// A segment is closed when it holds so many bytes of text.
+/// A segment is finished when it covers this many bytes of text.
 const SEGMENT_TARGET_BYTES: u64 = 64 << 20;
-/// The number of files that are analysed before they are added to the segment.
+/// The number of files to analyse in parallel before they are added to the segment.
 const BATCH_FILES: usize = 256;
-/// The name of a segment that only this process has.
-pub(crate) const OPEN_SEGMENT: u64 = 0;
-/// With more segments than this, the smallest are made one.
+/// The name of a segment that is private to this process.
+pub(crate) const PRIVATE_SEGMENT: u64 = 0;
+/// If there are more segments than this, the smallest are merged.
 const MAX_SEGMENTS: usize = 8;
-/// With as many segments of this process alone, too.
-const MOST_OPEN_SEGMENTS: usize = 16;
+/// If this process has this many private segments, the smallest of them are merged.
+const MAX_OPEN_SEGMENTS: usize = 16;
 
 pub(crate) struct Update<'a> {
     tree: &'a Tree,
@@ -37,14 +37,14 @@ pub(crate) struct Update<'a> {
     control: &'a IndexControl<'a>,
 }
 
-/// A file that has been read and analysed.
+/// A file that has been read, with its analysis if it was analysed.
 struct Fresh {
     entry: FileEntry,
     analysis: Option<Analysis>,
 }
 
 impl<'a> Update<'a> {
-    /// Makes an update. The files of `changed` are read again, whatever their signatures say.
+    /// Creates an update. The files in `changed` are read again, even if their signatures match.
     pub(crate) fn new(
         tree: &'a Tree,
         folder: &'a Path,
@@ -54,7 +54,7 @@ impl<'a> Update<'a> {
         Update { tree, folder, changed, control }
     }
 
-    /// Brings `manifest` up to date. Returns the snapshot and the number of files analysed.
+    /// Updates `manifest`. Returns the snapshot and the number of files analysed.
     pub(crate) fn run(&self, mut manifest: IndexManifest) -> Result<(TextSnapshot, usize), TextError> {
         let walk = self.tree.walk(self.control)?;
         manifest.watched = walk.watched;
@@ -90,13 +90,13 @@ impl<'a> Update<'a> {
         Ok((snapshot, analysed))
     }
 
-    /// Brings `known` up to date with the files at `paths`, of which a walk finds those that the tree admits. `None` if
-    /// the caller gives up, or nothing can be written.
-    pub(crate) fn take(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
+    /// Updates `known` after changes of the files at `paths`. Files that the tree does not admit
+    /// are ignored. `None` if the operation is cancelled or nothing can be written.
+    pub(crate) fn apply(&self, known: &Arc<TextSnapshot>, paths: Vec<PathBuf>) -> Option<Arc<TextSnapshot>> {
         let old = known.manifest();
         let (mut builder, number) = (SegmentBuilder::default(), old.segments.len() as u32);
         let (mut bytes, mut analysed) = (0, false);
-        let mut taken: Vec<(Arc<Path>, Option<FileEntry>)> = Vec::new();
+        let mut updated: Vec<(Arc<Path>, Option<FileEntry>)> = Vec::new();
         for path in paths {
             let before = old.file(&path);
             let is_found = self.tree.stamp(&path).is_some()
@@ -111,20 +111,20 @@ impl<'a> Update<'a> {
                 fresh.entry
             });
             if entry.as_ref() != before {
-                taken.push((path.into(), entry));
+                updated.push((path.into(), entry));
             }
         }
-        if taken.is_empty() {
+        if updated.is_empty() {
             return Some(Arc::clone(known));
         }
         let mut manifest = old.clone();
         let crowded = crowded(old);
         for (_, segment) in known.segments().enumerate().filter(|(at, _)| crowded.contains(at)) {
-            let is_kept = |path: &Path| taken.iter().all(|(other, _)| **other != *path);
+            let is_kept = |path: &Path| updated.iter().all(|(other, _)| **other != *path);
             bytes += absorb(&mut builder, number, &mut manifest, segment, is_kept).ok()?;
             analysed = true;
         }
-        for (path, entry) in &mut taken {
+        for (path, entry) in &mut updated {
             match (manifest.place(path), entry.take()) {
                 (Ok(at), Some(entry)) => manifest.files[at] = entry,
                 (Ok(at), None) => drop(manifest.files.remove(at)),
@@ -133,19 +133,20 @@ impl<'a> Update<'a> {
             }
         }
         let segment = if analysed {
-            // Nobody else needs it: it is gone when this process has closed it.
+            // Only this process needs the file, so remove its name; it disappears when it is
+            // closed.
             let path = self.folder.join(format!("open-{}", steelbank_cache::unique_name()));
             builder.write(&path).ok()?;
             let opened = TextSegment::open(&path);
             let _ = std::fs::remove_file(&path);
-            manifest.segments.push((OPEN_SEGMENT, bytes));
+            manifest.segments.push((PRIVATE_SEGMENT, bytes));
             Some(opened.ok()?)
         } else {
             None
         };
         let used = segments_used(&manifest);
         renumber(&mut manifest, &used);
-        known.changed(manifest, segment, &used, taken.into_iter().map(|(path, _)| path)).ok().map(Arc::new)
+        known.changed(manifest, segment, &used, updated.into_iter().map(|(path, _)| path)).ok().map(Arc::new)
     }
 
     fn failed(&self, source: std::io::Error) -> TextError {
@@ -169,7 +170,7 @@ impl<'a> Update<'a> {
         Ok(())
     }
 
-    /// Reads and analyses files. Returns how many were analysed.
+    /// Reads and analyses files. Returns the number of files analysed.
     fn read_all(
         &self,
         todo: Vec<(PathBuf, Option<FileEntry>)>,
@@ -212,7 +213,7 @@ impl<'a> Update<'a> {
         Ok(analysed)
     }
 
-    /// Reads one file. `None` if it is gone.
+    /// Reads one file. `None` if it no longer exists.
     fn read(&self, path: PathBuf, known: Option<FileEntry>, languages: &[Language]) -> Option<Fresh> {
         if (self.control.cancelled)() {
             return None;
@@ -263,13 +264,13 @@ impl<'a> Update<'a> {
         Some(Fresh { entry, analysis: Some(analysis) })
     }
 
-    /// Forgets segments of which no file is left.
+    /// Drops segments without files.
     fn drop_empty_segments(&self, manifest: &mut IndexManifest) {
         let used = segments_used(manifest);
         renumber(manifest, &used);
     }
 
-    /// Makes one of the smallest segments when there are many.
+    /// Merges the smallest segments if there are many.
     fn merge(&self, manifest: &mut IndexManifest) -> Result<(), TextError> {
         if manifest.segments.len() <= MAX_SEGMENTS {
             return Ok(());
@@ -300,14 +301,15 @@ impl<'a> Update<'a> {
         Ok(())
     }
 
-    /// Removes segments that the manifest does not name, and what interrupted writers left.
+    /// Removes segments that the manifest does not list, and leftovers of interrupted writers.
     fn remove_unused(&self, manifest: &IndexManifest) {
         for entry in std::fs::read_dir(self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             let used = manifest.segments.iter().any(|(segment, _)| name == format!("segment-{segment}"));
             if !used && name != "manifest" && name != "lock" {
-                // Whoever has it open goes on reading it; if it cannot be removed it only takes room.
+                // Readers that have the file open are not affected. If it cannot be removed, it
+                // only uses space.
                 let path = entry.path();
                 let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
             }
@@ -315,25 +317,26 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Lists the smallest of the segments that `is_meant` by their names.
-fn smallest(manifest: &IndexManifest, is_meant: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
-    let all = manifest.segments.iter().enumerate().filter(|(_, (name, _))| is_meant(*name));
+/// Returns the smallest segments, by index, among those with names that `is_eligible` accepts.
+fn smallest(manifest: &IndexManifest, is_eligible: impl Fn(u64) -> bool) -> impl Iterator<Item = usize> {
+    let all = manifest.segments.iter().enumerate().filter(|(_, (name, _))| is_eligible(*name));
     let mut by_size: Vec<(u64, usize)> = all.map(|(at, (_, bytes))| (*bytes, at)).collect();
     by_size.sort_unstable();
     by_size.into_iter().map(|(_, at)| at).take(MAX_SEGMENTS)
 }
 
-/// Lists the segments of this process alone that are to be made one, as there are many.
+/// Returns the segments private to this process that should be merged, if there are many.
 fn crowded(manifest: &IndexManifest) -> Vec<usize> {
-    let open = manifest.segments.iter().filter(|(name, _)| *name == OPEN_SEGMENT).count();
-    if open < MOST_OPEN_SEGMENTS {
+    let open = manifest.segments.iter().filter(|(name, _)| *name == PRIVATE_SEGMENT).count();
+    if open < MAX_OPEN_SEGMENTS {
         return Vec::new();
     }
-    smallest(manifest, |name| name == OPEN_SEGMENT).collect()
+    smallest(manifest, |name| name == PRIVATE_SEGMENT).collect()
 }
 
-/// Moves the files of `segment` that are kept to the segment that `builder` makes, the one at `target` of `manifest`, whose files stand
-/// where they stood when `segment` was listed. Returns the bytes of their text.
+/// Adds the files of `segment` that `is_kept` accepts to the segment in `builder`, and records
+/// their new location, segment `target` of `manifest`. `places` are the manifest indexes of the
+/// files. Returns the size of their text in bytes.
 fn absorb(
     builder: &mut SegmentBuilder,
     target: u32,
@@ -370,7 +373,7 @@ fn segments_used(manifest: &IndexManifest) -> Vec<bool> {
     used
 }
 
-/// Leaves out the segments that are not used.
+/// Removes the unused segments from the manifest.
 fn renumber(manifest: &mut IndexManifest, used: &[bool]) {
     let mut next = 0;
     let numbers: Vec<_> = used

@@ -1,4 +1,4 @@
-//! Watching the tree, so that a question need not look at every file to know that nothing changed.
+//! Watches the tree, so that a query need not check every file to know that nothing has changed.
 
 use crate::store::manifest::IndexManifest;
 use crate::tree::Tree;
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use steelbank_tree::{DECIDING_ABOVE, IGNORE_FILES};
 use steelbank_watch::{ChangeKind, Changes, SharedQueue, Waiter, WatchRefusal, Watched};
 
-/// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
+/// Deletions are checked again for this long, because kernels from 5.3 to 5.16 report them a moment
+/// before they happen.
 const PREMATURE: Duration = Duration::from_millis(50);
-/// The interval at which a wait checks what the kernel does not report.
+/// The interval at which a wait checks for changes that the kernel does not report.
 const UNREPORTED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A watch on the files that the index covers. Ignored folders are not watched.
@@ -19,70 +20,75 @@ pub(crate) struct TreeWatch {
     queue: SharedQueue,
     watch: steelbank_watch::Watch,
     root: PathBuf,
-    /// Goes up with every change.
+    /// A counter that increases with every batch of changes.
     seen: u64,
-    /// The generation up to which the index is known to be up to date.
-    settled: Option<u64>,
+    /// The value of `seen` that the index covers, if it is up to date.
+    covered: Option<u64>,
     /// The changes since then.
     changed: Changed,
-    /// The entries that came or went a moment ago, which premature events may still contradict.
+    /// Recently added or removed entries. Their events may have been premature.
     fresh: Vec<(PathBuf, Instant)>,
-    /// Files and folders whose changes the kernel does not report, each with its signature as the index knows it.
-    looked_at: HashMap<PathBuf, Option<u64>>,
-    /// Whether there are other repositories in the tree: definitions of systems decide about them.
+    /// Files and folders with changes that the kernel does not report, each with its signature in
+    /// the index.
+    unwatched: HashMap<PathBuf, Option<u64>>,
+    /// Whether there are other repositories in the tree. System definitions decide whether these
+    /// belong to the project.
     has_repositories: bool,
-    /// Why a folder of the tree is not watched.
+    /// The reason why a folder of the tree is not watched.
     refusal: Option<WatchRefusal>,
 }
 
-/// The changes that the watch knows of, whatever the files' signatures say.
+/// The changes that the watch has recorded. They count even if the files' signatures match.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changed {
-    /// Files that were written to, relative to the root.
+    /// Files that were written, added or removed, relative to the root.
     pub(crate) files: HashSet<PathBuf>,
-    /// Whether files came or went, each of them in `files`.
+    /// Whether files were added or removed; each of them is in `files`.
     pub(crate) entries: bool,
-    /// Whether there may be other files, or others may be ignored.
+    /// Whether a walk is necessary because the set of files or ignored files may differ.
     pub(crate) walk: bool,
 }
 
 impl TreeWatch {
+    /// Starts watching `root`.
+    ///
     /// # Errors
-    /// This system cannot watch.
+    ///
+    /// If the system cannot watch files.
     pub(crate) fn new(root: &Path, queue: SharedQueue) -> Result<TreeWatch, WatchRefusal> {
         Ok(TreeWatch {
-            watch: queue.watch().map_err(|error| WatchRefusal::of(&error))?.noting(&DECIDING_ABOVE),
+            watch: queue.watch().map_err(|error| WatchRefusal::of(&error))?.noting_names(&DECIDING_ABOVE),
             queue,
             root: root.to_owned(),
             seen: 0,
-            settled: None,
+            covered: None,
             changed: Changed::default(),
             fresh: Vec::new(),
-            looked_at: HashMap::new(),
+            unwatched: HashMap::new(),
             has_repositories: true,
             refusal: None,
         })
     }
 
-    /// Reads all events until now, and records what changed.
-    fn look(&mut self, tree: &Tree) {
+    /// Reads all pending events and records what changed.
+    fn refresh(&mut self, tree: &Tree) {
         match self.watch.changes() {
             Changes::Nothing => {}
             Changes::Some(changes) => {
                 self.seen += 1;
                 for change in changes {
-                    self.note(&change);
+                    self.record(&change);
                 }
             }
             Changes::Everything => {
                 self.mark();
-                // If no new watch can be made, the old one reports `Everything` each time.
+                // If no new watch can be created, the old one reports `Everything` each time.
                 if let Ok(watch) = self.queue.watch() {
-                    self.watch = watch.noting(&DECIDING_ABOVE);
+                    self.watch = watch.noting_names(&DECIDING_ABOVE);
                 }
             }
         }
-        let other = self.looked_at.iter().filter(|(path, signature)| tree.signature(path) != **signature);
+        let other = self.unwatched.iter().filter(|(path, signature)| tree.signature(path) != **signature);
         let other: Vec<PathBuf> = other.map(|(path, _)| path.clone()).collect();
         if !other.is_empty() {
             self.changed.walk = true;
@@ -91,8 +97,8 @@ impl TreeWatch {
         }
     }
 
-    fn note(&mut self, change: &steelbank_watch::Change) {
-        // Some names decide what is vendored.
+    fn record(&mut self, change: &steelbank_watch::Change) {
+        // Changes of these files decide what is vendored.
         const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
             self.has_repositories && steelbank_tree::defines_systems(path)
@@ -106,7 +112,7 @@ impl TreeWatch {
             self.fresh.push((path.clone().unwrap_or_default(), Instant::now()));
         }
         self.changed.entries |= change.what == ChangeKind::Entry;
-        // What happens above the root is known as a change of the folder itself.
+        // A change above the root is reported as a change of the folder itself.
         self.changed.walk |= change.what == ChangeKind::Folder || path.is_none() || decides(&change.path);
         self.changed.files.extend(path);
     }
@@ -114,105 +120,107 @@ impl TreeWatch {
     /// Records a change that the kernel did not report.
     pub(crate) fn mark(&mut self) {
         self.seen += 1;
-        self.settled = None;
+        self.covered = None;
     }
 
-    /// Whether something may have changed since the index was brought up to date.
+    /// Returns whether something may have changed since the index was updated.
     pub(crate) fn is_dirty(&mut self, tree: &Tree) -> bool {
-        self.look(tree);
-        self.settled != Some(self.seen) || !self.fresh.is_empty()
+        self.refresh(tree);
+        self.covered != Some(self.seen) || !self.fresh.is_empty()
     }
 
-    /// Returns the files that alone may be other ones than when the index was up to date last, with the number of what
-    /// happened until now. `None` if anything may be.
+    /// Returns the only files that may have changed since the last update, with the current
+    /// generation. `None` if more than `most` files or any other files may have changed.
     pub(crate) fn few_changes(&mut self, tree: &Tree, most: usize) -> Option<(u64, Vec<PathBuf>)> {
-        self.look(tree);
+        self.refresh(tree);
         let fresh = self.fresh.iter().map(|(path, _)| path.clone());
         let files: HashSet<PathBuf> = self.changed.files.iter().cloned().chain(fresh).collect();
-        let few = self.settled.is_some() && !self.changed.walk && files.len() <= most;
+        let few = self.covered.is_some() && !self.changed.walk && files.len() <= most;
         few.then(|| (self.seen, files.into_iter().collect()))
     }
 
-    /// Whether the kernel reports all changes of the file at `path`. To be called before it is read.
-    pub(crate) fn tells_of(&mut self, path: &Path) -> bool {
+    /// Returns whether the kernel reports all changes of the file at `path`. Must be called before
+    /// the file is read.
+    pub(crate) fn reports(&mut self, path: &Path) -> bool {
         self.watch.file(&self.root.join(path))
     }
 
-    /// Records that the index covers the changes that [`TreeWatch::few_changes`] gave with `generation`.
-    pub(crate) fn settle_few(&mut self, generation: u64) {
-        self.settled = Some(generation);
+    /// Records that the index covers the changes that [`TreeWatch::few_changes`] returned with
+    /// `generation`.
+    pub(crate) fn mark_covered_few(&mut self, generation: u64) {
+        self.covered = Some(generation);
         self.fresh.retain(|(_, then)| then.elapsed() < PREMATURE);
         if generation == self.seen {
             self.changed = Changed::default();
         }
     }
 
-    /// What happened until now: a number to be passed to [`TreeWatch::settle`] later, and what is known to have
-    /// changed.
+    /// Returns the current generation, to be passed to [`TreeWatch::mark_covered`] later, and the
+    /// recorded changes.
     pub(crate) fn generation(&mut self, tree: &Tree) -> (u64, Changed) {
-        self.look(tree);
+        self.refresh(tree);
         (self.seen, self.changed.clone())
     }
 
-    /// Records that the index covers all that happened up to `generation`. Everything that `manifest` says of the tree
-    /// is watched from now on; a folder that was not watched before may have changed before it was, so the index is not
-    /// yet called up to date.
-    pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
-        let mut looked_at = tree.outside(&manifest.watched);
+    /// Records that the index covers all changes up to `generation`, and watches everything listed
+    /// in `manifest`. A folder that was not watched before may have changed before its watch
+    /// started, so the index does not count as up to date yet.
+    pub(crate) fn mark_covered(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
+        let mut unwatched = tree.outside(&manifest.watched);
         self.has_repositories = tree.has_repositories(&manifest.watched);
-        // What comes above the root is told of, if all folders there are watched.
+        // New files above the root are reported if all folders there are watched.
         if self.watch.above(&self.root) {
-            looked_at.retain(|path, signature| {
+            unwatched.retain(|path, signature| {
                 let is_above =
                     path.is_absolute() && path.parent().is_some_and(|above| self.root.starts_with(above));
                 !is_above || signature.is_some() || tree.signature(path).is_some()
             });
         }
-        let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
+        let mut covered = !unwatched.keys().any(|path| tree.is_recent(path));
         self.refusal = None;
         let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());
         for (path, signature) in within {
             let full = self.root.join(path);
             match self.watch.folder(&full) {
                 Watched::Already => {}
-                Watched::New => settled = false,
-                // One of the files that say what to ignore, or a folder that cannot be watched.
+                Watched::New => covered = false,
+                // Either an ignore file, or a folder that cannot be watched.
                 Watched::No if full.is_dir() => {
-                    settled = false;
+                    covered = false;
                     self.refusal = self.refusal.or(self.watch.refusal());
                 }
                 Watched::No if self.watch.file(&full) => {}
-                Watched::No => drop(looked_at.insert(path.clone(), Some(*signature))),
+                Watched::No => drop(unwatched.insert(path.clone(), Some(*signature))),
             }
         }
         for file in &manifest.files {
             let full = self.root.join(&file.path);
             let told = self.watch.is_file_watched(&full)
                 && !self.changed.files.contains(&*file.path)
-                && !self.looked_at.contains_key(&*file.path);
+                && !self.unwatched.contains_key(&*file.path);
             if !told && !self.watch.file(&full) {
-                settled &= !file.recent;
-                looked_at.insert(file.path.to_path_buf(), Some(file.signature));
+                covered &= !file.recent;
+                unwatched.insert(file.path.to_path_buf(), Some(file.signature));
             }
         }
-        self.looked_at = looked_at;
+        self.unwatched = unwatched;
         self.fresh.retain(|(_, then)| then.elapsed() < PREMATURE);
-        self.settled = settled.then_some(generation);
-        if self.settled == Some(self.seen) {
+        self.covered = covered.then_some(generation);
+        if self.covered == Some(self.seen) {
             self.changed = Changed::default();
         }
     }
 
-    /// Why a folder of the tree is not watched, so that the index never counts as up to date without a look at all
+    /// Returns the reason why a folder of the tree is not watched. Then each query must check all
     /// files.
     pub(crate) fn refusal(&self) -> Option<WatchRefusal> {
         self.refusal
     }
 
-    /// The handle with which a thread can wait for a change, and the longest wait: after it, what the kernel does not
-    /// report is to be checked.
+    /// Returns a handle with which a thread can wait for a change, and the maximum wait. After
+    /// that, the changes that the kernel does not report must be checked.
     pub(crate) fn waiter(&self) -> (Waiter, Duration) {
-        (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { UNREPORTED_INTERVAL })
+        (self.watch.waiter(), if self.unwatched.is_empty() { Duration::MAX } else { UNREPORTED_INTERVAL })
     }
 }
 
@@ -222,7 +230,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn why_a_folder_is_not_watched_is_kept() {
+    fn refusal_is_reported_until_folder_is_watched() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         for (root, expected) in
@@ -236,32 +244,33 @@ mod tests {
             };
             let mut watch = TreeWatch::new(root, SharedQueue::default()).unwrap();
             let (generation, _) = watch.generation(&tree);
-            watch.settle(generation, &manifest, &tree);
+            watch.mark_covered(generation, &manifest, &tree);
             assert_eq!(watch.refusal(), expected);
         }
     }
 
-    /// A link to a folder stands for one that the kernel does not tell of, whatever file system the test runs on.
+    /// A link to a folder is not reported by the kernel on any file system, so it stands for such a
+    /// folder.
     #[test]
-    fn a_folder_that_cannot_be_watched_never_counts_as_watched() {
+    fn unwatchable_folder_never_counts_as_watched() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path().canonicalize().unwrap();
         fs::create_dir(root.join("seen")).unwrap();
         std::os::unix::fs::symlink("seen", root.join("unseen")).unwrap();
         let tree = Tree::open(&root).unwrap();
-        let settled = |watch: &mut TreeWatch, folders: &[&str]| {
+        let covered = |watch: &mut TreeWatch, folders: &[&str]| {
             let watched = folders.iter().map(|path| (PathBuf::from(path), 0)).collect();
             let manifest = IndexManifest { root: root.clone(), watched, ..IndexManifest::default() };
             let (generation, _) = watch.generation(&tree);
-            watch.settle(generation, &manifest, &tree);
+            watch.mark_covered(generation, &manifest, &tree);
             !watch.is_dirty(&tree)
         };
         let mut watch = TreeWatch::new(&root, SharedQueue::default()).unwrap();
-        // What is watched from now on may have changed before.
-        assert!(!settled(&mut watch, &["", "seen"]));
-        assert!(settled(&mut watch, &["", "seen"]));
+        // A newly watched folder may have changed before.
+        assert!(!covered(&mut watch, &["", "seen"]));
+        assert!(covered(&mut watch, &["", "seen"]));
         for question in 1..4 {
-            assert!(!settled(&mut watch, &["", "seen", "unseen"]), "at question {question}");
+            assert!(!covered(&mut watch, &["", "seen", "unseen"]), "at question {question}");
         }
     }
 }

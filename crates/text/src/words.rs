@@ -1,4 +1,5 @@
-//! A Lisp name as a word of the tree's other text: manuals, scripts, configuration, code of other languages.
+//! Finds a Lisp name as a word in the tree's other text: manuals, scripts, configuration, and code
+//! in other languages.
 
 use crate::index::TextIndex;
 use crate::language::Language;
@@ -11,26 +12,28 @@ use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Dialect, Range};
 use steelbank_tree::{is_lisp, may_be_lisp};
 
-/// A name of fewer bytes is looked for with a package prefix only: it is a word of any text.
+/// A name shorter than this, in bytes, is only found with a package prefix, because it is a common
+/// word.
 const SHORT: usize = 3;
 
-/// A place where a name stands as a word of its own.
+/// An occurrence of a name as a separate word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WordMatch {
     /// The file, relative to the root.
     pub path: PathBuf,
-    /// Line and column, from 1, of the name.
+    /// Line and column of the name, from 1.
     pub at: LineColumn,
-    /// The name without its prefix, in bytes of the file.
+    /// The range of the name without its prefix, in bytes of the file.
     pub range: Range,
-    /// The package prefix as it is written, without colons.
+    /// The package prefix as written, without colons.
     pub prefix: Option<String>,
 }
 
 impl LispNames {
-    /// Finds where `name` stands as a whole word, whatever the case of its ASCII letters, in files of `index` that hold
-    /// no Common Lisp and that `wanted` accepts, by path and place. Files that have changed since are passed over. `None`
-    /// if the index is damaged.
+    /// Finds `name` as a separate word, ignoring the case of ASCII letters, sorted by path and
+    /// position. Searches the files of `index` that contain no Common Lisp and that `wanted`
+    /// accepts. Files that have changed since they were indexed are skipped. `None` if the index is
+    /// damaged.
     pub fn words(
         &self,
         index: &TextIndex,
@@ -80,7 +83,8 @@ fn is_common_lisp(language: Language) -> bool {
     language.dialect() == Some(Dialect::CommonLisp)
 }
 
-/// Finds the words of `text` that are the last `length` bytes of `needle`, which is in lower case, each with its prefix.
+/// Finds the words of `text` that equal the last `length` bytes of `needle`, which is in lower
+/// case, each with its prefix.
 fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (Range, Option<String>)> {
     let lower = text.to_ascii_lowercase();
     let ends: Vec<usize> = memchr::memmem::find_iter(&lower, needle).map(|at| at + needle.len()).collect();
@@ -91,29 +95,30 @@ fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (
     })
 }
 
-/// Whether a character is part of a name wherever it stands beside one. Markup around a name, and what ends a
-/// sentence, is not.
+/// Returns whether a character next to a name would be part of it. Markup and the punctuation that
+/// ends a sentence are not.
 fn is_part(character: char) -> bool {
     is_word_character(character) || "-*+%$^/\\".contains(character)
 }
 
-/// Whether a word ends in front of `after`; `before` is what precedes the word.
+/// Returns whether a word ends before `after`; `before` is the text preceding the word.
 fn ends_word(before: &[u8], after: &[u8]) -> bool {
     let (Some(next), then) = (first_character(after), after.get(1..).and_then(first_character)) else {
-        // Bytes that do not decode are letters of an older encoding.
+        // Bytes that do not decode are letters in an older encoding.
         return after.is_empty();
     };
     match next {
-        // A file's ending or an attribute, the prefix of another name.
+        // Followed by a name, this is a file extension, an attribute, or a package prefix.
         '.' | ':' => !then.is_some_and(is_part) && (next == '.' || then != Some(':')),
-        // An assignment to a shell's variable, or another name, unless it is markup.
+        // An assignment to a shell variable, or part of another name, unless it is markup such as
+        // `==`.
         '=' => before.ends_with(b"="),
         next => !is_part(next),
     }
 }
 
-/// Returns the prefix with which `before` ends, none if a word may begin there without; `None` if no name of a package
-/// can begin there.
+/// Returns the package prefix at the end of `before`, or `Some(None)` if a word can begin there
+/// without one. `None` if no word can begin there.
 fn prefix_of(before: &[u8]) -> Option<Option<String>> {
     let bare = before.strip_suffix(b":").map(|rest| rest.strip_suffix(b":").unwrap_or(rest));
     let Some(bare) = bare else {
@@ -154,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_word_of_its_own() {
+    fn name_must_be_a_separate_word() {
         for text in [
             "area", "(area 1)", "`area`", "@code{area}", "<b>area</b>", "the area.", "~area~", "=area=",
             "\"area\"", "@@@ area\n", "area: 3", "#area", "caf\u{e9} area",
@@ -173,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_do_not_decode_are_letters() {
+    fn undecodable_bytes_count_as_letters() {
         assert_eq!(words_of(b"\xe4area area\xe4 area", b"area", 4).count(), 1);
     }
 }

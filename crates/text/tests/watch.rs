@@ -1,4 +1,5 @@
-//! An index that watches its tree answers as one that looks at everything, whatever happened a moment before.
+//! Checks that an index that watches its tree returns the same results as one that checks every
+//! file, whatever happened a moment before.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::fs;
@@ -30,7 +31,7 @@ fn open(root: &Path, cache: &Path) -> TextIndex {
     TextIndex::open(root, cache, Freshness::Automatic).unwrap()
 }
 
-/// Opens an index whose watch is relied on.
+/// Opens an index and waits until its watch is trusted.
 fn relied_on(root: &Path, cache: &Path) -> TextIndex {
     let index = open(root, cache);
     assert!(index.watch());
@@ -43,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 4800 } else { 48 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_watched_answers_as_what_is_read_anew(
+    fn watched_index_equals_rebuilt_index(
         operations in prop::collection::vec(any::<(u8, u8, u8)>(), 1..24),
         settled in any::<bool>(),
     ) {
@@ -54,7 +55,7 @@ proptest! {
         prop_assert!(watched.watch());
         places(&watched).unwrap();
         if settled {
-            // Lets the watch come to be relied on.
+            // Wait until the watch is trusted.
             std::thread::sleep(Duration::from_millis(60));
             places(&watched).unwrap();
             prop_assert!(!watched.wait_for_change(Duration::ZERO));
@@ -70,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_written_just_before_a_question_is_in_its_answer() {
+fn change_just_before_query_is_found() {
     let home = tempfile::tempdir().unwrap();
     let root = begin(home.path()).unwrap();
     let index = open(&root, &home.path().join("cache"));
@@ -91,7 +92,7 @@ fn what_was_written_just_before_a_question_is_in_its_answer() {
 }
 
 #[test]
-fn a_file_that_comes_or_goes_is_taken_without_the_others() {
+fn added_or_removed_file_updates_only_itself() {
     let home = tempfile::tempdir().unwrap();
     let root = begin(home.path()).unwrap();
     let index = relied_on(&root, &home.path().join("cache"));
@@ -113,7 +114,7 @@ fn a_file_that_comes_or_goes_is_taken_without_the_others() {
 }
 
 #[test]
-fn many_files_that_come_one_by_one_are_taken_without_the_others() {
+fn many_added_files_update_only_themselves() {
     let home = tempfile::tempdir().unwrap();
     let root = begin(home.path()).unwrap();
     let index = relied_on(&root, &home.path().join("cache"));
@@ -125,7 +126,7 @@ fn many_files_that_come_one_by_one_are_taken_without_the_others() {
         fs::write(file(number), "(sought x)\n").unwrap();
         assert_eq!(places(&index).unwrap().len(), before + number + 1);
     }
-    // Change some that stand in segments which were made one, while others are made one.
+    // Change some files in merged segments while other segments are merged.
     for number in 0..60 {
         fs::write(file(3 * number), "(sought x)\n(sought y)\n").unwrap();
         assert_eq!(places(&index).unwrap().len(), before + 200 + number + 1);
@@ -137,9 +138,10 @@ fn many_files_that_come_one_by_one_are_taken_without_the_others() {
     assert_eq!(places(&index).unwrap(), places(&open(&root, &home.path().join("another"))).unwrap());
 }
 
-/// Has a repository in the project be part of it, or not, as the project's definition depends on its system.
+/// Makes a nested repository part of the project or not, depending on whether the project's
+/// definition depends on its system.
 #[test]
-fn an_edited_definition_is_taken_alone_unless_a_repository_hangs_on_it() {
+fn definition_edit_needs_walk_only_with_nested_repository() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap().join("root");
     fs::create_dir_all(root.join(".git")).unwrap();

@@ -1,26 +1,27 @@
-//! Finds repositories in a tree, and the files outside of a folder that decide what Git ignores in it.
+//! Detects nested repositories, and finds the files outside a folder that decide what Git ignores
+//! in it.
 
 use crate::plain::read_plain;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a `.git` file that are read.
+/// The maximum number of bytes read from a `.git` file.
 const DOT_GIT_LIMIT: u64 = 64 << 10;
 
-/// What a folder that is not the root of the project is to Git.
+/// The kinds of nested Git working tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nested {
-    /// A linked worktree: other text of a repository's files, the project's own perhaps.
+    /// A linked worktree: another checkout of a repository, possibly of the project's.
     LinkedWorktree,
-    /// A repository of its own: a clone, or a submodule.
+    /// A separate repository: a clone, or a submodule.
     Repository,
 }
 
-/// What the folder at `path` is to Git, if it is the root of a working tree.
+/// Returns the kind of Git working tree rooted at `path`, or `None` if it is not the root of one.
 ///
-/// Linked worktrees and submodules both have a file `.git` that names another folder. That of a linked worktree has a
-/// file `commondir`; where it is gone (a worktree may be moved, or mounted elsewhere), its name tells:
-/// `…/worktrees/NAME`.
+/// Linked worktrees and submodules both have a `.git` file that names another folder. For a linked
+/// worktree, that folder contains a file `commondir`. If the folder does not exist, because the
+/// worktree was moved or mounted elsewhere, its name decides: `…/worktrees/NAME`.
 pub fn nested(path: &Path) -> Option<Nested> {
     let git = path.join(".git");
     if !git.symlink_metadata().ok()?.is_file() {
@@ -32,7 +33,7 @@ pub fn nested(path: &Path) -> Option<Nested> {
     Some(if linked { Nested::LinkedWorktree } else { Nested::Repository })
 }
 
-/// The folder that the file `.git` in the folder at `path` names.
+/// Returns the folder named by the `.git` file in the folder at `path`.
 fn git_folder(path: &Path) -> Option<PathBuf> {
     let line = first_line(&path.join(".git"))?;
     Some(path.join(line.strip_prefix("gitdir:")?.trim_start()))
@@ -43,20 +44,21 @@ fn first_line(path: &Path) -> Option<String> {
     Some(text.lines().next()?.to_owned())
 }
 
-/// The exclude file of the repository whose working tree is `folder`: it need not exist. None if `folder` is no root of
-/// a working tree.
+/// Returns the path of the exclude file for the working tree rooted at `folder`; the file need not
+/// exist. `None` if `folder` is not the root of a working tree.
 pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     const EXCLUDE: &str = "info/exclude";
     let git = folder.join(".git");
     if git.metadata().ok()?.is_dir() {
         return Some(git.join(EXCLUDE));
     }
-    // A linked worktree shares the main one's exclude file.
+    // A linked worktree shares the exclude file of the main one.
     let own = git_folder(folder)?;
     Some(own.join(first_line(&own.join("commondir"))?).join(EXCLUDE))
 }
 
-/// Whether `folder` is in a Git working tree: only then do the ignore files above it count, up to the tree's root.
+/// Returns whether `folder` is in a Git working tree. Only then do ignore files above it apply, up
+/// to the root of the working tree.
 pub fn is_in_working_tree(folder: &Path) -> bool {
     folder.ancestors().any(|above| above.join(".git").exists())
 }
@@ -67,7 +69,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_linked_worktree_is_told_from_a_submodule() {
+    fn linked_worktree_differs_from_submodule() {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         for folder in [".git/worktrees/w", ".git/modules/s", ".git/modules/worktrees/t", "clone/.git"] {
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_working_tree_has_the_main_ones() {
+    fn linked_worktree_uses_main_exclude_file() {
         let folder = tempfile::tempdir().unwrap();
         let (main, linked) = (folder.path().join("main"), folder.path().join("linked"));
         let own = main.join(".git/worktrees/linked");

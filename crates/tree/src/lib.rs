@@ -1,8 +1,9 @@
-//! Which files in a folder are the project's own, and how they are read.
+//! Determines which files in a folder belong to the project, and reads them safely.
 //!
-//! [`walk`] finds a project's files by Git's rules: one place for all who walk. [`belonging`] says the same of one
-//! path. Whatever lies in a tree may have been put there by somebody else, so files are opened by [`read_plain`] and its
-//! kin alone: plain files of a bounded size, and nothing that makes the reader wait.
+//! [`walk`] lists a project's files by Git's rules, for all parts of the program. [`belonging`]
+//! checks a single path. The contents of a tree may come from anyone, so files must be opened with
+//! [`read_plain`] or a related function. These open only regular files of limited size and never
+//! block.
 
 #![forbid(unsafe_code)]
 

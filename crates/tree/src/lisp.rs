@@ -1,8 +1,8 @@
-//! Which files hold Lisp.
+//! Detects files that contain Lisp.
 
 use std::path::Path;
 
-/// File name extensions of files that hold no Lisp code.
+/// File name extensions of files without Lisp code.
 const NOT_LISP: [&str; 48] = [
     "md", "markdown", "org", "rst", "texi", "texinfo", "tex", "info", "adoc", "html", "htm", "xml", "xhtml",
     "xsl", "css", "scss", "js", "mjs", "ts", "tsx", "jsx", "json", "yml", "yaml", "toml", "csv", "tsv", "c",
@@ -10,17 +10,19 @@ const NOT_LISP: [&str; 48] = [
     "log", "fasl", "lock", "po",
 ];
 
-/// Whether a file may hold Lisp, by its name. Its first bytes decide where the extension does not.
+/// Returns whether a file may contain Lisp, by its name. If the extension does not decide, its
+/// first bytes do.
 pub fn may_be_lisp(path: &Path) -> bool {
     path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
-/// Whether the file at `path` has, by its name, definitions of systems: an `.asd` file.
+/// Returns whether the file at `path` contains system definitions, by its name: whether it is an
+/// `.asd` file.
 pub fn defines_systems(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "asd")
 }
 
-/// Whether the extension alone says that it is Lisp.
+/// Returns whether the extension alone identifies Lisp.
 pub fn is_lisp_by_name(path: &Path) -> bool {
     path.extension().is_some_and(|ending| {
         ["lisp", "lsp", "cl", "l", "asd", "ros", "sexp"]
@@ -29,7 +31,7 @@ pub fn is_lisp_by_name(path: &Path) -> bool {
     })
 }
 
-/// Whether the file at `path`, which begins with `bytes`, is Lisp.
+/// Returns whether the file at `path`, which begins with `bytes`, is Lisp.
 pub fn is_lisp(path: &Path, bytes: &[u8]) -> bool {
     if is_lisp_by_name(path) {
         return true;
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_decides_where_the_ending_does_not() {
+    fn first_bytes_decide_where_extension_does_not() {
         assert!(is_lisp(Path::new("a.lisp"), b"whatever"));
         assert!(is_lisp(Path::new("inc.txt"), b"\n ;; x\n(f)"));
         assert!(is_lisp(Path::new("run"), b"#!/usr/bin/sbcl --script\n"));

@@ -1,4 +1,4 @@
-//! Reading plain files, without waiting and without more memory than was asked for.
+//! Reads regular files with a size limit, without blocking on devices or FIFOs.
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Why a file was not read.
+/// The reason why a file was not read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadRefusal {
@@ -14,12 +14,12 @@ pub enum ReadRefusal {
     #[error("it is a link")]
     Link,
     /// It is a folder, a device, a FIFO or a socket.
-    #[error("it is no plain file")]
+    #[error("it is not a regular file")]
     Special,
-    /// It is longer than may be read, in bytes.
+    /// It is longer than the limit, given in bytes.
     #[error("it is longer than {} MiB", .0 >> 20)]
     TooLong(u64),
-    /// The system's error.
+    /// An error from the operating system.
     #[error("{0}")]
     Failed(#[from] io::Error),
 }
@@ -39,36 +39,39 @@ impl From<ReadRefusal> for io::Error {
     }
 }
 
-/// Reads the plain file at `path`, or the one that a link there leads to, if it has at most `limit` bytes.
+/// Reads the regular file at `path`, following links, if it has at most `limit` bytes.
 ///
 /// # Errors
-/// It is no plain file, is longer, or cannot be read.
+///
+/// If it is not a regular file, is longer than `limit`, or cannot be read.
 pub fn read_plain(path: &Path, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
     check(&rustix::fs::stat(path)?)?;
     read(path, OFlags::empty(), limit)
 }
 
-/// Reads the plain file at `path` itself, if it has at most `limit` bytes.
+/// Reads the regular file at `path`, without following a link, if it has at most `limit` bytes.
 ///
 /// # Errors
-/// As of [`read_plain`], or it is a link.
+///
+/// The same as for [`read_plain`], and if it is a link.
 pub fn read_unlinked(path: &Path, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
     check(&rustix::fs::lstat(path)?)?;
     read(path, OFlags::NOFOLLOW, limit)
 }
 
-/// The longest source that is read, in bytes: what is longer is data.
+/// The maximum size of a source file, in bytes. Longer files are treated as data.
 const SOURCE: u64 = 16 << 20;
 
-/// Reads the source at `path`, or where a link there leads to.
+/// Reads the source file at `path`, following links.
 ///
 /// # Errors
-/// It is no plain file, is longer than 16 MiB, or cannot be read.
+///
+/// If it is not a regular file, is longer than 16 MiB, or cannot be read.
 pub fn read_source(path: &Path) -> io::Result<Vec<u8>> {
     Ok(read_plain(path, SOURCE)?)
 }
 
-/// Checks before a file is opened: to open a device may do something.
+/// Checks the file type before opening, because opening a device can have side effects.
 fn check(stat: &Stat) -> Result<(), ReadRefusal> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
@@ -77,10 +80,11 @@ fn check(stat: &Stat) -> Result<(), ReadRefusal> {
     }
 }
 
-/// Opens the plain file at `path`, or the one that a link there leads to, for reading it in pieces.
+/// Opens the regular file at `path`, following links, to read it in pieces.
 ///
 /// # Errors
-/// It is no plain file, or cannot be read.
+///
+/// If it is not a regular file, or cannot be read.
 pub fn open_plain(path: &Path) -> Result<File, ReadRefusal> {
     check(&rustix::fs::stat(path)?)?;
     Ok(open(path, OFlags::empty())?.0)
@@ -105,7 +109,7 @@ fn read(path: &Path, also: OFlags, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
     }
     let mut bytes = Vec::with_capacity(size as usize + 1);
     file.take(limit + 1).read_to_end(&mut bytes)?;
-    // The size is that of a moment before; files of /proc have none.
+    // The size may have changed meanwhile, and files in /proc report none.
     match bytes.len() as u64 > limit {
         true => Err(ReadRefusal::TooLong(limit)),
         false => Ok(bytes),
@@ -118,7 +122,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_plain_files_of_a_bounded_size_are_read() {
+    fn only_regular_files_within_limit_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::write(at("plain"), "text").unwrap();
@@ -146,7 +150,7 @@ mod tests {
             assert_eq!(short(read_unlinked(&at(name), 4)), unlinked, "{name}");
         }
         assert_eq!(short(read_plain(&at("plain"), 3)), "TooLong(3)");
-        // A file of /proc has no size and may have no end.
+        // A file in /proc reports no size and may be endless.
         assert_eq!(short(read_plain(Path::new("/proc/self/maps"), 10)), "TooLong(10)");
     }
 }

@@ -1,4 +1,5 @@
-//! What the ignore files of a folder, and of those above it, say of its entries.
+//! Reads ignore files: the rules for the entries of a folder, from its ignore files and those of
+//! the folders above it.
 
 use crate::git::exclude_file;
 use crate::plain::{ReadRefusal, read_plain, read_unlinked};
@@ -9,32 +10,33 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The files in a folder that say what to ignore in it.
+/// The names of ignore files.
 pub const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// What decides, in a folder above a project, which of its files are ignored: these files, and whether it is a repository.
+/// The entries of a folder above a project that affect which of its files are ignored: the ignore
+/// files, and `.git`, which makes the folder a repository.
 pub const DECIDING_ABOVE: [&str; 3] = [IGNORE_FILES[0], IGNORE_FILES[1], ".git"];
-/// The longest ignore file that is read, in bytes.
+/// The maximum size of an ignore file, in bytes.
 const LARGEST_IGNORE_FILE: u64 = 1 << 20;
 
-/// Tells of an ignore file that was not read.
+/// Reports an ignore file that was not read.
 pub(crate) type Refused<'a> = &'a mut dyn FnMut(&Path, ReadRefusal);
 
-/// The rules of a folder, and of those above it. Folders that say nothing have none of their own.
+/// The rules of a folder and of those above it. A folder without rules shares those of its parent.
 #[derive(Debug)]
 pub(crate) struct Rules {
     above: Option<Arc<Rules>>,
-    /// The rules of `.ignore`.
+    /// The rules from `.ignore`.
     plain: Gitignore,
     git: Gitignore,
     exclude: Gitignore,
-    /// Whether Git's rules above it do not count.
+    /// Whether the folder is a repository, so that Git rules above it do not apply.
     is_repository: bool,
 }
 
 impl Rules {
-    /// Reads the rules of `folder`, below `above`. Nothing is known of its entries, or whether it has the files is told
-    /// by `has`.
+    /// Reads the rules of `folder`, below `above`. `has` returns whether the folder contains an
+    /// entry of a given name.
     pub(crate) fn new(
         above: Option<Arc<Rules>>,
         folder: &Path,
@@ -66,23 +68,24 @@ impl Rules {
         })
     }
 
-    /// Reads the user's own rules for all of Git's repositories. That file may be a link.
-    pub(crate) fn of_user(root: &Path, refused: Refused<'_>) -> Gitignore {
+    /// Reads the user's global Git ignore rules. That file may be a link.
+    pub(crate) fn user_rules(root: &Path, refused: Refused<'_>) -> Gitignore {
         users_ignore_file().map_or_else(Gitignore::empty, |file| {
             compile(root, read_plain(&file, LARGEST_IGNORE_FILE), &file, refused)
         })
     }
 }
 
-/// The file with the user's own rules for all of Git's repositories, if Git's configuration has one.
+/// Returns the user's global Git ignore file, if Git's configuration defines one.
 pub fn users_ignore_file() -> Option<PathBuf> {
     gitconfig_excludes_path()
 }
 
-/// Whether what is at `path` is ignored: true if so, false if it is expressly not, none if nothing is said of it.
+/// Returns `Some(true)` if `path` is ignored, `Some(false)` if it is explicitly not ignored, and
+/// `None` if no rule matches.
 pub(crate) fn verdict(
     rules: Option<&Arc<Rules>>,
-    of_user: &Gitignore,
+    user_rules: &Gitignore,
     path: &Path,
     is_folder: bool,
 ) -> Option<bool> {
@@ -102,7 +105,7 @@ pub(crate) fn verdict(
         outside |= rules.is_repository;
         next = rules.above.as_ref();
     }
-    plain.or(git).or(exclude).or_else(|| said(of_user))
+    plain.or(git).or(exclude).or_else(|| said(user_rules))
 }
 
 fn compile(
@@ -126,13 +129,13 @@ fn compile(
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
     let mut builder = GitignoreBuilder::new(folder);
     for line in String::from_utf8_lossy(text).lines() {
-        // Git, too, passes over patterns that it does not understand.
+        // Git also skips patterns that it cannot parse.
         let _ = builder.add_line(None, line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Whether a file or folder of this name is hidden.
+/// Returns whether a file or folder with this name is hidden.
 pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }

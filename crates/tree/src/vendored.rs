@@ -1,10 +1,10 @@
-//! Folders into which tools put other people's systems.
+//! Detects folders in which tools install dependencies.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
-/// Whether ocicl, qlot, Quicklisp or another tool puts other people's systems into the folder `relative`,
-/// below `root`.
+/// Returns whether ocicl, qlot, Quicklisp or another tool installs dependencies in the folder
+/// `relative` below `root`.
 pub fn is_vendored(root: &Path, relative: &Path) -> bool {
     let mut at = root.to_owned();
     relative.components().any(|component| {
@@ -15,12 +15,12 @@ pub fn is_vendored(root: &Path, relative: &Path) -> bool {
     })
 }
 
-/// Whether a tool puts other people's systems into the folder `name` of the folder `at`.
+/// Returns whether a tool installs dependencies in the folder `name` of the folder `at`.
 pub(crate) fn is_vendored_folder(at: &Path, name: &OsStr) -> bool {
     let is_file = |name: &str| at.join(name).is_file();
     match name.to_str() {
         Some(".qlot" | ".ocicl" | "ocicl" | ".bundle-libs" | "node_modules") => true,
-        // ocicl's old name for its folder.
+        // ocicl's former name for its folder.
         Some("systems") => {
             is_file("systems.csv") || is_file("ocicl.csv") || has_versions(&at.join("systems"))
         }
@@ -29,7 +29,8 @@ pub(crate) fn is_vendored_folder(at: &Path, name: &OsStr) -> bool {
     }
 }
 
-/// Whether `folder` has folders that are named after versions, as `alexandria-20240503-8514d8e`.
+/// Returns whether `folder` contains folders with versions in their names, such as
+/// `alexandria-20240503-8514d8e`.
 fn has_versions(folder: &Path) -> bool {
     let is_version = |name: &str| {
         let bytes = name.as_bytes();
@@ -47,7 +48,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn dependencies_are_told_by_their_folders() {
+    fn dependency_folders_are_recognized() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for folder in ["quicklisp", "src/systems", "systems/lib-1.0"] {

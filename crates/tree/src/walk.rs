@@ -1,4 +1,4 @@
-//! The walk through a project's tree.
+//! Walks a project's tree. Determines which files and nested repositories belong to the project.
 
 use crate::git::{Nested, exclude_file, is_in_working_tree, nested};
 use crate::lisp::defines_systems;
@@ -15,81 +15,84 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steelbank_reader::asd::{SystemDefinition, system_definitions};
 
-/// The longest `.asd` file that is read, in bytes: hand-written ones are shorter.
+/// The maximum size of an `.asd` file, in bytes. Handwritten ones are smaller.
 const LARGEST_ASD_FILE: u64 = 2 << 20;
 
-/// Why a file or folder is no part of the project, though nothing says that it is to be ignored.
+/// The reason why a file or folder does not belong to the project although no rule ignores it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeftOut {
     /// A linked worktree.
-    #[error("it is a linked worktree of Git's: open it as a project of its own")]
+    #[error("it is a linked Git worktree; open it as a separate project")]
     LinkedWorktree,
     /// Another repository.
-    #[error("it is a repository of its own, and no system of the project depends on one of its systems")]
+    #[error("it is a separate repository, and no system of the project depends on its systems")]
     Repository,
-    /// An ignore file that says nothing, as it was not read.
-    #[error("what it says to ignore is not known: {0}")]
+    /// An ignore file that has no effect because it was not read.
+    #[error("its ignore rules are not applied: {0}")]
     IgnoreFile(ReadRefusal),
 }
 
-/// What a walk finds. All paths begin with the root's.
+/// An entry found by a walk. All paths begin with the root's path.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// A folder that is the project's own, the root first. It is read after that.
+    /// A folder of the project; the root comes first. It is read after the visit.
     Folder(&'a Path),
-    /// A folder with other people's systems, which are dependencies. What is in it is found after that.
+    /// A folder with dependencies installed by a tool. Its contents follow.
     Vendored(&'a Path),
-    /// A file that says what to ignore in the folder, which was found before. It is read after that; the exclude file of a
-    /// repository need not be there.
+    /// An ignore file for a folder visited before. It is read after the visit. The exclude file of
+    /// a repository need not exist.
     Ignoring {
-        /// The folder.
+        /// The folder to which the rules apply.
         folder: &'a Path,
-        /// The file, in the folder or not.
+        /// The file, inside or outside the folder.
         file: &'a Path,
     },
-    /// Anything else: a plain file, a link, a special file.
+    /// Anything else: a regular file, a link, or a special file.
     File(&'a Path, FileType),
-    /// What is no part of the project.
+    /// A path that does not belong to the project.
     LeftOut(&'a Path, &'a LeftOut),
-    /// A folder or file that is no part of the project, or of which it is not known, and decides with its entries or its
-    /// text which repositories are.
+    /// A folder or file that affects which repositories belong to the project, by its entries or
+    /// its text. It may itself not belong to the project.
     Deciding(&'a Path),
     /// A folder that cannot be listed.
     Failed(&'a Path, &'a io::Error),
 }
 
-/// How a walk goes on.
+/// How a walk continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkState {
-    /// With what is next.
+    /// Continue with the next entry.
     Continue,
-    /// Without what is in this folder.
+    /// Skip the contents of this folder.
     Skip,
-    /// It ends.
+    /// Stop the walk.
     Quit,
 }
 
-/// Walks through the project at `root`, a canonical path, and follows no links. Hidden and ignored files are left out.
+/// Walks the project at `root`, a canonical path, without following links. Hidden and ignored files
+/// are skipped.
 ///
-/// A linked worktree is no part of the project in which it lies. Any other repository in it is one only if a system of
-/// the project depends on one that an `.asd` file there is named after. (Where a definition does not tell its
-/// dependencies without being run, it may depend on any system that the project itself has not.) A `root` that is
-/// neither a repository nor has systems is a folder of projects: their repositories are part of it.
+/// A linked worktree does not belong to the project that contains it. Any other nested repository
+/// belongs to it only if a system of the project depends on a system for which the repository has
+/// an `.asd` file. (If the dependencies of a definition cannot be determined without evaluation, it
+/// may depend on any system that the project does not define itself.) A `root` that is neither a
+/// repository nor defines systems is a folder of projects, and all repositories in it belong to it.
 pub fn walk(root: &Path, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
     let mut refused = Vec::new();
     let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
     let above = is_in_working_tree(root).then(|| Rules::above(root, &mut note)).flatten();
-    let of_user = Rules::of_user(root, &mut note);
+    let user_rules = Rules::user_rules(root, &mut note);
     for (path, why) in &refused {
         visit(Found::LeftOut(path, why));
     }
-    let mut walk = Walk { root, of_user, visit, repositories: Vec::new(), definitions: Vec::new() };
+    let mut walk = Walk { root, user_rules, visit, repositories: Vec::new(), definitions: Vec::new() };
     let _ = walk.all(above);
 }
 
-/// Whether [`walk`] finds the file at `path` in the project at `root`, both canonical, as it finds its folder. `None` if
-/// only a walk can tell: the file lies in a repository in the project.
+/// Returns whether [`walk`] would find the file at `path` in the project at `root`, assuming that
+/// it finds the file's folder. Both paths must be canonical. `None` if only a walk can decide,
+/// because the file is in a nested repository.
 pub fn admits(root: &Path, path: &Path) -> Option<bool> {
     let mut below = path.ancestors().skip(1).take_while(|folder| *folder != root);
     if below.any(|folder| nested(folder).is_some()) {
@@ -103,13 +106,13 @@ pub fn admits(root: &Path, path: &Path) -> Option<bool> {
         let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
         rules = Rules::new(rules, folder, has, &mut note);
     }
-    let of_user = Rules::of_user(root, &mut note);
-    let is_left_out = verdict(rules.as_ref(), &of_user, path, false);
-    Some(!is_left_out.unwrap_or_else(|| path.file_name().is_none_or(is_hidden)))
+    let user_rules = Rules::user_rules(root, &mut note);
+    let is_excluded = verdict(rules.as_ref(), &user_rules, path, false);
+    Some(!is_excluded.unwrap_or_else(|| path.file_name().is_none_or(is_hidden)))
 }
 
-/// Why what is at `path`, a canonical path below the canonical `root`, is no part of the project: it is, or lies in, a
-/// repository that is none.
+/// Returns the reason why `path`, a canonical path below the canonical `root`, does not belong to
+/// the project: it is in a repository that does not. `None` if it belongs to the project.
 pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     if !root.is_absolute() || !path.starts_with(root) {
         return None;
@@ -135,11 +138,12 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     (!is_part).then_some(LeftOut::Repository)
 }
 
-/// Reads the systems that the `.asd` file at `path` defines, without running it. It may be a link to a file in the
-/// project at `root`, a canonical path.
+/// Reads the systems defined by the `.asd` file at `path`, without running it. The file may be a
+/// link to a file in the project at `root`, a canonical path.
 ///
 /// # Errors
-/// It is no such file, is longer than 2 MiB, or cannot be read.
+///
+/// If it is not such a file, is longer than 2 MiB, or cannot be read.
 pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition>, ReadRefusal> {
     let text = match read_unlinked(path, LARGEST_ASD_FILE) {
         Err(ReadRefusal::Link) => {
@@ -156,25 +160,25 @@ pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition
 
 struct Walk<'a> {
     root: &'a Path,
-    of_user: Gitignore,
+    user_rules: Gitignore,
     visit: &'a mut dyn FnMut(Found<'_>) -> WalkState,
-    /// The repositories of which it is not known yet whether they are part of the project.
+    /// The repositories that are not yet known to belong to the project.
     repositories: Vec<Repository>,
-    /// The `.asd` files of the project that were found since they were last read.
+    /// The `.asd` files of the project that were found since the last evaluation.
     definitions: Vec<PathBuf>,
 }
 
-/// A repository in the project's folder.
+/// A repository inside the project's folder.
 struct Repository {
     path: PathBuf,
     rules: Option<Arc<Rules>>,
     /// Its folders.
     folders: Vec<PathBuf>,
-    /// The systems after which its `.asd` files are named.
+    /// The systems for which it has `.asd` files, by file name.
     systems: HashSet<String>,
 }
 
-/// A folder to walk through.
+/// A folder to walk.
 struct Folder {
     path: PathBuf,
     rules: Option<Arc<Rules>>,
@@ -187,32 +191,32 @@ impl Walk<'_> {
         let is_repository = nested(self.root).is_some();
         let root = Folder { path: self.root.to_owned(), rules: above, vendored: false, is_repository };
         self.tree(root)?;
-        let mut known = Dependencies::default();
+        let mut dependencies = Dependencies::default();
         let is_folder_of_projects = !is_repository && self.definitions.is_empty();
         loop {
             self.repositories.sort_unstable_by(|left, right| left.path.cmp(&right.path));
             if !self.repositories.is_empty() {
                 for definition in std::mem::take(&mut self.definitions) {
-                    known.add(self.root, &definition);
-                    self.tell(Found::Deciding(&definition))?;
+                    dependencies.add(self.root, &definition);
+                    self.report(Found::Deciding(&definition))?;
                 }
             }
-            let is_part = |each: &Repository| is_folder_of_projects || known.reach(&each.systems);
+            let is_part = |each: &Repository| is_folder_of_projects || dependencies.reach(&each.systems);
             let Some(next) = self.repositories.iter().position(is_part) else { break };
             let Repository { path, rules, .. } = self.repositories.remove(next);
             self.tree(Folder { path, rules, vendored: false, is_repository: true })?;
         }
         for repository in std::mem::take(&mut self.repositories) {
-            self.tell(Found::LeftOut(&repository.path, &LeftOut::Repository))?;
+            self.report(Found::LeftOut(&repository.path, &LeftOut::Repository))?;
             for folder in &repository.folders {
-                self.tell(Found::Deciding(folder))?;
+                self.report(Found::Deciding(folder))?;
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Tells what was found. True if what is in it is to be found.
-    fn tell(&mut self, found: Found<'_>) -> ControlFlow<(), bool> {
+    /// Reports an entry to the visitor. Returns whether to visit its contents.
+    fn report(&mut self, found: Found<'_>) -> ControlFlow<(), bool> {
         match (self.visit)(found) {
             WalkState::Continue => ControlFlow::Continue(true),
             WalkState::Skip => ControlFlow::Continue(false),
@@ -220,37 +224,37 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks through a tree that is part of the project.
+    /// Walks a tree that belongs to the project.
     fn tree(&mut self, top: Folder) -> ControlFlow<()> {
         let mut todo = vec![top];
         while let Some(folder) = todo.pop() {
             let path = &folder.path;
-            if !self.tell(if folder.vendored { Found::Vendored(path) } else { Found::Folder(path) })? {
+            if !self.report(if folder.vendored { Found::Vendored(path) } else { Found::Folder(path) })? {
                 continue;
             }
             let entries = match entries(path) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    self.tell(Found::Failed(path, &error))?;
+                    self.report(Found::Failed(path, &error))?;
                     continue;
                 }
             };
             let named = IGNORE_FILES.iter().filter(|name| has(&entries, name)).map(|name| path.join(name));
             let exclude = folder.is_repository.then(|| exclude_file(path)).flatten();
             for file in named.chain(exclude) {
-                self.tell(Found::Ignoring { folder: path, file: &file })?;
+                self.report(Found::Ignoring { folder: path, file: &file })?;
             }
             let rules = self.rules(&folder, &entries)?;
             for (name, kind) in entries {
                 let path = path.join(&name);
-                if self.is_left_out(rules.as_ref(), &path, &name, kind) {
+                if self.is_excluded(rules.as_ref(), &path, &name, kind) {
                     continue;
                 }
                 if !kind.is_dir() {
                     if !folder.vendored && defines_systems(&path) {
                         self.definitions.push(path.clone());
                     }
-                    self.tell(Found::File(&path, kind))?;
+                    self.report(Found::File(&path, kind))?;
                     continue;
                 }
                 let rules = rules.clone();
@@ -260,9 +264,9 @@ impl Walk<'_> {
                         todo.push(Folder { path, rules, vendored, is_repository: false });
                     }
                     Some(Nested::LinkedWorktree) => {
-                        self.tell(Found::LeftOut(&path, &LeftOut::LinkedWorktree))?;
-                        self.tell(Found::Deciding(&path))?;
-                        self.tell(Found::Deciding(&path.join(".git")))?;
+                        self.report(Found::LeftOut(&path, &LeftOut::LinkedWorktree))?;
+                        self.report(Found::Deciding(&path))?;
+                        self.report(Found::Deciding(&path.join(".git")))?;
                     }
                     Some(Nested::Repository) => {
                         let repository = self.repository(path, rules)?;
@@ -274,7 +278,7 @@ impl Walk<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Looks which systems the repository at `path` has. Those in other repositories in it are none of its own.
+    /// Collects the systems of the repository at `path`, except those in repositories nested in it.
     fn repository(&mut self, path: PathBuf, rules: Option<Arc<Rules>>) -> ControlFlow<(), Repository> {
         let mut found = Repository {
             path: path.clone(),
@@ -288,7 +292,7 @@ impl Walk<'_> {
             let rules = self.rules(&folder, &entries)?;
             for (name, kind) in entries {
                 let path = folder.path.join(&name);
-                if self.is_left_out(rules.as_ref(), &path, &name, kind) {
+                if self.is_excluded(rules.as_ref(), &path, &name, kind) {
                     continue;
                 }
                 if kind.is_dir() {
@@ -322,19 +326,19 @@ impl Walk<'_> {
         let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
         let rules = Rules::new(folder.rules.clone(), &folder.path, has, &mut note);
         for (path, why) in &refused {
-            self.tell(Found::LeftOut(path, why))?;
+            self.report(Found::LeftOut(path, why))?;
         }
         ControlFlow::Continue(rules)
     }
 
-    fn is_left_out(&self, rules: Option<&Arc<Rules>>, path: &Path, name: &OsStr, kind: FileType) -> bool {
+    fn is_excluded(&self, rules: Option<&Arc<Rules>>, path: &Path, name: &OsStr, kind: FileType) -> bool {
         name == ".git"
-            || verdict(rules, &self.of_user, path, kind.is_dir()).unwrap_or_else(|| is_hidden(name))
+            || verdict(rules, &self.user_rules, path, kind.is_dir()).unwrap_or_else(|| is_hidden(name))
     }
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<(OsString, FileType)>> {
-    // An entry that is gone, or whose kind the system does not tell, is none.
+    // Skip an entry that was removed meanwhile, or that has an unknown type.
     let entries = std::fs::read_dir(folder)?.flatten();
     Ok(entries.filter_map(|entry| Some((entry.file_name(), entry.file_type().ok()?))).collect())
 }
@@ -343,12 +347,12 @@ fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
     entries.iter().any(|(other, _)| other == name)
 }
 
-/// The systems that the project has, and those that it needs.
+/// The systems that the project defines and those it depends on.
 #[derive(Default)]
 struct Dependencies {
     defined: HashSet<String>,
     needed: HashSet<String>,
-    /// Whether it may need others.
+    /// Whether it may depend on other systems.
     unknown: bool,
 }
 
@@ -357,14 +361,14 @@ impl Dependencies {
         self.defined.extend(definition.file_stem().and_then(OsStr::to_str).map(str::to_owned));
         for system in read_definitions(root, definition).unwrap_or_default() {
             self.unknown |= !system.dependencies_complete;
-            // ASDF looks for the system a/b in the file a.asd.
+            // ASDF searches for the system a/b in the file a.asd.
             let primary = |name: &String| name.split('/').next().unwrap_or_default().to_owned();
             self.needed.extend(system.depends_on.iter().map(primary));
             self.defined.insert(system.name);
         }
     }
 
-    /// Whether one of `systems` is needed.
+    /// Returns whether the project may depend on one of `systems`.
     fn reach(&self, systems: &HashSet<String>) -> bool {
         let mut others = systems.difference(&self.defined);
         if self.unknown { others.next().is_some() } else { others.any(|system| self.needed.contains(system)) }

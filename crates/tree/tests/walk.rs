@@ -1,5 +1,5 @@
-//! The walk against that of the crate `ignore`, and against Git, on random trees; and which repositories are part of a
-//! project.
+//! Compares the walk with that of the crate `ignore` and with Git, on random trees. Tests which
+//! nested repositories belong to a project.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use steelbank_tree::{Found, LeftOut, WalkState, admits, belonging, is_in_working_tree, walk};
 
-/// A tree: files by number of folder and name, ignore files with their rules.
+/// A random tree: files by number of folder and name, and ignore files with their rules.
 type Plan = (Vec<(usize, usize)>, Vec<(usize, usize, Vec<usize>)>);
 
 const FOLDERS: [&str; 7] = ["", "a", "b", "a/b", "a/b/c", "b/.d", "b/x"];
@@ -21,7 +21,7 @@ const RULES: [&str; 18] = [
     "*.txt", "a/", "/b", "!y.lisp", "b/c", "**/c/", "x", "/a/b/*", "# x", "!x", "a/**", "*", "!*/", "[xy]*",
     "\\!x", "/x/", "!.h", " ",
 ];
-/// The folders of the ignore files, with the project in `p`, and their names.
+/// The folders and names of the ignore files. The project is `p`.
 const ABOVE: [&str; 7] = ["", "p", "p/a", "p/b", "p/a/b", "p/b/x", "p/a/b/c"];
 const IGNORING: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
 
@@ -32,12 +32,13 @@ fn plan() -> impl Strategy<Value = Plan> {
     (files, ignoring)
 }
 
-/// Makes the tree in `home`, whose project is the folder `p`. Git's own folder is where `repository` says.
+/// Creates the tree in `home`, with the project in the folder `p`, and a repository in the folder
+/// `repository`.
 fn make(home: &Path, (files, ignoring): &Plan, repository: Option<&str>) -> PathBuf {
     let root = home.join("p");
     for &(folder, name) in files {
         let folder = root.join(FOLDERS[folder]);
-        // A file may stand where a folder is to be, and the other way round.
+        // A file may already exist where a folder is needed, or the reverse.
         if fs::create_dir_all(&folder).is_ok() && !folder.join(NAMES[name]).exists() {
             fs::write(folder.join(NAMES[name]), "(f)").unwrap();
         }
@@ -49,30 +50,30 @@ fn make(home: &Path, (files, ignoring): &Plan, repository: Option<&str>) -> Path
     for (folder, file, rules) in ignoring {
         let text: String = rules.iter().map(|&rule| format!("{}\n", RULES[rule])).collect();
         let file = home.join(ABOVE[*folder]).join(IGNORING[*file]);
-        // Only what is there already has rules: this makes no folder and no repository.
+        // Write rules only into existing folders, so that this creates no folder or repository.
         let _ = fs::write(file, text);
     }
     root
 }
 
-fn own(root: &Path) -> BTreeSet<PathBuf> {
-    let mut own = BTreeSet::new();
+fn walked(root: &Path) -> BTreeSet<PathBuf> {
+    let mut walked = BTreeSet::new();
     walk(root, &mut |found| {
         match found {
-            Found::Folder(path) | Found::File(path, _) => drop(own.insert(path.to_owned())),
-            Found::Ignoring { folder, .. } => assert!(own.contains(folder)),
+            Found::Folder(path) | Found::File(path, _) => drop(walked.insert(path.to_owned())),
+            Found::Ignoring { folder, .. } => assert!(walked.contains(folder)),
             other => panic!("{other:?}"),
         }
         WalkState::Continue
     });
-    own
+    walked
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 40000 } else { 400 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_same_is_found_as_the_crate_ignore_finds(plan in plan(), repository in 0..3_usize) {
+    fn walk_equals_crate_ignore(plan in plan(), repository in 0..3_usize) {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let root = make(&home, &plan, [None, Some(""), Some("p")][repository]);
@@ -84,12 +85,12 @@ proptest! {
             .filter_entry(|entry| entry.file_name() != ".git")
             .build();
         let theirs: BTreeSet<PathBuf> = theirs.flatten().map(|entry| entry.into_path()).collect();
-        prop_assert_eq!(own(&root), theirs);
-        // Of one file the same is said without a walk.
-        let own = own(&root);
-        for folder in own.iter().filter(|path| path.is_dir()) {
+        prop_assert_eq!(walked(&root), theirs);
+        // `admits` must agree for every single file.
+        let walked = walked(&root);
+        for folder in walked.iter().filter(|path| path.is_dir()) {
             for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-                prop_assert_eq!(admits(&root, &path), Some(own.contains(&path)), "{:?}", path);
+                prop_assert_eq!(admits(&root, &path), Some(walked.contains(&path)), "{:?}", path);
             }
         }
     }
@@ -112,8 +113,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if std::env::var_os("STEELBANK_FULL").is_some() { 3000 } else { 60 }, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_same_is_found_as_git_finds(mut plan in plan(), above in any::<bool>()) {
-        // To Git no file is hidden.
+    fn walk_equals_git(mut plan in plan(), above in any::<bool>()) {
+        // Git does not treat any file as hidden.
         plan.1.iter_mut().for_each(|(_, _, rules)| rules.retain(|&rule| RULES[rule] != "!.h"));
         plan.1.retain(|(_, file, _)| IGNORING[*file] != ".ignore");
         let home = tempfile::tempdir().unwrap();
@@ -126,19 +127,19 @@ proptest! {
         let hidden = |path: &str| path.split('/').any(|name| name.starts_with('.'));
         let theirs: BTreeSet<PathBuf> =
             listed.split('\0').filter(|path| !path.is_empty() && !hidden(path)).map(|path| root.join(path)).collect();
-        let mut ours = own(&root);
+        let mut ours = walked(&root);
         ours.retain(|path| !path.is_dir() && !hidden(path.strip_prefix(&root).unwrap().to_str().unwrap()));
         prop_assert_eq!(ours, theirs);
     }
 }
 
-/// What of the project in `root` is its own, its files alone; and what is left out.
-fn told(root: &Path) -> (Vec<String>, Vec<String>) {
-    let (mut own, mut left_out) = (Vec::new(), Vec::new());
+/// Returns the files of the project in `root`, and the paths left out with the reason.
+fn walk_result(root: &Path) -> (Vec<String>, Vec<String>) {
+    let (mut walked, mut left_out) = (Vec::new(), Vec::new());
     let name = |path: &Path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
     walk(root, &mut |found| {
         match found {
-            Found::File(path, _) => own.push(name(path)),
+            Found::File(path, _) => walked.push(name(path)),
             Found::LeftOut(path, LeftOut::LinkedWorktree) => left_out.push(format!("{} linked", name(path))),
             Found::LeftOut(path, LeftOut::Repository) => left_out.push(format!("{} repository", name(path))),
             Found::LeftOut(path, LeftOut::IgnoreFile(why)) => left_out.push(format!("{}: {why}", name(path))),
@@ -147,9 +148,9 @@ fn told(root: &Path) -> (Vec<String>, Vec<String>) {
         }
         WalkState::Continue
     });
-    own.sort();
+    walked.sort();
     left_out.sort();
-    (own, left_out)
+    (walked, left_out)
 }
 
 fn files(root: &Path, files: &[(&str, &str)]) {
@@ -161,7 +162,7 @@ fn files(root: &Path, files: &[(&str, &str)]) {
 }
 
 #[test]
-fn another_repository_is_part_of_a_project_if_a_system_of_it_is_depended_on() {
+fn nested_repository_belongs_if_project_depends_on_it() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     files(
@@ -185,11 +186,11 @@ fn another_repository_is_part_of_a_project_if_a_system_of_it_is_depended_on() {
             ("wt/lib.asd", "(defsystem \"lib\")"),
         ],
     );
-    let own = vec!["far/src/far.asd", "lib/lib.asd", "p.asd"];
+    let walked = vec!["far/src/far.asd", "lib/lib.asd", "p.asd"];
     let left = vec!["copy repository", "other repository", "wt linked"];
     assert_eq!(
-        told(&root),
-        (own.into_iter().map(str::to_owned).collect(), left.into_iter().map(str::to_owned).collect())
+        walk_result(&root),
+        (walked.into_iter().map(str::to_owned).collect(), left.into_iter().map(str::to_owned).collect())
     );
     let why = |path: &str| belonging(&root, &root.join(path)).map(|why| why.to_string());
     for path in ["p.asd", "lib/lib.asd", "far/src/far.asd"] {
@@ -198,13 +199,13 @@ fn another_repository_is_part_of_a_project_if_a_system_of_it_is_depended_on() {
     for path in ["other/other.asd", "other/lib/lib.asd", "copy/p.asd", "wt/lib.asd"] {
         assert!(why(path).is_some(), "{path}");
     }
-    // The root is the project, whatever it is to Git.
-    assert_eq!(told(&root.join("wt")).0, ["lib.asd"]);
-    assert_eq!(told(&root.join("far")).0, ["src/far.asd"]);
+    // The root is the project, whatever it is for Git.
+    assert_eq!(walk_result(&root.join("wt")).0, ["lib.asd"]);
+    assert_eq!(walk_result(&root.join("far")).0, ["src/far.asd"]);
 }
 
 #[test]
-fn a_definition_that_does_not_tell_its_dependencies_may_have_any() {
+fn computed_dependencies_may_be_any_system() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     files(
@@ -217,11 +218,11 @@ fn a_definition_that_does_not_tell_its_dependencies_may_have_any() {
             ("lib/lib.asd", "(defsystem \"lib\")"),
         ],
     );
-    assert_eq!(told(&root).1, ["copy repository"]);
+    assert_eq!(walk_result(&root).1, ["copy repository"]);
 }
 
 #[test]
-fn a_folder_of_projects_has_their_repositories_but_no_linked_worktree() {
+fn folder_of_projects_includes_repositories_not_worktrees() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     files(
@@ -233,11 +234,11 @@ fn a_folder_of_projects_has_their_repositories_but_no_linked_worktree() {
             ("w/one.lisp", ""),
         ],
     );
-    assert_eq!(told(&root), (vec!["one/one.lisp".to_owned()], vec!["w linked".to_owned()]));
+    assert_eq!(walk_result(&root), (vec!["one/one.lisp".to_owned()], vec!["w linked".to_owned()]));
 }
 
 #[test]
-fn an_ignore_file_that_is_no_plain_file_says_nothing_and_is_told() {
+fn irregular_ignore_file_is_skipped_and_reported() {
     let home = tempfile::tempdir().unwrap();
     let root = home.path().canonicalize().unwrap();
     files(&root, &[("x.lisp", ""), ("a/.gitignore", "x.lisp\n"), ("a/x.lisp", ""), (".git/info/HEAD", "")]);
@@ -248,7 +249,7 @@ fn an_ignore_file_that_is_no_plain_file_says_nothing_and_is_told() {
     fs::create_dir_all(root.join("c/.gitignore")).unwrap();
     let expected = [
         ".git/info/exclude: it is a link", ".gitignore: it is a link",
-        "b/.gitignore: it is longer than 1 MiB", "c/.gitignore: it is no plain file",
+        "b/.gitignore: it is longer than 1 MiB", "c/.gitignore: it is not a regular file",
     ];
-    assert_eq!(told(&root), (vec!["x.lisp".to_owned()], expected.map(str::to_owned).to_vec()));
+    assert_eq!(walk_result(&root), (vec!["x.lisp".to_owned()], expected.map(str::to_owned).to_vec()));
 }

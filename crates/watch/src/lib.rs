@@ -1,23 +1,25 @@
-//! Reports what changed in folders since the last look.
+//! Reports the changes in folders since the last query.
 //!
-//! Linux queues an inotify event before the system call that caused it returns. A caller that reads the queue *when a
-//! question is asked* therefore knows of everything that was written before the question: there is no thread whose
-//! events are late, and a question after which nothing happened costs two system calls. [`Watch::changes`] is that
-//! reading.
+//! Linux queues an inotify event before the system call that causes it returns. A caller that reads
+//! the queue *at the time of a query* therefore sees everything written before the query. There is
+//! no thread with delayed events, and a query without changes costs two system calls.
+//! [`Watch::changes`] reads the queue.
 //!
-//! The kernel does not report everything. [`Watch::folder`] and [`Watch::file`] return whether it does; what they
-//! refuse is to be checked by `stat` each time:
+//! The kernel does not report everything. [`Watch::folder`] and [`Watch::file`] return whether it
+//! reports all changes. If it does not, the caller must check by `stat` each time. This concerns
 //!
-//! * file systems that others write to (NFS, SMB, FUSE, 9p, …) or that are not known here;
-//! * links, and files that have several names: a write through another name is reported to that name's folder;
-//! * folders beyond the user's limit of watches, and files beyond a quarter of it.
+//! * file systems that other machines can write to (NFS, SMB, FUSE, 9p, …), or of unknown type;
+//! * links, and files with several hard links: a write through another name is reported only to the
+//!   folder of that name;
+//! * folders beyond the user's limit of watches, and files beyond a quarter of that limit.
 //!
-//! Watches of one [`SharedQueue`] have what they have in common watched once.
+//! Several watches can share a [`SharedQueue`]; paths watched by more than one of them then need
+//! only one kernel watch.
 //!
-//! A folder is known by its path. Nothing is reported of a path that leads elsewhere because a folder *above* all
-//! watched ones was moved or replaced: a caller that watches a tree compares the device and inode of its root each
-//! time. A mount anywhere counts as a change of everything. A write by `mmap` is reported when the mapping and its
-//! descriptor are gone.
+//! Folders are identified by path. If a folder *above* all watched ones is moved or replaced,
+//! nothing is reported: a caller that watches a tree must compare the device and inode of its root
+//! each time. Any mount counts as a change of everything. A write through `mmap` is reported when
+//! the mapping and its descriptor are closed.
 
 #![forbid(unsafe_code)]
 
@@ -33,24 +35,25 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use queue::tell_of_descriptors;
+pub use queue::listen_for_descriptors;
 use queue::{EventQueue, KernelEvent};
 pub use refusal::WatchRefusal;
 pub use shared::SharedQueue;
 
-/// A watch on folders and files. Its queue holds two descriptors, which are closed by execution.
+/// A watch on folders and files. Its queue holds two descriptors, which are closed on exec.
 #[derive(Debug)]
 pub struct Watch {
     queue: SharedQueue,
-    /// Its number among the watches of the queue.
+    /// Identifies the watch in its queue.
     number: u64,
-    /// The watches by path.
+    /// The kernel's watch of each path.
     numbers: HashMap<PathBuf, Number>,
-    /// What is watched, by number: several paths if a folder is mounted in several places.
+    /// The watched paths by the kernel's number. A folder that is mounted in several places has
+    /// several paths.
     watched: HashMap<i32, Vec<PathBuf>>,
-    /// Whether the kernel reports all changes of a file system, by device.
+    /// Whether the kernel reports all changes on a file system, by device.
     reporting: HashMap<u64, bool>,
-    /// The most watches; beyond them, files are refused.
+    /// The maximum number of watches; files beyond it are refused.
     most: usize,
     names: &'static [&'static str],
     lost: bool,
@@ -60,70 +63,72 @@ pub struct Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     number: i32,
-    what: WatchedThing,
+    what: WatchTarget,
 }
 
-/// What a watch is on.
+/// The kind of watched object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WatchedThing {
-    /// A folder, changes of whose entries are reported.
+enum WatchTarget {
+    /// A folder with reported changes of its entries.
     Entries,
     /// A folder above others.
     Above,
     File,
 }
 
-/// One part in so many of the watches that a user may have is for files: editors need some, and other programs like
-/// this one.
+/// The divisor for the share of the user's watch limit that is used for files. Editors and other
+/// instances need watches too.
 const FILES_SHARE: usize = 4;
 
-/// The changes since the last look.
+/// The changes since the last query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changes {
-    /// Nothing.
+    /// No changes.
     Nothing,
-    /// These, at least one. The same may be reported several times.
+    /// At least one change. Duplicates are possible.
     Some(Vec<Change>),
-    /// The changes are not known: everything is to be checked again, and this watch reports nothing any more.
+    /// The changes are unknown: the caller must check everything, and this watch reports nothing
+    /// further.
     Everything,
 }
 
 /// A change of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The path that changed: a watched folder, an entry of one, or a watched file.
+    /// The changed path: a watched folder, an entry of one, or a watched file.
     pub path: PathBuf,
-    /// The kind of the change.
+    /// The kind of change.
     pub what: ChangeKind,
 }
 
-/// The kind of change.
+/// The kinds of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// Its contents or its attributes changed.
+    /// The contents or attributes changed.
     Contents,
-    /// Something other than a folder was added or removed there.
+    /// Something other than a folder was added or removed.
     Entry,
-    /// A folder was added or removed there. What was watched below it is to be [forgotten](Watch::forget).
+    /// A folder was added or removed. The caller must [forget](Watch::forget) the watches below it.
     Folder,
 }
 
-/// Whether something is watched.
+/// The result of watching a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watched {
-    /// It is watched from now on: what was read of it before may be out of date.
+    /// It is watched from now on. Anything read from it earlier may be out of date.
     New,
-    /// It was watched before.
+    /// It was already watched.
     Already,
     /// The kernel does not report all of its changes.
     No,
 }
 
 impl Watch {
-    /// A watch on nothing yet, with a queue of its own.
+    /// Creates a watch with a separate queue. It watches nothing yet.
     ///
     /// # Errors
-    /// As of [`SharedQueue::watch`].
+    ///
+    /// The same as for [`SharedQueue::watch`].
     pub fn new() -> io::Result<Watch> {
         SharedQueue::default().watch()
     }
@@ -142,15 +147,17 @@ impl Watch {
         }
     }
 
-    /// Has the watch report entries of these names that come or go in folders [above](Watch::above) others.
+    /// Makes the watch report added and removed entries with these names in folders
+    /// [above](Watch::above) others.
     #[must_use]
-    pub fn noting(mut self, names: &'static [&'static str]) -> Watch {
+    pub fn noting_names(mut self, names: &'static [&'static str]) -> Watch {
         self.names = names;
         self
     }
 
-    /// Watches what is in the folder at `path`, a real path: what comes, goes, is written to or is given other
-    /// attributes. Not what is in the folders in it. To be called before the folder is read.
+    /// Watches the entries of the folder at `path`, a canonical path, for additions, removals,
+    /// writes and changed attributes. Does not watch the contents of subfolders. Must be called
+    /// before the folder is read.
     pub fn folder(&mut self, path: &Path) -> Watched {
         self.refusal = None;
         let Ok(found) = path.symlink_metadata() else { return Watched::No };
@@ -162,7 +169,7 @@ impl Watch {
             return Watched::No;
         }
         match self.add(|queue| queue.add_folder(path)) {
-            Ok(number) => self.note(path, Number { number, what: WatchedThing::Entries }),
+            Ok(number) => self.register(path, Number { number, what: WatchTarget::Entries }),
             Err(error) => {
                 self.refusal = Some(WatchRefusal::of(&error));
                 Watched::No
@@ -170,48 +177,49 @@ impl Watch {
         }
     }
 
-    /// Why the kernel does not report all changes of the folder that was asked for last, if so.
+    /// Returns the reason why the last folder could not be watched completely, if so.
     pub fn refusal(&self) -> Option<WatchRefusal> {
         self.refusal
     }
 
-    /// Watches whether a folder above `path`, a real path, is moved, and whether something [of note](Watch::noting)
-    /// comes or goes in one. False if any of them cannot be watched.
+    /// Watches the folders above `path`, a canonical path, for moves and for entries with the names
+    /// given to [`Watch::noting_names`]. Returns `false` if any of them cannot be watched.
     pub fn above(&mut self, path: &Path) -> bool {
         path.ancestors().skip(1).all(|folder| {
             self.numbers.contains_key(folder)
                 || self.add(|queue| queue.add_above(folder)).is_ok_and(|number| {
-                    self.note(folder, Number { number, what: WatchedThing::Above });
+                    self.register(folder, Number { number, what: WatchTarget::Above });
                     true
                 })
         })
     }
 
-    /// Whether all changes of the file at `path` are reported: its folder is watched, and no other name leads to it. A
-    /// new name of it is reported. To be called before the file is read, and again whenever it has changed.
+    /// Watches the file at `path`. Returns whether all of its changes are reported: its folder is
+    /// watched, and it has no other hard link. A new hard link is reported. Must be called before
+    /// the file is read, and again after each change.
     pub fn file(&mut self, path: &Path) -> bool {
         let room = self.numbers.len() < self.most || self.is_file_watched(path);
         if !room || !path.parent().is_some_and(|folder| self.is_watched(folder)) {
             return false;
         }
         let Ok(number) = self.add(|queue| queue.add_file(path)) else { return false };
-        self.note(path, Number { number, what: WatchedThing::File });
+        self.register(path, Number { number, what: WatchTarget::File });
         path.symlink_metadata().is_ok_and(|found| {
             found.is_file() && found.nlink() == 1 && self.reports_everything(path, found.dev())
         })
     }
 
-    /// Whether the folder at `path` is watched.
+    /// Returns whether the folder at `path` is watched.
     pub fn is_watched(&self, path: &Path) -> bool {
-        self.numbers.get(path).is_some_and(|known| known.what == WatchedThing::Entries)
+        self.numbers.get(path).is_some_and(|known| known.what == WatchTarget::Entries)
     }
 
-    /// Whether the file at `path` was watched when [`Watch::file`] was last asked.
+    /// Returns whether the file at `path` is watched, as of the last call of [`Watch::file`].
     pub fn is_file_watched(&self, path: &Path) -> bool {
-        self.numbers.get(path).is_some_and(|known| known.what == WatchedThing::File)
+        self.numbers.get(path).is_some_and(|known| known.what == WatchTarget::File)
     }
 
-    /// Watches `path`, and what is below it, no longer.
+    /// Stops watching `path` and everything below it.
     pub fn forget(&mut self, path: &Path) {
         let gone: Vec<PathBuf> = self.numbers.keys().filter(|each| each.starts_with(path)).cloned().collect();
         for path in gone {
@@ -219,21 +227,21 @@ impl Watch {
         }
     }
 
-    /// Reads the changes since the last call. It does not wait.
+    /// Reads the changes since the last call, without waiting.
     pub fn changes(&mut self) -> Changes {
         if self.lost {
             return Changes::Everything;
         }
         let mut changes = Vec::new();
         let events = self.queue.read(self.number);
-        if !events.is_some_and(|events| events.iter().all(|event| self.take(event, &mut changes))) {
+        if !events.is_some_and(|events| events.iter().all(|event| self.handle(event, &mut changes))) {
             self.lost = true;
             return Changes::Everything;
         }
         if changes.is_empty() { Changes::Nothing } else { Changes::Some(changes) }
     }
 
-    /// Makes a handle with which a thread can wait for changes while others ask.
+    /// Returns a handle with which a thread can wait for changes while other threads use the watch.
     pub fn waiter(&self) -> Waiter {
         Waiter(self.queue.clone(), self.number)
     }
@@ -242,9 +250,10 @@ impl Watch {
         self.queue.add(self.number, add)
     }
 
-    /// Adds the changes that an event reports. False if it reports that events were lost.
-    fn take(&mut self, event: &KernelEvent, changes: &mut Vec<Change>) -> bool {
-        // What was watched no longer when the event was read has a number that is not known.
+    /// Adds the changes reported by an event. Returns `false` if the event means that others were
+    /// lost.
+    fn handle(&mut self, event: &KernelEvent, changes: &mut Vec<Change>) -> bool {
+        // The event may be for a watch that has been removed meanwhile.
         let Some(paths) = self.watched.get(&event.number) else { return true };
         if event.unmounted {
             return false;
@@ -280,7 +289,7 @@ impl Watch {
         true
     }
 
-    fn note(&mut self, path: &Path, new: Number) -> Watched {
+    fn register(&mut self, path: &Path, new: Number) -> Watched {
         match self.numbers.get(path) {
             Some(before) if *before == new => return Watched::Already,
             Some(before) if before.number != new.number => self.forget_one(path),
@@ -306,13 +315,13 @@ impl Watch {
     }
 
     fn reports_everything(&mut self, path: &Path, device: u64) -> bool {
-        *self.reporting.entry(device).or_insert_with(|| queue::tells_everything(path))
+        *self.reporting.entry(device).or_insert_with(|| queue::reports_all_changes(path))
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.queue.leave(self.number, self.watched.keys().copied());
+        self.queue.remove(self.number, self.watched.keys().copied());
     }
 }
 
@@ -321,7 +330,7 @@ impl Drop for Watch {
 pub struct Waiter(SharedQueue, u64);
 
 impl Waiter {
-    /// Waits until there are changes to read, or until the time is up. Says whether there are.
+    /// Waits until there are changes to read, or until the timeout. Returns whether there are.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.0.wait(self.1, timeout)
     }

@@ -1,4 +1,4 @@
-//! Random operations on trees, for tests: each is made of three numbers, and may fail.
+//! Random operations on trees, for tests. An operation is selected by three numbers and may fail.
 
 use std::fs::{self, FileTimes, OpenOptions};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 const FOLDERS: [&str; 6] = ["", "a", "b", "a/c", "vendor", "a/c/d"];
 const FILES: [&str; 4] = ["x.lisp", "y.lisp", "z.txt", "w.lisp"];
-/// Texts of the same length have different contents.
+/// Texts of equal length have different contents.
 const TEXTS: [&str; 6] = [
     "(sought one)\n",
     "(sought two)\n",
@@ -19,9 +19,10 @@ const TEXTS: [&str; 6] = [
 ];
 const RULES: [&str; 5] = ["", "a/\n", "vendor\n", "*.txt\n", "/b\nx.lisp\n"];
 
-/// Makes the tree with which a test in `home` starts: the folder `root`, in it folders and files.
+/// Creates the initial tree of a test in `home`: the folder `root` with some folders and files.
 ///
 /// # Errors
+///
 /// Errors of the file system.
 pub fn begin(home: &Path) -> std::io::Result<PathBuf> {
     let root = home.join("root");
@@ -35,7 +36,7 @@ pub fn begin(home: &Path) -> std::io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Does to the tree in the folder `root` of `home` what the numbers say. Returns a description.
+/// Performs the operation selected by the numbers on the tree in `home`. Returns a description.
 pub fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
     let root = home.join("root");
     let folder = |number: u8| root.join(FOLDERS[usize::from(number) % FOLDERS.len()]);
@@ -67,14 +68,14 @@ pub fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
         14 => fs::write(folder(one).join(".gitignore"), rule),
         15 => fs::write(root.join(".git/info/exclude"), rule),
         16 => fs::write(home.join(".gitignore"), rule),
-        // Rewrite the file and keep its dates, as a program that copies dates does.
+        // Rewrite the file but restore its dates, as programs that copy dates do.
         17 => rewrite(&path).and_then(|mut open| {
             open.write_all(text.as_bytes())?;
             let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
             open.set_times(FileTimes::new().set_modified(then))
         }),
         18 => {
-            // Another tree takes its place.
+            // Replace the tree with another one.
             let (away, new) = (home.join("away"), home.join("new"));
             let _ = fs::remove_dir_all(&away);
             fs::create_dir_all(new.join("a"))

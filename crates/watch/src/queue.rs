@@ -1,4 +1,4 @@
-//! The kernel's queue of events: the only place that knows inotify.
+//! The kernel's event queue. Only this module uses inotify.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,34 +14,35 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-/// The lowest descriptor number that is out of reach of code which closes "all" descriptors.
+/// The lowest descriptor number for the queue. Code that closes "all" descriptors usually stops at
+/// a lower number.
 const DESCRIPTOR_FLOOR: i32 = 900;
 
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     events: OwnedFd,
-    /// The descriptor's identity, to notice when another has taken its number.
+    /// The descriptor's identity, to detect that its number has been reused.
     identity: (u64, u64, u32),
-    /// Becomes readable when something is mounted.
+    /// A descriptor that becomes readable when something is mounted.
     mounts: OwnedFd,
 }
 
-/// An event as far as it matters here.
+/// The relevant parts of an inotify event.
 #[derive(Debug, Clone)]
 pub(crate) struct KernelEvent {
     pub(crate) number: i32,
     pub(crate) name: Option<OsString>,
     pub(crate) folder: bool,
-    /// Something came or went.
+    /// Whether an entry was added or removed.
     pub(crate) entry: bool,
     pub(crate) moved_itself: bool,
-    /// The watch is no more.
+    /// Whether the kernel's watch has ended.
     pub(crate) ended: bool,
     pub(crate) unmounted: bool,
     pub(crate) overflow: bool,
 }
 
-fn out_of_reach(descriptor: OwnedFd) -> OwnedFd {
+fn high_descriptor(descriptor: OwnedFd) -> OwnedFd {
     fcntl_dupfd_cloexec(&descriptor, DESCRIPTOR_FLOOR).unwrap_or(descriptor)
 }
 
@@ -53,36 +54,37 @@ fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
 /// The callback for opened and closed descriptors.
 static DESCRIPTOR_LISTENER: OnceLock<fn(RawFd, bool)> = OnceLock::new();
 
-/// Has `listener` called with the number of each descriptor that is opened here, and true; and with the number and false
-/// before it is closed: so that children that a process forks without executing need not keep it. Only the first
-/// caller's function counts.
-pub fn tell_of_descriptors(listener: fn(RawFd, bool)) {
+/// Registers a callback for the descriptors of queues. It is called with the number and `true`
+/// after a descriptor is opened, and with `false` before it is closed. This allows a process to
+/// close them in children that it forks without exec. Only the first registered callback is used.
+pub fn listen_for_descriptors(listener: fn(RawFd, bool)) {
     let _ = DESCRIPTOR_LISTENER.set(listener);
 }
 
 impl Drop for EventQueue {
     fn drop(&mut self) {
-        self.tell_of_descriptors(false);
+        self.listen_for_descriptors(false);
     }
 }
 
 impl EventQueue {
     pub(crate) fn new() -> io::Result<EventQueue> {
-        let events = out_of_reach(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
+        let events = high_descriptor(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let mounts = out_of_reach(rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?);
+        let mounts = high_descriptor(rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?);
         let queue = EventQueue { identity: identity(&events)?, events, mounts };
-        queue.tell_of_descriptors(true);
+        queue.listen_for_descriptors(true);
         Ok(queue)
     }
 
-    pub(crate) fn tell_of_descriptors(&self, open: bool) {
+    pub(crate) fn listen_for_descriptors(&self, open: bool) {
         if let Some(listener) = DESCRIPTOR_LISTENER.get() {
             [&self.events, &self.mounts].into_iter().for_each(|each| listener(each.as_raw_fd(), open));
         }
     }
 
-    /// Whether the descriptor is still the one that was made. Code in the same process may close every descriptor.
+    /// Returns whether the descriptor is still the original one. User code in the same process may
+    /// close any descriptor.
     pub(crate) fn is_ours(&self) -> bool {
         identity(&self.events) == Ok(self.identity)
     }
@@ -92,9 +94,9 @@ impl EventQueue {
         self.events.as_raw_fd()
     }
 
-    /// Pretends that something else has taken the descriptor's number.
+    /// Simulates that the descriptor number has been reused.
     #[cfg(test)]
-    pub(crate) fn mistake_for_another(&mut self) {
+    pub(crate) fn simulate_reuse(&mut self) {
         self.identity.1 = !self.identity.1;
     }
 
@@ -111,7 +113,7 @@ impl EventQueue {
         self.add(path, flags)
     }
 
-    /// Watches a folder's own moves, and what comes and goes in it.
+    /// Watches a folder for moves of itself, and for added and removed entries.
     pub(crate) fn add_above(&self, path: &Path) -> io::Result<i32> {
         let flags = WatchFlags::MOVE_SELF
             | WatchFlags::DELETE_SELF
@@ -122,23 +124,25 @@ impl EventQueue {
         self.add(path, flags)
     }
 
-    /// Watches a file's attributes alone, the number of its names among them: its folder's watch reports the rest.
+    /// Watches only a file's attributes, including its number of hard links. The watch of its
+    /// folder reports the rest.
     pub(crate) fn add_file(&self, path: &Path) -> io::Result<i32> {
         self.add(path, WatchFlags::ATTRIB)
     }
 
-    /// Watches `path` itself, beside what is watched of it already.
+    /// Watches `path` without following links, in addition to existing watches of it.
     fn add(&self, path: &Path, flags: WatchFlags) -> io::Result<i32> {
         let flags = flags | WatchFlags::DONT_FOLLOW | WatchFlags::MASK_ADD;
         Ok(inotify::add_watch(&self.events, path, flags)?)
     }
 
     pub(crate) fn remove(&self, number: i32) {
-        // The kernel removes the watch of what is deleted by itself.
+        // Ignore the error: the kernel has already removed the watch if the path was deleted.
         let _ = inotify::remove_watch(&self.events, number);
     }
 
-    /// Passes all events to `take`, until that returns that events were lost. False if so.
+    /// Passes all events to `take` until it returns `false`, which means that events were lost.
+    /// Returns `false` in that case.
     pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent) -> bool) -> bool {
         if !self.is_ours() {
             return false;
@@ -178,12 +182,14 @@ impl EventQueue {
         }
     }
 
-    /// Waits for an event or a mount; without a timeout for ever. Returns whether there is one.
+    /// Waits for an event or a mount, without limit if there is no timeout. Returns whether there
+    /// is one.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         self.poll(timeout) != Some((false, false))
     }
 
-    /// Whether there are events, and whether something was mounted since the last call. None if it cannot be told.
+    /// Returns whether there are events, and whether something was mounted since the last call.
+    /// `None` if that cannot be determined.
     fn poll(&self, timeout: Option<Duration>) -> Option<(bool, bool)> {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut both = [
@@ -203,15 +209,15 @@ impl EventQueue {
     }
 }
 
-/// How many watches a user may have.
+/// Returns the maximum number of watches of a user.
 pub(crate) fn limit() -> usize {
     let text = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
     text.trim().parse().unwrap_or(8192)
 }
 
-/// Whether the kernel sees all writes to the file system that `path` is on: true of those that only this machine writes
-/// to.
-pub(crate) fn tells_everything(path: &Path) -> bool {
+/// Returns whether the kernel sees all writes to the file system that contains `path`. This holds
+/// for file systems that only this machine writes to.
+pub(crate) fn reports_all_changes(path: &Path) -> bool {
     const LOCAL: [u32; 17] = [
         0xef53,      // ext2, ext3, ext4
         0x5846_5342, // XFS

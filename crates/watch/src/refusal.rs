@@ -1,4 +1,4 @@
-//! Why something is not watched.
+//! The reasons why something is not watched.
 
 use std::fmt;
 use std::io;
@@ -7,19 +7,20 @@ use rustix::io::Errno;
 
 use crate::queue::limit;
 
-/// Why something that is there is not watched. It is shown as a clause that names the system's setting.
+/// The reason why an existing path is not watched. Displayed as a clause that names the relevant
+/// system setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchRefusal {
-    /// The user has as many watches as `fs.inotify.max_user_watches` allows.
+    /// The user has reached the limit of watches, `fs.inotify.max_user_watches`.
     Watches {
         /// The limit.
         most: usize,
     },
-    /// The user has as many queues of events as `fs.inotify.max_user_instances` allows, or the process as many
-    /// descriptors as it may.
+    /// The user has reached the limit of event queues, `fs.inotify.max_user_instances`, or the
+    /// process has reached its limit of descriptors.
     Queues,
-    /// It is on a file system that others may write to unseen by this kernel, or that is not known here.
+    /// The file system can be written to without this kernel noticing, or has an unknown type.
     FileSystem,
     /// The system has no inotify, or the kernel refused for another reason.
     System,
@@ -35,18 +36,18 @@ impl WatchRefusal {
         }
     }
 
-    /// Advises whoever runs the program how to have it watched, as a clause without a subject.
+    /// Returns advice on how to enable watching, as a clause in the imperative.
     pub fn remedy(self) -> String {
         const PLENTY: usize = 524_288;
         match self {
             WatchRefusal::Watches { most } => {
-                format!("allow more (sysctl fs.inotify.max_user_watches={})", PLENTY.max(2 * most))
+                format!("raise the limit (sysctl fs.inotify.max_user_watches={})", PLENTY.max(2 * most))
             }
             WatchRefusal::Queues => {
-                "allow more (sysctl fs.inotify.max_user_instances=1024, ulimit -n 4096)".to_owned()
+                "raise the limits (sysctl fs.inotify.max_user_instances=1024, ulimit -n 4096)".to_owned()
             }
-            WatchRefusal::FileSystem => "keep it on a disk of this machine".to_owned(),
-            WatchRefusal::System => "use a system that has inotify".to_owned(),
+            WatchRefusal::FileSystem => "move it to a local disk".to_owned(),
+            WatchRefusal::System => "use a system with inotify".to_owned(),
         }
     }
 }
@@ -55,15 +56,15 @@ impl fmt::Display for WatchRefusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WatchRefusal::Watches { most } => {
-                write!(formatter, "the user's {most} watches are used up (fs.inotify.max_user_watches)")
+                write!(formatter, "the user's limit of {most} inotify watches is reached (fs.inotify.max_user_watches)")
             }
             WatchRefusal::Queues => formatter.write_str(
-                "the user's queues of events (fs.inotify.max_user_instances) or the process's descriptors are used up",
+                "the user's limit of inotify queues (fs.inotify.max_user_instances) or the process's limit of descriptors is reached",
             ),
             WatchRefusal::FileSystem => {
-                formatter.write_str("the kernel does not see all that is written to its file system")
+                formatter.write_str("the kernel does not report all changes on its file system")
             }
-            WatchRefusal::System => formatter.write_str("the system refuses inotify"),
+            WatchRefusal::System => formatter.write_str("the system does not support inotify"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! One queue of the kernel for several watches: what they have in common is watched once.
+//! Shares one kernel queue between several watches, so that a path watched by several of them needs
+//! only one kernel watch.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,33 +12,36 @@ use rustix::io::Errno;
 use crate::Watch;
 use crate::queue::{EventQueue, KernelEvent};
 
-/// The most events that are kept for a watch that does not ask: the kernel's own default for a queue.
-pub(crate) const MOST_UNREAD: usize = 16_384;
-/// How often a thread that waits looks whether another watch has read what it waits for.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The maximum number of unread events stored for a watch; the kernel has the same default for a
+/// queue.
+pub(crate) const MAX_UNREAD: usize = 16_384;
+/// The interval at which a waiting thread checks whether another watch has read its events.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A queue of the kernel's events that several watches read, each what concerns it. Clones are the same queue.
+/// A queue of kernel events shared by several watches. Each watch receives the events for its
+/// paths. Clones refer to the same queue.
 #[derive(Debug, Clone, Default)]
 pub struct SharedQueue(Arc<Mutex<QueueState>>);
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// None before the first watch, and after events were lost.
+    /// `None` before the first watch, and after events were lost.
     queue: Option<Arc<EventQueue>>,
-    /// The events that each watch has not read yet, by its number; none if some were lost.
+    /// The unread events of each watch, by its number; `None` if some were lost.
     unread: HashMap<u64, Option<Vec<KernelEvent>>>,
-    /// The watches that want the events of each of the kernel's numbers.
+    /// The watches that receive the events of each kernel watch, by the kernel's number.
     wanted: HashMap<i32, Vec<u64>>,
     /// The number of the next watch.
     next: u64,
 }
 
 impl SharedQueue {
-    /// Makes a watch on nothing yet.
+    /// Creates a watch. It watches nothing yet.
     ///
     /// # Errors
-    /// The system has no inotify or no descriptors left, or does not tell of mounts:
-    /// [`WatchRefusal::of`](crate::WatchRefusal::of) tells which.
+    ///
+    /// If the system has no inotify or no free descriptors, or does not report mounts.
+    /// [`WatchRefusal::of`](crate::WatchRefusal::of) classifies the error.
     pub fn watch(&self) -> io::Result<Watch> {
         let mut shared = self.0.lock();
         if shared.queue.is_none() {
@@ -50,7 +54,7 @@ impl SharedQueue {
         Ok(Watch::of(self.clone(), number))
     }
 
-    /// Has `add` watch something for the watch `reader`. Returns the kernel's number.
+    /// Calls `add` to watch something for the watch `reader`. Returns the kernel's number.
     pub(crate) fn add(
         &self,
         reader: u64,
@@ -66,33 +70,33 @@ impl SharedQueue {
         Ok(number)
     }
 
-    /// Has the watch `reader` get the events of `number` no longer.
+    /// Stops delivering the events of `number` to the watch `reader`.
     pub(crate) fn release(&self, reader: u64, number: i32) {
         self.0.lock().release(reader, number);
     }
 
-    /// Ends the watch `reader`, which wants the events of `numbers`.
-    pub(crate) fn leave(&self, reader: u64, numbers: impl Iterator<Item = i32>) {
+    /// Removes the watch `reader`, which receives the events of `numbers`.
+    pub(crate) fn remove(&self, reader: u64, numbers: impl Iterator<Item = i32>) {
         let mut shared = self.0.lock();
         let is_current = shared.of(reader).is_some();
         shared.unread.remove(&reader);
         if shared.unread.is_empty() {
-            // Closing it ends all of its watches at once.
+            // Closing the queue ends all of its kernel watches at once.
             shared.queue = None;
         } else if is_current {
             numbers.for_each(|number| shared.release(reader, number));
         }
     }
 
-    /// Takes the events of the watch `reader` until now. None if some were lost.
+    /// Takes the pending events of the watch `reader`. `None` if some were lost.
     pub(crate) fn read(&self, reader: u64) -> Option<Vec<KernelEvent>> {
         let mut shared = self.0.lock();
         shared.read();
         std::mem::take(shared.unread.get_mut(&reader)?.as_mut()?).into()
     }
 
-    /// Waits until there are events of the watch `reader` to read, or they were lost, or until the time is up. Says
-    /// whether there are.
+    /// Waits until there are events for the watch `reader`, until they are lost, or until the
+    /// timeout. Returns `false` only after a timeout.
     pub(crate) fn wait(&self, reader: u64, timeout: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -105,7 +109,7 @@ impl SharedQueue {
                 };
                 queue
             };
-            if queue.wait(Some(left.min(LOOK_AGAIN))) {
+            if queue.wait(Some(left.min(RECHECK_INTERVAL))) {
                 return true;
             }
             if left.is_zero() {
@@ -114,22 +118,22 @@ impl SharedQueue {
         }
     }
 
-    /// The descriptor of the kernel's queue.
+    /// Returns the descriptor of the kernel queue.
     #[cfg(test)]
     pub(crate) fn descriptor(&self) -> std::os::fd::RawFd {
         self.0.lock().queue.as_ref().unwrap().descriptor()
     }
 
-    /// Pretends that something else has taken the queue's descriptor.
+    /// Simulates that the queue's descriptor number has been reused.
     #[cfg(test)]
-    pub(crate) fn mistake_for_another(&self) {
+    pub(crate) fn simulate_reuse(&self) {
         let mut shared = self.0.lock();
-        Arc::get_mut(shared.queue.as_mut().unwrap()).unwrap().mistake_for_another();
+        Arc::get_mut(shared.queue.as_mut().unwrap()).unwrap().simulate_reuse();
     }
 }
 
 impl QueueState {
-    /// The queue, if no event of the watch `reader` was lost.
+    /// Returns the queue, unless events of the watch `reader` were lost.
     fn of(&self, reader: u64) -> Option<Arc<EventQueue>> {
         self.unread.get(&reader)?.as_ref().and(self.queue.clone())
     }
@@ -143,14 +147,14 @@ impl QueueState {
         }
     }
 
-    /// Hands each watch the events until now that it wants.
+    /// Delivers all pending events to their watches.
     fn read(&mut self) {
         let Some(queue) = self.queue.clone() else { return };
         let complete = queue.read(|event| {
             for reader in self.wanted.get(&event.number).into_iter().flatten() {
                 let Some(unread) = self.unread.get_mut(reader) else { continue };
                 match unread {
-                    Some(events) if events.len() < MOST_UNREAD => events.push(event.clone()),
+                    Some(events) if events.len() < MAX_UNREAD => events.push(event.clone()),
                     Some(_) | None => *unread = None,
                 }
             }
@@ -165,8 +169,8 @@ impl QueueState {
         self.unread.values_mut().for_each(|unread| *unread = None);
         self.queue = None;
         if !queue.is_ours() {
-            // The number may belong to another descriptor by now, so it is not closed.
-            queue.tell_of_descriptors(false);
+            // The descriptor number may have been reused, so do not close it.
+            queue.listen_for_descriptors(false);
             std::mem::forget(queue);
         }
     }

@@ -26,7 +26,7 @@ impl World {
         self.root.join(name)
     }
 
-    /// The changes of which paths are reported, once each.
+    /// Returns the reported paths and kinds of change, without duplicates.
     fn reported(&mut self) -> Vec<(String, ChangeKind)> {
         let Changes::Some(changes) = self.watch.changes() else { return Vec::new() };
         let mut reported: Vec<_> = changes
@@ -42,9 +42,10 @@ impl World {
     }
 }
 
-/// The premise of the whole crate: when the writer's call has returned, the event is there.
+/// Tests the assumption behind this crate: when the writer's call has returned, the event is in the
+/// queue.
 #[test]
-fn what_another_thread_has_done_is_told_at_once() {
+fn change_by_another_thread_is_reported_immediately() {
     let mut world = World::new();
     let (file, other) = (world.path("file"), world.path("other"));
     fs::write(&file, "0").unwrap();
@@ -77,7 +78,7 @@ fn what_another_thread_has_done_is_told_at_once() {
 }
 
 #[test]
-fn what_another_process_has_done_is_told_at_once() {
+fn change_by_another_process_is_reported_immediately() {
     let mut world = World::new();
     let script = "while read line; do echo \"$line\" >> \"$0\"; echo; done";
     let mut child = Command::new("sh")
@@ -134,7 +135,7 @@ fn each_kind_of_change_is_reported() {
 }
 
 #[test]
-fn another_name_of_a_file_is_told_of_and_then_not_relied_on() {
+fn hard_link_is_reported_and_makes_file_unreliable() {
     let mut world = World::new();
     let (file, outside) = (world.path("a"), world.root.parent().unwrap().join("outside"));
     fs::write(&file, "one").unwrap();
@@ -156,7 +157,7 @@ fn another_name_of_a_file_is_told_of_and_then_not_relied_on() {
 }
 
 #[test]
-fn a_file_that_is_replaced_is_watched_as_the_new_one() {
+fn replaced_file_is_watched_as_new_file() {
     let mut world = World::new();
     let (file, new) = (world.path("a"), world.path("new"));
     for round in 0..100 {
@@ -173,7 +174,7 @@ fn a_file_that_is_replaced_is_watched_as_the_new_one() {
 }
 
 #[test]
-fn a_folder_that_moved_is_forgotten_and_found_again() {
+fn moved_folder_is_forgotten_and_watched_again() {
     let mut world = World::new();
     let (old, new) = (world.path("old"), world.path("new"));
     fs::create_dir_all(old.join("deep")).unwrap();
@@ -194,7 +195,7 @@ fn a_folder_that_moved_is_forgotten_and_found_again() {
 }
 
 #[test]
-fn a_root_that_goes_is_told_of() {
+fn removed_root_is_reported() {
     for remove in [true, false] {
         let mut world = World::new();
         if remove {
@@ -207,7 +208,7 @@ fn a_root_that_goes_is_told_of() {
 }
 
 #[test]
-fn more_than_the_queue_holds_is_everything() {
+fn queue_overflow_reports_everything() {
     let mut world = World::new();
     let most: usize =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
@@ -222,12 +223,12 @@ fn more_than_the_queue_holds_is_everything() {
 }
 
 #[test]
-fn a_refusal_tells_why() {
+fn refusal_has_its_reason() {
     let mut world = World::new();
     assert_eq!(world.watch.refusal(), None);
     assert_eq!(world.watch.folder(Path::new("/proc/sys")), Watched::No);
     assert_eq!(world.watch.refusal(), Some(WatchRefusal::FileSystem));
-    // A folder that is not there is not refused.
+    // A missing folder is not a refusal.
     assert_eq!(world.watch.folder(&world.root.join("nowhere")), Watched::No);
     assert_eq!(world.watch.refusal(), None);
     let of = |error: rustix::io::Errno| WatchRefusal::of(&error.into());
@@ -239,18 +240,18 @@ fn a_refusal_tells_why() {
 }
 
 #[test]
-fn a_descriptor_that_others_closed_is_everything() {
+fn closed_descriptor_reports_everything() {
     let world = World::new();
     let mut watch = world.watch;
     let mut other = Watch::new().unwrap();
     std::mem::swap(&mut watch.numbers, &mut other.numbers);
-    // Replace the descriptor's identity.
-    watch.queue.mistake_for_another();
+    // Simulate a reused descriptor number.
+    watch.queue.simulate_reuse();
     assert_eq!(watch.changes(), Changes::Everything);
 }
 
 #[test]
-fn waiting_ends_with_a_change_or_the_time() {
+fn wait_ends_with_change_or_timeout() {
     let mut world = World::new();
     let waiter = world.watch.waiter();
     assert!(!waiter.wait(Duration::from_millis(1)));
@@ -263,8 +264,8 @@ fn waiting_ends_with_a_change_or_the_time() {
 }
 
 #[test]
-fn only_local_file_systems_are_relied_on() {
-    assert!(!queue::tells_everything(Path::new("/proc")));
+fn only_local_file_systems_are_trusted() {
+    assert!(!queue::reports_all_changes(Path::new("/proc")));
     let folder = tempfile::tempdir().unwrap();
     let device = folder.path().metadata().unwrap().dev();
     let mut watch = Watch::new().unwrap();
@@ -273,7 +274,7 @@ fn only_local_file_systems_are_relied_on() {
 }
 
 #[test]
-fn files_leave_watches_for_others() {
+fn files_use_only_a_share_of_watches() {
     let mut world = World::new();
     let (a, b) = (world.path("a"), world.path("b"));
     for file in [&a, &b] {
@@ -284,7 +285,7 @@ fn files_leave_watches_for_others() {
 }
 
 #[test]
-fn a_folder_above_that_moves_is_told_of() {
+fn moved_ancestor_folder_is_reported() {
     let mut world = World::new();
     let (far, away) = (world.root.join("far"), world.root.join("away"));
     let deep = far.join("deep/er");
@@ -308,7 +309,7 @@ fn a_folder_above_that_moves_is_told_of() {
     assert!(!world.watch.is_watched(&deep));
 }
 
-/// Lists what the kernel watches for the queue, by inode.
+/// Lists the kernel's watches of the queue, by inode.
 fn watched_by_kernel(watch: &Watch) -> Vec<String> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", watch.queue.descriptor())).unwrap();
     let inodes = info.lines().filter(|line| line.starts_with("inotify"));
@@ -316,7 +317,7 @@ fn watched_by_kernel(watch: &Watch) -> Vec<String> {
 }
 
 #[test]
-fn watches_of_one_queue_have_each_their_own_changes_of_what_is_watched_once() {
+fn watches_sharing_a_queue_get_separate_changes() {
     let mut world = World::new();
     let (own, common) = (world.path("own"), world.path("common"));
     for folder in [&own, &common] {
@@ -342,7 +343,7 @@ fn watches_of_one_queue_have_each_their_own_changes_of_what_is_watched_once() {
         changed(&own);
         assert_eq!([told(&mut other, &own), told(&mut world.watch, &own)], [false, true]);
     }
-    // What one forgets the other still has.
+    // Forgetting a path in one watch does not affect the other.
     world.watch.forget(&common);
     changed(&common);
     assert_eq!([told(&mut world.watch, &common), told(&mut other, &common)], [false, true]);
@@ -355,19 +356,19 @@ fn watches_of_one_queue_have_each_their_own_changes_of_what_is_watched_once() {
 }
 
 #[test]
-fn a_watch_that_does_not_ask_loses_its_own_changes_alone() {
+fn unread_watch_loses_only_its_changes() {
     let mut world = World::new();
     let mut idle = world.watch.queue.watch().unwrap();
     idle.folder(&world.root);
     let file = world.path("file");
-    // Each round is an event at least.
-    for round in 0..=shared::MOST_UNREAD {
+    // Each round causes at least one event.
+    for round in 0..=shared::MAX_UNREAD {
         fs::write(&file, format!("{round}")).unwrap();
         assert!(matches!(world.watch.changes(), Changes::Some(_)), "round {round}");
     }
     assert_eq!([idle.changes(), idle.changes()], [Changes::Everything, Changes::Everything]);
     assert_eq!(world.watch.changes(), Changes::Nothing);
-    // After a loss of events, the next watch has a new queue, and the old ones say so.
+    // After events were lost, the next watch has a new queue, and the old ones report `Everything`.
     let most: usize =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     (0..most).for_each(|round| fs::write(&file, format!("{round}")).unwrap());
@@ -381,7 +382,7 @@ fn a_watch_that_does_not_ask_loses_its_own_changes_alone() {
 }
 
 #[test]
-fn waiting_ends_where_another_watch_has_read_the_change() {
+fn wait_ends_when_another_watch_reads_change() {
     let mut world = World::new();
     let mut other = world.watch.queue.watch().unwrap();
     other.folder(&world.root);

@@ -1,4 +1,5 @@
-//! Bakes Lisp's export into the index: everything sorted and grouped once, so that a lookup only reads.
+//! Bakes an export from Lisp into the index. All tables are sorted and grouped once, so that a
+//! lookup only reads.
 
 use std::borrow::Cow;
 
@@ -9,8 +10,8 @@ use super::columns::{
 use super::export::{Export, ExportTable, Malformed, NONE};
 use super::format::{KINDS, MAGIC, SECTIONS, hash};
 
-/// Bakes an export into the bytes of an index, with `places`: what [`super::places::of_sources`] made of it, those of
-/// another index, or none.
+/// Bakes an export into the bytes of an index. `places` is the section of form positions: from
+/// [`super::places::of_sources`], copied from another index, or empty.
 pub fn bake(bytes: &[u8], places: &[u8]) -> Result<Vec<u8>, Malformed> {
     let export = Export::read(bytes)?;
     let symbols = Symbols::of(&export);
@@ -94,7 +95,7 @@ pub fn bake(bytes: &[u8], places: &[u8]) -> Result<Vec<u8>, Malformed> {
     Ok(writer.finish())
 }
 
-/// A symbol's canonical name: its home package and name.
+/// Returns a symbol's canonical name: its home package and name.
 pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     match package {
         Some(package) => [package, b"::", name].concat(),
@@ -102,7 +103,7 @@ pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The canonical name of a symbol of `export`.
+/// Returns the canonical name of a symbol of `export`.
 fn printed_symbol(export: &Export<'_>, symbol: u32) -> Vec<u8> {
     let (table, row) = (export.symbols(), symbol as usize);
     let home = table
@@ -112,8 +113,8 @@ fn printed_symbol(export: &Export<'_>, symbol: u32) -> Vec<u8> {
     qualified(home, export.string(name))
 }
 
-/// Groups rows by key: where each group starts (one more than there are groups), and the rows in order. Rows whose key
-/// lies outside are left out.
+/// Groups rows by key. Returns the start of each group, plus the end of the last one, and the rows
+/// in order. Omits rows with a key out of range.
 fn grouped(groups: usize, rows: usize, key: impl Fn(usize) -> u32) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0_u32; groups + 1];
     for row in 0..rows {
@@ -149,7 +150,7 @@ fn package_names(export: &Export<'_>) -> Vec<[u32; 2]> {
     names
 }
 
-/// The new order of a table, and for each old row its new place.
+/// Inverts an order: returns the new index of each old row.
 fn places(order: &[u32], rows: usize) -> Vec<u32> {
     let mut places = vec![NONE; rows];
     for (new, old) in order.iter().enumerate() {
@@ -208,7 +209,7 @@ impl UsedNames {
     }
 }
 
-/// Functions in the order of answers: by the printed principal symbol, then by the printed name.
+/// Functions in the order of results: by the printed principal symbol, then by the printed name.
 struct Functions {
     order: Vec<u32>,
     places: Vec<u32>,
@@ -236,14 +237,14 @@ impl Functions {
     }
 }
 
-/// Writes sections behind a head that has their starts and lengths.
+/// Writes sections after a header with their starts and lengths.
 struct SegmentWriter {
     directory: Vec<(u32, u32)>,
     bytes: Vec<u8>,
 }
 
 impl SegmentWriter {
-    /// Makes a writer of about `capacity` bytes.
+    /// Creates a writer with space for about `capacity` bytes.
     fn with_capacity(capacity: usize) -> Self {
         let mut bytes = Vec::with_capacity(capacity);
         bytes.resize(MAGIC.len() + SECTIONS * 8, 0);
@@ -258,7 +259,7 @@ impl SegmentWriter {
         self.end_section(start);
     }
 
-    /// Writes all rows of `table`, unchanged.
+    /// Writes all rows of `table` unchanged.
     fn rows<C: Column>(&mut self, table: &ExportTable<'_, C>, columns: &[C]) {
         self.section(
             (0..table.rows()).flat_map(|row| columns.iter().map(move |column| table.cell(row, *column))),

@@ -1,20 +1,20 @@
-//! The columns of every table, by name: what Lisp exports, and what is baked from it.
+//! The columns of every exported and baked table.
 //!
-//! `lisp/index/symbols.lisp` makes the exported tables; a test compares their widths with these.
+//! `lisp/index/symbols.lisp` writes the exported tables; a test compares their widths with these.
 
 /// A column of a table.
 pub trait Column: Copy {
-    /// How many columns its table has.
+    /// The number of columns in the table.
     const WIDTH: usize;
 
-    /// Which of them this is, from 0.
+    /// Returns the index of the column, from 0.
     fn index(self) -> usize;
 }
 
 macro_rules! columns {
     ($($(#[$table:meta])* $name:ident { $($(#[$doc:meta])* $column:ident,)+ })+) => {$(
         $(#[$table])*
-        #[allow(missing_docs, reason = "some columns are told by their names")]
+        #[allow(missing_docs, reason = "some columns are explained by their names")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(usize)]
         pub enum $name {
@@ -22,7 +22,7 @@ macro_rules! columns {
         }
 
         impl $name {
-            /// All of them, in their order.
+            /// All columns, in order.
             pub const ALL: &[Self] = &[$(Self::$column,)+];
         }
 
@@ -40,11 +40,11 @@ columns! {
     /// A package; exported and baked.
     PackageColumn {
         Name,
-        /// Its name as a symbol's prefix is printed.
+        /// Its name as printed in the prefix of a symbol.
         Printed,
-        /// Its number in the baseline.
+        /// Its number in the base index.
         Baseline,
-        /// 1 if its symbols are those of the baseline.
+        /// 1 if it has the same symbols as in the base index.
         Unchanged,
     }
     /// A nickname.
@@ -54,125 +54,125 @@ columns! {
     }
     /// A use of a package.
     UseColumn {
-        /// The package that uses.
+        /// The using package.
         Package,
-        /// The package that is used.
+        /// The used package.
         Used,
     }
     /// A package-local nickname; exported and baked.
     LocalNicknameColumn {
-        /// The package in which it holds.
+        /// The package that defines the nickname.
         Package,
         Nickname,
-        /// The package that it means.
+        /// The package that the nickname refers to.
         Actual,
     }
-    /// A symbol as it is exported.
+    /// An exported symbol.
     SymbolColumn {
         /// Its home package.
         Home,
         Name,
-        /// Its printed name, if that differs.
+        /// Its printed name, if different.
         Printed,
     }
-    /// A symbol as it is baked. One row more than there are symbols ends the last one's ranges.
+    /// A baked symbol. One additional row at the end holds the ends of the last symbol's ranges.
     BakedSymbolColumn {
         /// Its home package.
         Home,
         Name,
-        /// Its printed name, if that differs.
+        /// Its printed name, if different.
         Printed,
-        /// Its first row among the presences.
+        /// The index of its first presence.
         FirstPresence,
-        /// Its first row among the used names.
+        /// The index of its first used name.
         FirstName,
     }
-    /// A symbol's presence in a package, as it is exported.
+    /// The presence of a symbol in a package, exported.
     PresenceColumn {
         Package,
         Symbol,
         /// 1 if it is external.
         External,
     }
-    /// A symbol's presence in a package, as it is baked: grouped by symbol.
+    /// The presence of a symbol in a package, baked: grouped by symbol.
     BakedPresenceColumn {
         Package,
         /// 1 if it is external.
         External,
     }
-    /// A used name, as it is exported.
+    /// A used name, exported.
     NameColumn {
         /// Its principal symbol.
         Symbol,
-        /// How it is made from that symbol: a number of [`crate::NameRole`].
+        /// The number of a [`crate::NameRole`]: how the name is built from its principal symbol.
         Role,
-        /// Its printed form, unless it is that symbol.
+        /// Its printed form, unless it is just the symbol.
         Text,
     }
-    /// A used name, as it is baked: grouped by principal symbol.
+    /// A used name, baked: grouped by principal symbol.
     BakedNameColumn {
-        /// How it is made from its symbol: a number of [`crate::NameRole`].
+        /// The number of a [`crate::NameRole`]: how the name is built from its principal symbol.
         Role,
-        /// Its printed form, unless it is that symbol.
+        /// Its printed form, unless it is just the symbol.
         Text,
     }
     /// A source file; exported and baked.
     SourceColumn {
         Path,
-        /// Its write date, as a universal time: the low 32 bits.
+        /// The low 32 bits of its write date, a universal time.
         WrittenLow,
         /// The high 32 bits.
         WrittenHigh,
     }
-    /// A function; exported and baked, where it is in the order of answers.
+    /// A function; exported and baked. Baked functions are in the order of results.
     FunctionColumn {
         /// Its printed name.
         Text,
         /// Its principal symbol.
         Symbol,
-        /// What it is: a number of [`crate::FunctionKind`].
+        /// The number of a [`crate::FunctionKind`].
         Kind,
-        /// The file that it was compiled from.
+        /// The source file that it was compiled from.
         Source,
-        /// The top-level form that it stands in, from 0.
+        /// The top-level form that contains it, from 0.
         Form,
-        /// Where that form starts, in bytes.
+        /// The start of that form, in bytes.
         Offset,
-        /// The serial number of its code object; none for a method.
+        /// The serial number of its code object; empty for a method.
         Serial,
         /// Its entry in the code object, or the method's number.
         Entry,
-        /// Whether it is what its name means: unknown, current, replaced.
+        /// Whether its name still refers to it: unknown, current or replaced.
         Status,
     }
-    /// A record, as it is exported.
+    /// An exported record.
     RecordColumn {
-        /// The kind of use: a number of [`crate::Kind`].
+        /// The kind of use: the number of a [`crate::Kind`].
         Kind,
         /// The used name.
         Name,
-        /// The function that uses it.
+        /// The using function.
         Function,
         /// The form number of the use.
         Form,
     }
-    /// A record, as it is baked: grouped by name and kind.
+    /// A baked record: grouped by name and kind.
     BakedRecordColumn {
         Function,
         /// The form number.
         Form,
     }
-    /// The present status of a function that was exported before.
+    /// The current status of a function that was exported before.
     SurvivorColumn {
-        /// Its code object's serial number.
+        /// The serial number of its code object.
         Serial,
         Entry,
-        /// Its status now.
+        /// Its current status.
         Status,
     }
-    /// A function of the baseline that its name no longer means.
+    /// A function of the base index that its name no longer refers to.
     RefutedColumn {
-        /// Its code object's serial number.
+        /// The serial number of its code object.
         Serial,
         Entry,
     }

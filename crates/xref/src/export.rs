@@ -1,6 +1,6 @@
-//! What Lisp hands over: `lisp/index/xref.lisp`'s tables, read from one byte vector.
+//! Reads an export: the tables that `lisp/index/xref.lisp` writes to one byte vector.
 //!
-//! Depends on nothing but std, because the build script includes it.
+//! Depends only on std, because the build script includes it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::columns::{
 /// The value of an empty cell.
 pub const NONE: u32 = u32::MAX;
 
-/// The number of columns of each table, in the order in which Lisp writes them.
+/// The number of columns of each table, in the order of the export.
 pub const WIDTHS: [usize; 12] = [
     PackageColumn::WIDTH,
     NicknameColumn::WIDTH,
@@ -30,10 +30,10 @@ pub const WIDTHS: [usize; 12] = [
     RefutedColumn::WIDTH,
 ];
 
-/// An export that cannot be read: cut short, or made by another version of the Lisp half.
+/// The error for an unreadable export: truncated, or written by another version of the Lisp code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// What was expected.
+    /// The part that was expected.
     pub expected: &'static str,
     /// The byte at which it was missing.
     pub at: usize,
@@ -43,7 +43,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "cross-reference data has no {} at byte {}; the core and this program are of different versions, build both again",
+            "cross-reference data lacks its {} at byte {}: the core and this program have different versions; rebuild both",
             self.expected, self.at
         )
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A table of numbers with the columns `C`, stored column by column.
+/// A table of numbers with the columns `C`, stored by column.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportTable<'a, C> {
     cells: &'a [u8],
@@ -60,23 +60,23 @@ pub struct ExportTable<'a, C> {
 }
 
 impl<C: Column> ExportTable<'_, C> {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The number in `column` of `row`; [`NONE`] outside the table.
+    /// Returns the number in `column` of `row`, or [`NONE`] outside the table.
     pub fn cell(&self, row: usize, column: C) -> u32 {
         if row < self.rows { word(self.cells, column.index() * self.rows + row) } else { NONE }
     }
 
-    /// The number in `column` of `row`, if there is one.
+    /// Returns the number in `column` of `row`, or `None` if the cell is empty.
     pub fn get(&self, row: usize, column: C) -> Option<u32> {
         Some(self.cell(row, column)).filter(|cell| *cell != NONE)
     }
 }
 
-/// The `index`-th little-endian number in `cells`; [`NONE`] outside.
+/// Returns the `index`-th little-endian number in `cells`, or [`NONE`] if out of range.
 pub fn word(cells: &[u8], index: usize) -> u32 {
     match cells.get(index * 4..).and_then(|rest| rest.first_chunk::<4>()) {
         Some(bytes) => u32::from_le_bytes(*bytes),
@@ -84,14 +84,14 @@ pub fn word(cells: &[u8], index: usize) -> u32 {
     }
 }
 
-/// One export, borrowed from the bytes that Lisp returned.
+/// An export, borrowed from the bytes that Lisp returned.
 #[derive(Debug)]
 pub struct Export<'a> {
-    /// SBCL's `*code-alloc-count*` when the export was made.
+    /// SBCL's `*code-alloc-count*` at the time of the export.
     pub stamp: u64,
-    /// Functions in this export have a serial number above this one.
+    /// The export covers functions with serial numbers above this one.
     pub since: u64,
-    /// The highest code serial number that this export covers.
+    /// The highest code serial number that the export covers.
     pub serial: u64,
     ends: &'a [u8],
     blob: &'a [u8],
@@ -99,7 +99,7 @@ pub struct Export<'a> {
 }
 
 impl<'a> Export<'a> {
-    /// Reads the frame of an export; rows are read on demand.
+    /// Reads the header and the table positions of an export. Rows are read on demand.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = ExportReader { bytes, at: 0 };
         if reader.take(8, "heading")? != b"SBXREF01" {
@@ -120,80 +120,80 @@ impl<'a> Export<'a> {
         Ok(Self { stamp, since, serial, ends, blob, tables })
     }
 
-    /// String number `number`: UTF-8 as Lisp encoded it.
+    /// Returns string number `number`, in UTF-8 as encoded by Lisp.
     pub fn string(&self, number: u32) -> &'a [u8] {
         let number = number as usize;
         let start = if number == 0 { 0 } else { word(self.ends, number - 1) as usize };
         self.blob.get(start..word(self.ends, number) as usize).unwrap_or_default()
     }
 
-    /// Number of strings.
+    /// Returns the number of strings.
     pub fn strings(&self) -> usize {
         self.ends.len() / 4
     }
 
-    /// The packages, by name.
+    /// Returns the packages, by name.
     pub fn packages(&self) -> ExportTable<'a, PackageColumn> {
         self.table(0)
     }
 
-    /// Nicknames of packages.
+    /// Returns the nicknames of packages.
     pub fn nicknames(&self) -> ExportTable<'a, NicknameColumn> {
         self.table(1)
     }
 
-    /// Which package uses which.
+    /// Returns which packages use which others.
     pub fn uses(&self) -> ExportTable<'a, UseColumn> {
         self.table(2)
     }
 
-    /// Nicknames inside packages.
+    /// Returns the package-local nicknames.
     pub fn local_nicknames(&self) -> ExportTable<'a, LocalNicknameColumn> {
         self.table(3)
     }
 
-    /// The symbols that are named anywhere else.
+    /// Returns the symbols that other tables refer to.
     pub fn symbols(&self) -> ExportTable<'a, SymbolColumn> {
         self.table(4)
     }
 
-    /// Which symbol is present where.
+    /// Returns the presence of symbols in packages.
     pub fn presents(&self) -> ExportTable<'a, PresenceColumn> {
         self.table(5)
     }
 
-    /// The names that are used.
+    /// Returns the used names.
     pub fn names(&self) -> ExportTable<'a, NameColumn> {
         self.table(6)
     }
 
-    /// The files from which functions were compiled.
+    /// Returns the source files of the functions.
     pub fn sources(&self) -> ExportTable<'a, SourceColumn> {
         self.table(7)
     }
 
-    /// The functions that have records.
+    /// Returns the functions that have records.
     pub fn functions(&self) -> ExportTable<'a, FunctionColumn> {
         self.table(8)
     }
 
-    /// The uses that the functions have recorded.
+    /// Returns the uses recorded for the functions.
     pub fn records(&self) -> ExportTable<'a, RecordColumn> {
         self.table(9)
     }
 
-    /// Functions exported before that still exist.
+    /// Returns the functions of earlier exports that still exist.
     pub fn survivors(&self) -> ExportTable<'a, SurvivorColumn> {
         self.table(10)
     }
 
-    /// Functions of the baseline that their names no longer mean.
+    /// Returns the functions of the base index that their names no longer refer to.
     pub fn refuted(&self) -> ExportTable<'a, RefutedColumn> {
         self.table(11)
     }
 
-    /// The top-level forms of the functions: a file, and the byte where the form starts in it. A form with several functions
-    /// comes several times.
+    /// Returns the top-level forms of the functions: each a file and the form's start in bytes. A
+    /// form that contains several functions is returned several times.
     pub fn toplevel_forms(&self) -> impl Iterator<Item = (Cow<'a, str>, u32)> {
         let functions = self.functions();
         (0..functions.rows()).filter_map(move |row| {

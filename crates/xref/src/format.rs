@@ -1,6 +1,5 @@
-//! The index as it lies on disk: sections of little-endian numbers, used in place.
-//!
-//! Opening one reads its directory only.
+//! The on-disk format of the index: sections of little-endian numbers, read in place. Opening an
+//! index only reads its directory.
 
 use super::columns::{
     BakedNameColumn, BakedPresenceColumn, BakedRecordColumn, BakedSymbolColumn, Column, FunctionColumn,
@@ -17,52 +16,52 @@ pub const MAGIC: &[u8; 8] = b"SBINDX02";
 /// The number of record kinds; see [`super::Kind`].
 pub const KINDS: usize = 6;
 
-/// The sections, in the order of the directory.
+/// The sections, in directory order.
 #[derive(Debug, Clone, Copy)]
 #[repr(usize)]
 pub enum Section {
-    /// stamp, since and serial, each low then high.
+    /// The fields `stamp`, `since` and `serial`, each as its low and high 32 bits.
     Meta,
     /// The end of each string in `Text`.
     Ends,
-    /// All strings, one after the other.
+    /// All strings, concatenated.
     Text,
-    /// [`PackageColumn`], in the order of names.
+    /// Rows of [`PackageColumn`], by name.
     Packages,
-    /// [`NicknameColumn`] the other way round, of names and nicknames: sorted by their bytes.
+    /// Names and nicknames, sorted by bytes: rows of [`NicknameColumn`] with the columns swapped.
     PackageNames,
-    /// Where each package's part of `Uses` starts.
+    /// The start of each package's part of `Uses`.
     UseStarts,
     /// Used packages.
     Uses,
-    /// [`LocalNicknameColumn`].
+    /// Rows of [`LocalNicknameColumn`].
     LocalNicknames,
-    /// Where each bucket of `Symbols` starts; a symbol's bucket is the hash of its name.
+    /// The start of each bucket of `Symbols`. The hash of a symbol's name selects its bucket.
     Buckets,
-    /// [`BakedSymbolColumn`], by bucket.
+    /// Rows of [`BakedSymbolColumn`], by bucket.
     Symbols,
-    /// [`BakedPresenceColumn`], grouped by symbol.
+    /// Rows of [`BakedPresenceColumn`], grouped by symbol.
     Presents,
-    /// [`BakedNameColumn`], grouped by principal symbol, those without one last.
+    /// Rows of [`BakedNameColumn`], grouped by principal symbol; names without one come last.
     Names,
-    /// Where the records of each name and kind start.
+    /// The start of the records for each name and kind.
     RecordStarts,
-    /// [`BakedRecordColumn`], sorted.
+    /// Rows of [`BakedRecordColumn`], sorted.
     Records,
-    /// [`FunctionColumn`], in the order of answers.
+    /// Rows of [`FunctionColumn`], in the order of results.
     Functions,
     /// Functions sorted by serial number and entry.
     Identities,
-    /// [`SourceColumn`].
+    /// Rows of [`SourceColumn`].
     Sources,
     /// See [`super::places`].
     Places,
 }
 
-/// Number of sections.
+/// The number of sections.
 pub const SECTIONS: usize = Section::Places as usize + 1;
 
-/// The bucket-independent hash of a symbol's name (FNV-1a, then mixed).
+/// Returns the hash of a symbol's name (FNV-1a, then mixed), not yet reduced to a bucket.
 pub fn hash(name: &[u8]) -> u32 {
     let mut hash = 0x811c_9dc5_u32;
     for byte in name {
@@ -76,12 +75,12 @@ pub fn hash(name: &[u8]) -> u32 {
 pub struct XrefSegment {
     bytes: Cow<'static, [u8]>,
     directory: [(u32, u32); SECTIONS],
-    /// Made when the first name is not found.
+    /// Computed when a name is first not found.
     spellings: OnceLock<Spellings>,
 }
 
 impl XrefSegment {
-    /// Opens a baked index: reads the directory and checks that every section lies inside.
+    /// Opens a baked index: reads the directory and checks that every section is inside the bytes.
     pub fn open(bytes: Cow<'static, [u8]>) -> Result<Self, Malformed> {
         let slice = &*bytes;
         if slice.get(..8) != Some(MAGIC.as_slice()) {
@@ -100,7 +99,7 @@ impl XrefSegment {
         Ok(Self { bytes, directory, spellings: OnceLock::new() })
     }
 
-    /// The spellings of the symbols' names.
+    /// Returns the spellings of the symbols' names, for approximate matching.
     pub fn spellings(&self) -> &Spellings {
         let name = |row| self.text(self.symbol(row, BakedSymbolColumn::Name));
         self.spellings.get_or_init(|| Spellings::of((0..self.symbols()).map(name)))
@@ -116,12 +115,12 @@ impl XrefSegment {
         word(self.section(section), index)
     }
 
-    /// One cell of a row.
+    /// Returns one cell of a row.
     fn cell<C: Column>(&self, section: Section, row: u32, column: C) -> u32 {
         self.word(section, row as usize * C::WIDTH + column.index())
     }
 
-    /// How many rows a section has.
+    /// Returns the number of rows in a section.
     fn rows<C: Column>(&self, section: Section) -> usize {
         self.words(section) / C::WIDTH
     }
@@ -135,46 +134,47 @@ impl XrefSegment {
             | u64::from(self.word(Section::Meta, index * 2 + 1)) << 32
     }
 
-    /// SBCL's `*code-alloc-count*` at the time of the export.
+    /// Returns SBCL's `*code-alloc-count*` at the time of the export.
     pub fn stamp(&self) -> u64 {
         self.long(0)
     }
 
-    /// Functions here have serial numbers above this one.
+    /// Returns the serial number above which this index covers functions.
     pub fn since(&self) -> u64 {
         self.long(1)
     }
 
-    /// The highest code serial number covered.
+    /// Returns the highest code serial number covered.
     pub fn serial(&self) -> u64 {
         self.long(2)
     }
 
-    /// String number `number`, in UTF-8.
+    /// Returns string number `number`, in UTF-8.
     pub fn string(&self, number: u32) -> &[u8] {
         let number = number as usize;
         let start = if number == 0 { 0 } else { self.word(Section::Ends, number - 1) as usize };
         self.section(Section::Text).get(start..self.word(Section::Ends, number) as usize).unwrap_or_default()
     }
 
-    /// String number `number`; what is no UTF-8 is replaced.
+    /// Returns string number `number`, with invalid UTF-8 replaced.
     pub fn text(&self, number: u32) -> Cow<'_, str> {
         let bytes = self.string(number);
-        // `from_utf8_lossy` looks at each byte by itself, `from_utf8` at a word of ASCII at once.
+        // `from_utf8` checks ASCII a word at a time and is faster than `from_utf8_lossy`, which
+        // checks each byte.
         std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
     }
 
-    /// Number of packages.
+    /// Returns the number of packages.
     pub fn packages(&self) -> u32 {
         self.rows::<PackageColumn>(Section::Packages) as u32
     }
 
-    /// One cell of a package's row.
+    /// Returns one cell of a package's row.
     pub fn package(&self, package: u32, column: PackageColumn) -> u32 {
         self.cell(Section::Packages, package, column)
     }
 
-    /// The package with this name or nickname.
+    /// Returns the package with this name or nickname.
     pub fn package_named(&self, name: &[u8]) -> Option<u32> {
         let (mut low, mut high) = (0, self.rows::<NicknameColumn>(Section::PackageNames));
         while low < high {
@@ -188,7 +188,7 @@ impl XrefSegment {
         None
     }
 
-    /// The package that `package` knows by the local nickname `name`.
+    /// Returns the package for which `package` has the local nickname `name`.
     pub fn local_package(&self, package: u32, name: &[u8]) -> Option<u32> {
         let cell = |row, column| self.cell(Section::LocalNicknames, row, column);
         (0..self.rows::<LocalNicknameColumn>(Section::LocalNicknames) as u32)
@@ -199,15 +199,15 @@ impl XrefSegment {
             .map(|row| cell(row, LocalNicknameColumn::Actual))
     }
 
-    /// The packages that `package` uses.
+    /// Returns the packages that `package` uses.
     pub fn used_by(&self, package: u32) -> impl Iterator<Item = u32> + '_ {
-        // As in `range_of`: damage must not make this a walk over four billion rows.
+        // As in `range_of`: a damaged index must not cause an iteration over four billion rows.
         let uses = self.words(Section::Uses);
         let end = |package| (self.word(Section::UseStarts, package) as usize).min(uses);
         (end(package as usize)..end(package as usize + 1)).map(|index| self.word(Section::Uses, index))
     }
 
-    /// The symbols with this name, in any package or none.
+    /// Returns the symbols with this name, in any package or uninterned.
     pub fn symbols_named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
         let mask = self.words(Section::Buckets).saturating_sub(2) as u32;
         let bucket = (hash(name) & mask) as usize;
@@ -216,17 +216,17 @@ impl XrefSegment {
             .filter(move |symbol| self.string(self.symbol(*symbol, BakedSymbolColumn::Name)) == name)
     }
 
-    /// Number of symbols.
+    /// Returns the number of symbols.
     pub fn symbols(&self) -> u32 {
         self.rows::<BakedSymbolColumn>(Section::Symbols).saturating_sub(1) as u32
     }
 
-    /// One cell of a symbol's row.
+    /// Returns one cell of a symbol's row.
     pub fn symbol(&self, symbol: u32, column: BakedSymbolColumn) -> u32 {
         self.cell(Section::Symbols, symbol, column)
     }
 
-    /// The packages in which `symbol` is present, and whether it is external there.
+    /// Returns the packages that contain `symbol`, each with whether it is external there.
     pub fn presents(&self, symbol: u32) -> impl Iterator<Item = (u32, bool)> + '_ {
         let rows = self.rows::<BakedPresenceColumn>(Section::Presents);
         self.range_of(symbol, BakedSymbolColumn::FirstPresence, rows).map(|row| {
@@ -235,35 +235,36 @@ impl XrefSegment {
         })
     }
 
-    /// The used names whose principal symbol is `symbol`.
+    /// Returns the used names with the principal symbol `symbol`.
     pub fn names_of(&self, symbol: u32) -> std::ops::Range<u32> {
         self.range_of(symbol, BakedSymbolColumn::FirstName, self.names() as usize)
     }
 
-    /// The rows of `symbol` in a section with `rows` rows, by the column that says where they start.
+    /// Returns the rows of `symbol` in a section with `rows` rows; `column` holds their start.
     fn range_of(&self, symbol: u32, column: BakedSymbolColumn, rows: usize) -> std::ops::Range<u32> {
-        // A damaged index must not make this a walk over four billion rows.
+        // A damaged index must not cause an iteration over four billion rows.
         let end = |symbol| self.symbol(symbol, column).min(rows as u32);
         end(symbol)..symbol.checked_add(1).map_or(0, end)
     }
 
-    /// Number of used names.
+    /// Returns the number of used names.
     pub fn names(&self) -> u32 {
         self.rows::<BakedNameColumn>(Section::Names) as u32
     }
 
-    /// How a used name is made from its principal symbol.
+    /// Returns the number of a used name's role: how it is built from its principal symbol.
     pub fn role(&self, name: u32) -> u32 {
         self.cell(Section::Names, name, BakedNameColumn::Role)
     }
 
-    /// The printed form of a used name that is not a symbol.
+    /// Returns the printed form of a used name that is not just a symbol.
     pub fn name_text(&self, name: u32) -> Option<Cow<'_, str>> {
         let text = self.cell(Section::Names, name, BakedNameColumn::Text);
         (text != NONE).then(|| self.text(text))
     }
 
-    /// The records of one kind on one name: function and form number, in the order of answers.
+    /// Returns the records of one kind for one name, each a function and a form number, in the
+    /// order of results.
     pub fn records(&self, name: u32, kind: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
         const ROW: usize = 4 * BakedRecordColumn::WIDTH;
         let cell = name as usize * KINDS + kind;
@@ -276,22 +277,22 @@ impl XrefSegment {
         })
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn record_count(&self) -> usize {
         self.rows::<BakedRecordColumn>(Section::Records)
     }
 
-    /// Number of functions.
+    /// Returns the number of functions.
     pub fn functions(&self) -> u32 {
         self.rows::<FunctionColumn>(Section::Functions) as u32
     }
 
-    /// One cell of a function's row.
+    /// Returns one cell of a function's row.
     pub fn function(&self, function: u32, column: FunctionColumn) -> u32 {
         self.cell(Section::Functions, function, column)
     }
 
-    /// The function in the code object with this serial number, at this entry.
+    /// Returns the function in the code object with this serial number, at this entry.
     pub fn identified(&self, serial: u32, entry: u32) -> Option<u32> {
         let (mut low, mut high) = (0, self.words(Section::Identities));
         while low < high {
@@ -310,12 +311,12 @@ impl XrefSegment {
         None
     }
 
-    /// The places of forms in SBCL's own sources: see [`super::places`].
+    /// Returns the positions of forms in SBCL's sources; see [`super::places`].
     pub fn places(&self) -> &[u8] {
         self.section(Section::Places)
     }
 
-    /// One cell of a source's row.
+    /// Returns one cell of a source's row.
     pub fn source(&self, source: u32, column: SourceColumn) -> u32 {
         self.cell(Section::Sources, source, column)
     }

@@ -1,4 +1,5 @@
-//! A snapshot of all cross references: the embedded base and what was exported since.
+//! An immutable snapshot of all cross references: the embedded base index, and the exports since.
+//! [`Index::apply`] creates the next snapshot from an export.
 
 use super::bake::bake;
 use super::columns::{
@@ -12,28 +13,28 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most exports that are kept beside each other; the next one replaces them all.
+/// The maximum number of exports kept separately. The next export then replaces them all.
 const MAX_SEGMENTS: usize = 8;
 
-/// The status of a function, as Lisp's exports number it.
+/// The status of a function, as numbered in Lisp's exports.
 const CURRENT: u32 = 1;
 const REPLACED: u32 = 2;
 
-/// An export that does not continue the index that it was applied to.
+/// The error for an export that does not continue the index.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
     /// The bytes cannot be read.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Code is missing between the index and the export.
+    /// Code between the index and the export is missing.
     #[error(
-        "cross references were exported after code number {since}, but the index ends at {expected}; export again from {expected}"
+        "the cross-reference export starts after code number {since}, but the index ends at {expected}; export again from {expected}"
     )]
     Gap {
-        /// Where the export begins.
+        /// The code number after which the export begins.
         since: u64,
-        /// Where the index ends.
+        /// The code number at which the index ends.
         expected: u64,
     },
 }
@@ -41,28 +42,28 @@ pub enum ApplyError {
 /// An immutable snapshot. Cheap to clone and to share.
 #[derive(Debug, Clone)]
 pub struct Index {
-    /// The base first, then exports in order of age.
+    /// The base first, then the exports, oldest first.
     generations: Arc<[Generation]>,
     /// The newest export's tables of packages, symbols and methods.
     newest: Arc<XrefSegment>,
-    /// For each package of the base, its number in `newest`.
+    /// The number in `newest` of each package in the base.
     from_base: Arc<[u32]>,
-    /// Whether the base has functions that were replaced before it was saved.
+    /// Whether the base contains functions that had been replaced before it was saved.
     snapshot: bool,
-    /// Symbols that the image does not have.
-    pub(super) beside: Arc<[TextSymbol]>,
+    /// Symbols that occur in texts but not in the image.
+    pub(super) from_text: Arc<[TextSymbol]>,
 }
 
 #[derive(Debug, Clone)]
 struct Generation {
     segment: Arc<XrefSegment>,
     /// Functions that no longer exist.
-    gone: Bits,
-    /// Functions that exist, but are not what their names mean.
+    removed: Bits,
+    /// Functions that still exist, but that their names no longer refer to.
     stale: Bits,
 }
 
-/// A set of small numbers, a bit each.
+/// A set of small numbers, one bit each.
 #[derive(Debug, Clone, Default)]
 struct Bits(Vec<u64>);
 
@@ -89,28 +90,29 @@ impl Bits {
     }
 }
 
-/// One use of a name: a function, and the form in it that does it.
+/// A use of a name: a function, and the form in it that uses the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use<'a> {
-    /// The function's printed name, qualified.
+    /// The printed, qualified name of the function.
     pub function: Cow<'a, str>,
-    /// The symbol under which the function is filed.
+    /// The principal symbol of the function.
     pub symbol: Option<FiledUnder<'a>>,
-    /// The function's kind.
+    /// The kind of function.
     pub kind: FunctionKind,
-    /// The file it was compiled from: a native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`.
+    /// The file it was compiled from: a native path, or a logical name such as
+    /// `SYS:SRC;CODE;LIST.LISP`.
     pub file: Option<Cow<'a, str>>,
-    /// That file's write date when the function was compiled, as a universal time; 0 if unknown.
+    /// The file's write date when the function was compiled, as a universal time; 0 if unknown.
     pub file_written: u64,
-    /// The top-level form of the file that holds the function, counted from 0.
+    /// The top-level form of the file that contains the function, from 0.
     pub toplevel_form: Option<u32>,
-    /// Where that form starts, in bytes, counted before the white space in front of it.
+    /// The start of that form in bytes, before any preceding whitespace.
     pub offset: Option<u32>,
-    /// The form number of the use inside the top-level form; none for methods that specialize.
+    /// The form number of the use in the top-level form; `None` for specializers of methods.
     pub form: Option<u32>,
 }
 
-/// The place of a use: these fields of [`Use`].
+/// The position of a use: a subset of the fields of [`Use`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsePlace<'a> {
     /// [`Use::file`].
@@ -125,7 +127,7 @@ pub struct UsePlace<'a> {
     pub form: Option<u32>,
 }
 
-/// A use by its numbers in the index that returned it: [`Index::read`] reads the rest.
+/// Identifies a use in the index that returned it. [`Index::read`] reads the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UseNumber {
     generation: u32,
@@ -134,37 +136,37 @@ pub struct UseNumber {
 }
 
 impl UseNumber {
-    /// Whether both uses are in one function, and not merely in functions of one name.
+    /// Returns whether both uses are in one function, not merely in functions with equal names.
     pub fn is_same_function(self, other: Self) -> bool {
         (self.generation, self.function) == (other.generation, other.function)
     }
 }
 
-/// A function's principal symbol, by parts.
+/// The principal symbol of a function, in parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiledUnder<'a> {
-    /// The home package's name; none if uninterned.
+    /// The name of the home package; `None` if the symbol is uninterned.
     pub package: Option<Cow<'a, str>>,
-    /// The symbol's name, without package and bars.
+    /// The name of the symbol, without package and bars.
     pub name: Cow<'a, str>,
 }
 
-/// A use with what is used.
+/// A use and the used name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The kind of the use.
+    /// The kind of use.
     pub kind: Kind,
-    /// The used name as it is printed, qualified.
+    /// The printed, qualified form of the used name.
     pub name: String,
-    /// The function that uses the name, and where.
+    /// The function that uses the name, with the position.
     pub by: Use<'a>,
-    /// Whether a global name means that function, or one that was compiled with it. Others live as long as something
-    /// refers to them.
+    /// Whether a global name refers to that function, or to one compiled together with it. Other
+    /// functions exist only as long as something references them.
     pub current: bool,
 }
 
 impl Index {
-    /// Whether `other` is this snapshot, or a copy of it.
+    /// Returns whether `other` is this snapshot or a clone of it.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.generations, &other.generations) && Arc::ptr_eq(&self.newest, &other.newest)
     }
@@ -174,17 +176,17 @@ impl Index {
         let base = Arc::new(XrefSegment::open(base.into())?);
         let from_base = (0..base.packages()).collect();
         let generation =
-            Generation { segment: Arc::clone(&base), gone: Bits::default(), stale: Bits::default() };
+            Generation { segment: Arc::clone(&base), removed: Bits::default(), stale: Bits::default() };
         let generations = Arc::new([generation]);
-        Ok(Self { generations, newest: base, from_base, snapshot: false, beside: Arc::default() })
+        Ok(Self { generations, newest: base, from_base, snapshot: false, from_text: Arc::default() })
     }
 
-    /// Opens the baked index of a core that was saved with code in it that had been replaced.
+    /// Opens the baked index of a core that was saved with replaced functions in it.
     pub fn open_snapshot(base: impl Into<Cow<'static, [u8]>>) -> Result<Self, Malformed> {
         let mut index = Self::open(base)?;
         let generation = Generation {
             segment: Arc::clone(&index.newest),
-            gone: Bits::default(),
+            removed: Bits::default(),
             stale: replaced(&index.newest),
         };
         index.generations = Arc::new([generation]);
@@ -192,22 +194,23 @@ impl Index {
         Ok(index)
     }
 
-    /// The code serial number after which the next export must begin.
+    /// Returns the code serial number after which the next export must begin.
     pub fn since(&self) -> u64 {
         if self.generations.len() > MAX_SEGMENTS { self.base().serial() } else { self.newest.serial() }
     }
 
-    /// SBCL's `*code-alloc-count*` when the newest export was made.
+    /// Returns SBCL's `*code-alloc-count*` at the time of the newest export.
     pub fn stamp(&self) -> u64 {
         self.newest.stamp()
     }
 
-    /// Number of records, those of replaced functions included.
+    /// Returns the number of records, including those of replaced functions.
     pub fn record_count(&self) -> usize {
         self.generations.iter().map(|generation| generation.segment.record_count()).sum()
     }
 
-    /// A new snapshot with one more export: `xref-export` called with [`Index::since`].
+    /// Returns a new snapshot that includes an export, made by calling `xref-export` with
+    /// [`Index::since`].
     pub fn apply(&self, bytes: &[u8]) -> Result<Self, ApplyError> {
         let export = Export::read(bytes)?;
         let mut generations = self.generations.to_vec();
@@ -218,13 +221,13 @@ impl Index {
         }
         let newest = Arc::new(XrefSegment::open(bake(bytes, &[])?.into())?);
         if let Some((base, later)) = generations.split_first_mut() {
-            (base.gone, base.stale) = refuted(&export, &base.segment);
+            (base.removed, base.stale) = refuted(&export, &base.segment);
             if self.snapshot {
                 base.stale.extend(&replaced(&base.segment));
             }
             let survivors = survivors(&export);
             for generation in later.iter_mut() {
-                (generation.gone, generation.stale) = extinct(&generation.segment, &survivors);
+                (generation.removed, generation.stale) = extinct(&generation.segment, &survivors);
             }
         }
         generations.retain(|generation| generation.segment.functions() > 0);
@@ -235,30 +238,36 @@ impl Index {
                 *slot = package;
             }
         }
-        generations.push(Generation { segment: Arc::clone(&newest), gone: Bits::default(), stale });
+        generations.push(Generation { segment: Arc::clone(&newest), removed: Bits::default(), stale });
         Ok(Self {
             generations: generations.into(),
             newest,
             from_base: from_base.into(),
             snapshot: self.snapshot,
-            beside: Arc::default(),
+            from_text: Arc::default(),
         })
     }
 
-    /// Who does `kind` to `symbol`, or to a function that belongs to it as `roles` accepts:
-    /// sorted by the printed principal symbol, then by the printed name, file and form. Replaced functions are left
-    /// out.
+    /// Returns the uses of kind `kind` of `symbol` and of the function names built from it that
+    /// `roles` accepts. Replaced functions are excluded. Sorted by the printed principal symbol,
+    /// then by the printed name, file and form.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
 
-    /// Like [`Index::who`], with the functions that were replaced but may still be reachable, as sb-introspect answers.
-    pub fn who_ever(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
+    /// Like [`Index::who`], but includes replaced functions that may still be reachable, as
+    /// sb-introspect does.
+    pub fn who_including_replaced(
+        &self,
+        kind: Kind,
+        symbol: Symbol,
+        roles: impl Fn(NameRole) -> bool,
+    ) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, false))
     }
 
-    /// The uses of [`Index::who`] by their numbers, for a caller that reads only some of them, or reads them later. A
-    /// use that is recorded twice is there twice.
+    /// Returns the uses of [`Index::who`] by number, for callers that read only some of them, or
+    /// read them later. A use that is recorded twice is returned twice.
     pub fn who_numbers(
         &self,
         kind: Kind,
@@ -268,24 +277,25 @@ impl Index {
         self.found(kind, symbol, roles, true)
     }
 
-    /// Reads the use to which this index gave `number`; another index's number is read as some other use.
+    /// Reads the use with this `number`. The number must come from this index; another index's
+    /// number gives an arbitrary use.
     pub fn read(&self, number: UseNumber) -> Use<'_> {
         self.entry(self.segment(number), number.function, number.form)
     }
 
-    /// Reads the place of that use, without the function that contains it.
+    /// Reads the position of that use, without the containing function.
     pub fn place(&self, number: UseNumber) -> UsePlace<'_> {
         place(self.segment(number), number.function, number.form)
     }
 
-    /// The printed name of the function of a use.
+    /// Returns the printed name of the function that contains a use.
     pub fn function_name(&self, number: UseNumber) -> Cow<'_, str> {
         let segment = self.segment(number);
         segment.text(segment.function(number.function, FunctionColumn::Text))
     }
 
-    /// The indices in `uses`, which stand in the order of [`Index::who`], after the last use by functions of each
-    /// printed name.
+    /// Splits `uses`, which must be in the order of [`Index::who`], into runs with equal printed
+    /// function names. Returns the end of each run.
     pub fn function_ends(&self, uses: &[UseNumber]) -> Vec<usize> {
         let mut ends = Vec::with_capacity(uses.len());
         let mut last: Option<(UseNumber, u32)> = None;
@@ -294,7 +304,7 @@ impl Index {
                 Some((before, text)) if before.is_same_function(number) => text,
                 _ => self.segment(number).function(number.function, FunctionColumn::Text),
             };
-            // The strings of one export are distinct.
+            // Strings in one export are distinct, so comparing their numbers suffices.
             let is_other = last.is_some_and(|(before, last)| match before.generation == number.generation {
                 true => last != text,
                 false => self.function_text(before) != self.function_text(number),
@@ -308,23 +318,25 @@ impl Index {
         ends
     }
 
-    /// The number of functions in the answer of [`Index::who`]: consecutive uses by functions of one name count as one.
+    /// Returns the number of functions in the result of [`Index::who`]. Consecutive uses by
+    /// functions with equal names count as one.
     pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> usize {
         self.function_ends(&self.found(kind, symbol, roles, true)).len()
     }
 
-    /// Whether anything does `kind` to `symbol`, as [`Index::who`] would list it.
+    /// Returns whether [`Index::who`] would return any use.
     pub fn is_used(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> bool {
         self.generations.iter().any(|generation| {
             let segment = &*generation.segment;
             let named = self.row_in(segment, symbol).into_iter().flat_map(|row| segment.names_of(row));
             let mut accepted = named.filter(|name| roles(NameRole::from_number(segment.role(*name))));
-            accepted.any(|name| self.live(generation, name, kind).next().is_some())
+            accepted.any(|name| self.current_records(generation, name, kind).next().is_some())
         })
     }
 
-    /// The uses by code that was compiled from `file`, a native path: the home package and the name of the symbol that
-    /// each is filed under, how the used name is made from it, and the kind. Replaced functions are left out.
+    /// Returns the uses in code compiled from `file`, a native path. For each: the home package and
+    /// name of the principal symbol of the used name, the name's role, the kind and the use.
+    /// Replaced functions are excluded.
     pub fn uses_in(&self, file: &str) -> Vec<((String, String), NameRole, Kind, UseNumber)> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
@@ -343,7 +355,9 @@ impl Index {
             for symbol in (0..segment.symbols()).filter(|_| any) {
                 for name in segment.names_of(symbol) {
                     for kind in Kind::ALL {
-                        let here = self.live(generation, name, kind).filter(|use_| inside.contains(use_.0));
+                        let here = self
+                            .current_records(generation, name, kind)
+                            .filter(|use_| inside.contains(use_.0));
                         found.extend(here.map(|(function, form)| {
                             let home = self.home(segment, segment.symbol(symbol, BakedSymbolColumn::Home));
                             let home = home.map(|home| self.package_name(Package(home)).into_owned());
@@ -359,21 +373,22 @@ impl Index {
         found
     }
 
-    /// The records of `kind` on one name, those of replaced functions left out: function and form number.
-    fn live<'a>(
+    /// Returns the records of `kind` for one name, each a function and a form number. Removed and
+    /// replaced functions are excluded.
+    fn current_records<'a>(
         &'a self,
         generation: &'a Generation,
         name: u32,
         kind: Kind,
     ) -> impl Iterator<Item = (u32, u32)> + 'a {
         let segment = &*generation.segment;
-        // Only the newest export lists all methods made since the base.
+        // Only the newest export lists all methods defined since the base.
         let listed = kind != Kind::Specializes
             || std::ptr::eq(segment, self.base())
             || Arc::ptr_eq(&generation.segment, &self.newest);
         let records = listed.then(|| segment.records(name, kind as usize)).into_iter().flatten();
         records.filter(|(function, _)| {
-            !generation.gone.contains(*function) && !generation.stale.contains(*function)
+            !generation.removed.contains(*function) && !generation.stale.contains(*function)
         })
     }
 
@@ -393,7 +408,7 @@ impl Index {
         segment.string(segment.function(number.function, FunctionColumn::Text))
     }
 
-    /// The records in the order of [`Index::who`].
+    /// Returns the records in the order of [`Index::who`].
     fn found(
         &self,
         kind: Kind,
@@ -404,7 +419,7 @@ impl Index {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
             let segment = &*generation.segment;
-            // Only the newest export lists all methods made since the base.
+            // Only the newest export lists all methods defined since the base.
             if kind == Kind::Specializes && number > 0 && !Arc::ptr_eq(&generation.segment, &self.newest) {
                 continue;
             }
@@ -416,20 +431,20 @@ impl Index {
                     segment
                         .records(name, kind as usize)
                         .filter(|(function, _)| {
-                            !(generation.gone.contains(*function)
+                            !(generation.removed.contains(*function)
                                 || fresh && generation.stale.contains(*function))
                         })
                         .map(|(function, form)| UseNumber { generation: number as u32, function, form }),
                 );
             }
-            // Stable, as the records of each name are sorted.
+            // A stable sort is fast here, because the records of each name are already sorted.
             here.sort_by_key(|number| (number.function, number.form));
             found = if found.is_empty() { here } else { self.merged(&found, here) };
         }
         found
     }
 
-    /// Every use by code that was loaded after the base was saved. Replaced functions are left out.
+    /// Returns all uses in code loaded after the base was saved. Replaced functions are excluded.
     pub fn loaded_records(&self) -> Vec<Record<'_>> {
         let mut found = Vec::new();
         for generation in self.generations.iter().skip(1) {
@@ -441,11 +456,13 @@ impl Index {
                         None => self.printed(segment, symbol),
                     };
                     for kind in Kind::ALL {
-                        found.extend(self.live(generation, name, kind).map(|(function, form)| Record {
-                            kind,
-                            name: text(),
-                            by: self.entry(segment, function, form),
-                            current: segment.function(function, FunctionColumn::Status) == CURRENT,
+                        found.extend(self.current_records(generation, name, kind).map(|(function, form)| {
+                            Record {
+                                kind,
+                                name: text(),
+                                by: self.entry(segment, function, form),
+                                current: segment.function(function, FunctionColumn::Status) == CURRENT,
+                            }
                         }));
                     }
                 }
@@ -454,8 +471,8 @@ impl Index {
         found
     }
 
-    /// The packages that were made after the base was saved, each with a symbol that is present in it, as it is
-    /// printed, and whether it is exported.
+    /// Returns the symbols present in packages that were created after the base was saved. For
+    /// each: the package, the printed symbol, and whether it is exported.
     pub fn loaded_symbols(&self) -> Vec<(String, String, bool)> {
         let segment = self.newest();
         if !self.has_delta() {
@@ -473,7 +490,7 @@ impl Index {
         symbols.collect()
     }
 
-    /// The symbol in `row` of `segment` as it is printed, qualified.
+    /// Returns the printed, qualified symbol in `row` of `segment`.
     fn printed(&self, segment: &XrefSegment, row: u32) -> String {
         let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
         let name = text.unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name));
@@ -484,7 +501,7 @@ impl Index {
         }
     }
 
-    /// The row of `symbol` in `segment`, if it is known there.
+    /// Returns the row of `symbol` in `segment`, if it has one.
     fn row_in(&self, segment: &XrefSegment, symbol: Symbol) -> Option<u32> {
         if let Ok((own, row)) = self.symbol_row(symbol)
             && std::ptr::eq(own, segment)
@@ -497,7 +514,7 @@ impl Index {
             .find(|row| self.home(segment, segment.symbol(*row, BakedSymbolColumn::Home)) == home)
     }
 
-    /// The newest number of a package of `segment`.
+    /// Returns the newest number of a package of `segment`.
     fn home(&self, segment: &XrefSegment, package: u32) -> Option<u32> {
         if package == NONE {
             None
@@ -512,7 +529,8 @@ impl Index {
         }
     }
 
-    /// Puts `newer`, of one later generation, among `older`; both are in the order of [`Index::who`].
+    /// Merges `newer`, uses of one later generation, into `older`. Both are in the order of
+    /// [`Index::who`].
     fn merged(&self, older: &[UseNumber], newer: Vec<UseNumber>) -> Vec<UseNumber> {
         let key = |number: UseNumber| {
             let text = self.function_text(number);
@@ -564,13 +582,13 @@ impl Index {
         !Arc::ptr_eq(&self.newest, &self.generations[0].segment)
     }
 
-    /// The newest number of a package of the base; none if it was deleted.
+    /// Returns the newest number of a package of the base; `None` if it was deleted.
     pub(super) fn renumbered(&self, package: u32) -> Option<u32> {
         self.from_base.get(package as usize).copied().filter(|package| *package != NONE)
     }
 }
 
-/// The place of form number `form` in `function`.
+/// Returns the position of form number `form` in `function`.
 fn place(segment: &XrefSegment, function: u32, form: u32) -> UsePlace<'_> {
     let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
     let source = cell(FunctionColumn::Source);
@@ -587,7 +605,7 @@ fn place(segment: &XrefSegment, function: u32, form: u32) -> UsePlace<'_> {
     }
 }
 
-/// The printed principal symbol of a function.
+/// Returns the printed principal symbol of a function.
 fn filed_under_text(segment: &XrefSegment, function: u32) -> Option<Vec<u8>> {
     let row = Some(segment.function(function, FunctionColumn::Symbol)).filter(|row| *row != NONE)?;
     let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
@@ -598,22 +616,23 @@ fn filed_under_text(segment: &XrefSegment, function: u32) -> Option<Vec<u8>> {
     Some(super::bake::qualified(home, segment.string(name)))
 }
 
-/// Finds, in the base, methods that were removed, and functions that were current when it was saved and no longer are.
+/// Returns the base's removed methods, and the functions that were current when the base was saved
+/// but have been replaced.
 fn refuted(export: &Export<'_>, base: &XrefSegment) -> (Bits, Bits) {
-    let (mut gone, mut stale) = (Bits::default(), Bits::default());
+    let (mut removed, mut stale) = (Bits::default(), Bits::default());
     let refuted = export.refuted();
     for row in 0..refuted.rows() {
         let (serial, entry) =
             (refuted.cell(row, RefutedColumn::Serial), refuted.cell(row, RefutedColumn::Entry));
         match base.identified(serial, entry) {
-            Some(function) if serial == NONE => gone.insert(function),
+            Some(function) if serial == NONE => removed.insert(function),
             Some(function) if base.function(function, FunctionColumn::Status) == CURRENT => {
                 stale.insert(function)
             }
             _ => {}
         }
     }
-    (gone, stale)
+    (removed, stale)
 }
 
 fn survivors(export: &Export<'_>) -> HashMap<(u32, u32), u32> {
@@ -626,23 +645,24 @@ fn survivors(export: &Export<'_>) -> HashMap<(u32, u32), u32> {
         .collect()
 }
 
-/// Finds, in an earlier export, functions that were collected, and those that were replaced.
+/// Returns the functions of an earlier export that were garbage-collected, and those that were
+/// replaced.
 fn extinct(segment: &XrefSegment, survivors: &HashMap<(u32, u32), u32>) -> (Bits, Bits) {
-    let (mut gone, mut stale) = (Bits::default(), Bits::default());
+    let (mut removed, mut stale) = (Bits::default(), Bits::default());
     for function in 0..segment.functions() {
         match survivors.get(&(
             segment.function(function, FunctionColumn::Serial),
             segment.function(function, FunctionColumn::Entry),
         )) {
-            None => gone.insert(function),
+            None => removed.insert(function),
             Some(&REPLACED) => stale.insert(function),
             Some(_) => {}
         }
     }
-    (gone, stale)
+    (removed, stale)
 }
 
-/// Finds functions that were replaced before they were exported.
+/// Returns the functions that were replaced before they were exported.
 fn replaced(segment: &XrefSegment) -> Bits {
     let mut stale = Bits::default();
     for function in (0..segment.functions())

@@ -1,15 +1,16 @@
-//! The closed lists that Lisp and Rust share: kinds of record, of used name, and of function.
+//! The enumerations shared with Lisp: kinds of record, roles of used names, and kinds of function.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kinds of record: what a function does with a name. In the order of `*xref-kinds*` in `lisp/index/xref.lisp`.
+/// The kinds of record: how a function uses a name. In the order of `*xref-kinds*` in
+/// `lisp/index/xref.lisp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Calls the function, or refers to it by `#'`.
+    /// Calls the function, or references it by `#'`.
     Calls,
-    /// Is expanded from the macro.
+    /// Expands the macro.
     Macroexpands,
     /// Binds the special variable.
     Binds,
@@ -22,12 +23,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in order.
+    /// All kinds, in order.
     pub const ALL: [Self; 6] =
         [Self::Calls, Self::Macroexpands, Self::Binds, Self::References, Self::Sets, Self::Specializes];
 }
 
-/// The role of a symbol in a used name that is filed under it. In the order of `*name-roles*`.
+/// The role of the principal symbol in a used name. In the order of `*name-roles*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameRole {
     /// The symbol itself.
@@ -40,14 +41,14 @@ pub enum NameRole {
     CompilerMacro,
     /// `(METHOD F ...)`.
     Method,
-    /// A reader or writer of a slot called so, made by `SLOT-VALUE`.
+    /// A reader or writer for slots with this name, generated for `SLOT-VALUE`.
     SlotAccessor,
     /// Anything else.
     Other,
 }
 
 impl NameRole {
-    /// Every one, in order.
+    /// All roles, in order.
     pub const ALL: [Self; 7] = [
         Self::Plain,
         Self::Setf,
@@ -62,13 +63,14 @@ impl NameRole {
         Self::ALL.get(number as usize).copied().unwrap_or(Self::Other)
     }
 
-    /// True unless the name merely has the symbol in it: a slot called F is not the function F.
+    /// Returns whether the name denotes the function named by the symbol. A slot called F, for
+    /// example, does not denote the function F.
     pub fn denotes_function(self) -> bool {
         !matches!(self, Self::SlotAccessor | Self::Other)
     }
 }
 
-/// What a function is, by its name. In the order of `*function-kinds*`.
+/// The kinds of function. In the order of `*function-kinds*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionKind {
@@ -82,24 +84,24 @@ pub enum FunctionKind {
     CompilerMacro,
     /// A method.
     Method,
-    /// A function made by `FLET` or `LABELS`.
+    /// A function defined by `FLET` or `LABELS`.
     Local,
     /// A function without a name.
     Lambda,
-    /// What `DEFSETF` or `DEFINE-SETF-EXPANDER` made.
+    /// An expander defined by `DEFSETF` or `DEFINE-SETF-EXPANDER`.
     SetfExpander,
-    /// What `DEFTYPE` made.
+    /// An expander defined by `DEFTYPE`.
     Type,
-    /// One of the compiler's own transforms.
+    /// A transform of the compiler.
     Transform,
-    /// One of the compiler's own virtual operations.
+    /// A virtual operation of the compiler.
     Vop,
     /// Anything else.
     Other,
 }
 
 impl FunctionKind {
-    /// Every one, in order.
+    /// All kinds, in order.
     pub const ALL: [Self; 12] = [
         Self::Function,
         Self::Setf,

@@ -1,9 +1,10 @@
-//! The cross references: SBCL's records of who uses what as an inverted index, and the packages and symbols to ask by.
+//! Cross references: SBCL's records of callers and other uses as an inverted index, with the
+//! packages and symbols needed to look names up.
 //!
-//! The records of the saved core are baked into an index when the program is built ([`bake`]) and read in place.
-//! What is compiled later arrives as exports of the Lisp half, and each makes a new [`Index`] snapshot
-//! ([`Index::apply`]). A question is answered from a snapshot alone: it works while Lisp is busy, and after it has
-//! died.
+//! The records of the saved core are baked into an index when the program is built ([`bake`]) and
+//! read in place. For code compiled later, the Lisp half sends exports. Each export produces a new
+//! [`Index`] snapshot ([`Index::apply`]). Lookups need only a snapshot, so they work while Lisp is
+//! busy and after it has died.
 
 pub mod bake;
 pub mod columns;

@@ -1,8 +1,8 @@
-//! The places of the forms in SBCL's own sources, a section of the core's index, made when the program is built, so that no
-//! question reads those sources.
+//! Positions of the top-level forms in SBCL's own sources, a section of the core's index. It is
+//! computed when the program is built, so that queries need not read those sources.
 //!
-//! Its rows stand in the order of their keys: 64 bits of key, 32 of line, 32 of column, little-endian. The key is the FNV-1a
-//! hash of a file's logical name and an offset.
+//! The rows are sorted by key and consist of a 64-bit key, a 32-bit line and a 32-bit column,
+//! little-endian. The key is the FNV-1a hash of a file's logical name and an offset.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +12,13 @@ use super::Index;
 use super::export::Export;
 
 impl Index {
-    /// The section of places, for another index of the same core.
+    /// Returns the section of form positions, for another index of the same core.
     pub fn places(&self) -> &[u8] {
         self.base().places()
     }
 
-    /// The line and column, from 1, of the form after so many bytes of the file with this logical name. None if it is
-    /// not known here.
+    /// Returns the line and column, from 1, of the form at or after offset `bytes` in the file with
+    /// this logical name. `None` if it is not recorded.
     pub fn form_after(&self, file: &str, bytes: u32) -> Option<(u32, u32)> {
         let (rows, _) = self.places().as_chunks();
         let key = key(file.as_bytes(), bytes);
@@ -34,15 +34,18 @@ fn key(file: &[u8], bytes: u32) -> u64 {
     bytes.to_le_bytes().iter().fold(hash, fold)
 }
 
-/// The path below the folder of SBCL's sources that a logical name such as `SYS:SRC;CODE;LIST.LISP` means.
+/// Returns the path, relative to SBCL's source folder, of a logical name such as
+/// `SYS:SRC;CODE;LIST.LISP`.
 pub fn source_path(name: &str) -> Option<PathBuf> {
     Some(name.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect())
 }
 
-/// Makes the section of all functions of `export` in SBCL's sources below `sources`; an empty one without them.
+/// Builds the section for all functions of `export` in SBCL's sources below `sources`. The section
+/// is empty without sources.
 ///
 /// # Errors
-/// The export cannot be read, or has two places that no section can tell apart: a sentence's end.
+///
+/// An error message if the export cannot be read, or if two positions have the same key.
 pub fn of_sources(export: &[u8], sources: Option<&Path>) -> Result<Vec<u8>, String> {
     let export = Export::read(export).map_err(|error| error.to_string())?;
     let mut wanted: BTreeMap<Cow<'_, str>, BTreeSet<u32>> = BTreeMap::new();
@@ -63,7 +66,7 @@ pub fn of_sources(export: &[u8], sources: Option<&Path>) -> Result<Vec<u8>, Stri
     }
     rows.sort_unstable();
     if rows.windows(2).any(|pair| pair[0].0 == pair[1].0) {
-        return Err("two places have one key".to_owned());
+        return Err("two form positions have the same key".to_owned());
     }
     let row = |&(key, line, column): &(u64, u32, u32)| {
         (u128::from(key) | u128::from(line) << 64 | u128::from(column) << 96).to_le_bytes()
@@ -71,7 +74,7 @@ pub fn of_sources(export: &[u8], sources: Option<&Path>) -> Result<Vec<u8>, Stri
     Ok(rows.iter().flat_map(row).collect())
 }
 
-/// A position in a text, which only advances.
+/// A position in a text that only advances.
 struct LineCounter<'a> {
     text: &'a [u8],
     at: usize,
@@ -81,8 +84,8 @@ struct LineCounter<'a> {
 }
 
 impl LineCounter<'_> {
-    /// Advances to the byte at `at`. Returns its line, and its column in characters, both from 1. Bytes that are no
-    /// UTF-8 count as their replacement characters.
+    /// Advances to the byte at `at`. Returns its line and its column in characters, both from 1.
+    /// Invalid UTF-8 counts as its replacement characters.
     fn go_to(&mut self, at: usize) -> (u32, u32) {
         while self.at < at {
             if self.text.get(self.at) == Some(&b'\n') {
@@ -96,7 +99,7 @@ impl LineCounter<'_> {
     }
 }
 
-/// The first byte from `at` on that belongs to neither white space nor a comment.
+/// Returns the first byte from `at` on that is not whitespace or part of a comment.
 pub fn form_start(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let rest = text.get(at..)?;
@@ -110,7 +113,7 @@ pub fn form_start(text: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The length of the nested comment that `text` begins with.
+/// Returns the length of the nested comment at the start of `text`.
 fn block_comment(text: &[u8]) -> Option<usize> {
     let (mut depth, mut at) = (0_usize, 0);
     loop {
@@ -140,7 +143,7 @@ mod tests {
     use crate::writer::ExportWriter;
 
     #[test]
-    fn comments_and_white_space_are_skipped() {
+    fn comments_and_whitespace_are_skipped() {
         let check = |text: &str, at, expect| assert_eq!(form_start(text.as_bytes(), at), expect, "{text:?}");
         check("(a) ; one\n\n #| two #| three |# |#\t(b)", 3, Some(34));
         check("(a)\n(b)", 3, Some(4));
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found_where_the_index_has_them() {
+    fn recorded_positions_are_found() {
         let mut writer = ExportWriter::new(0, 9);
         let source = writer.source("SYS:SRC;A.LISP");
         for (number, offset) in [(1, 3), (2, 8)] {

@@ -1,11 +1,12 @@
-//! Which names may be spelt nearly as another, without reading the rest of them.
+//! Finds candidates for names with a similar spelling, without comparing all names.
 
-/// The places of names in a list, by the length of the names, each with its name's letters.
+/// The indexes of names in a list, grouped by the length of the names, each with the name's
+/// letters.
 #[derive(Debug, Clone, Default)]
 pub struct Spellings(Vec<Vec<(Letters, u32)>>);
 
-/// The letters of a name in upper case: a bit each for the first and for the second time that one of its kind occurs.
-/// An edit of one letter sets a bit at most, and clears one at most.
+/// The letters of a name in upper case. Each kind of letter has one bit for its first and one for
+/// its second occurrence. Changing one letter sets at most one bit and clears at most one.
 #[derive(Debug, Clone, Copy)]
 struct Letters(u64);
 
@@ -18,7 +19,7 @@ impl Letters {
                 '0'..='9' => 27,
                 '*' => 28,
                 '%' | '+' => 29,
-                // Upper case is not told from lower case beyond ASCII.
+                // Case is ignored only in ASCII.
                 letter if letter.is_ascii() => 30,
                 _ => 31,
             };
@@ -33,7 +34,7 @@ impl Letters {
 }
 
 impl Spellings {
-    /// Notes the spellings of `names`.
+    /// Records the spellings of `names`.
     pub fn of(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut by_length: Vec<Vec<(Letters, u32)>> = Vec::new();
         for (row, name) in (0..).zip(names) {
@@ -47,8 +48,8 @@ impl Spellings {
         Self(by_length)
     }
 
-    /// Lists the places of the names that may be made of `name` with so many `edits`, letters' cases aside: all that can,
-    /// and others.
+    /// Returns the indexes of names that may be within `edits` edits of `name`, ignoring case.
+    /// Includes all such names, and possibly others.
     pub fn near<'a>(&'a self, name: &str, edits: usize) -> impl Iterator<Item = u32> + use<'a> {
         let (letters, length) = (Letters::of(name), name.chars().count());
         let last = (length + edits + 1).min(self.0.len());

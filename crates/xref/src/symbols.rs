@@ -1,4 +1,5 @@
-//! `FIND-PACKAGE` and `FIND-SYMBOL` without Lisp: inheritance, nicknames, local nicknames and shadowing included.
+//! Implements `FIND-PACKAGE` and `FIND-SYMBOL` without Lisp, including inheritance, nicknames,
+//! local nicknames and shadowing.
 
 use super::columns::{BakedSymbolColumn, FunctionColumn, PackageColumn};
 use super::export::NONE;
@@ -20,27 +21,27 @@ pub struct Symbol {
     pub(super) row: u32,
 }
 
-/// Which of a snapshot's tables a symbol stands in.
+/// The table of a snapshot that contains a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum SymbolTable {
     Base,
     Newest,
-    /// Those that the image does not have.
-    Beside,
+    /// Symbols from texts, which the image does not have.
+    Text,
 }
 
-/// A symbol that the image does not have, though a text does.
+/// A symbol that occurs in a text but not in the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextSymbol {
-    /// Its home, which the image has.
+    /// Its home package, which exists in the image.
     pub package: Package,
     /// Its name, without package and bars.
     pub name: String,
-    /// The name as it is printed, with bars where they are needed.
+    /// Its printed name, with bars where they are needed.
     pub printed: String,
 }
 
-/// How a symbol is accessible in a package: the second value of `FIND-SYMBOL`.
+/// The accessibility of a symbol in a package: the second value of `FIND-SYMBOL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -48,12 +49,13 @@ pub enum Access {
     Internal,
     /// Present and exported.
     External,
-    /// Exported by a package that is used.
+    /// Exported by a used package.
     Inherited,
 }
 
 impl Index {
-    /// The package with this exact name or nickname; nicknames local to `within` come first.
+    /// Returns the package with this exact name or nickname. Nicknames local to `within` take
+    /// precedence.
     pub fn find_package(&self, name: &str, within: Option<Package>) -> Option<Package> {
         let name = name.as_bytes();
         within
@@ -62,27 +64,30 @@ impl Index {
             .map(Package)
     }
 
-    /// All packages, in the order of their names.
+    /// Returns all packages, by name.
     pub fn packages(&self) -> impl Iterator<Item = Package> + '_ {
         (0..self.newest().packages()).map(Package)
     }
 
-    /// The name of the package, which may have been renamed: its name in the newest export.
+    /// Returns the name of the package in the newest export; it may have been renamed.
     pub fn package_name(&self, package: Package) -> Cow<'_, str> {
         self.newest().text(self.newest().package(package.0, PackageColumn::Name))
     }
 
-    /// A package's name as a symbol's prefix is printed, with bars where they are needed.
+    /// Returns the name of a package as printed in the prefix of a symbol, with bars where they are
+    /// needed.
     pub fn package_text(&self, package: Package) -> Cow<'_, str> {
         self.newest().text(self.newest().package(package.0, PackageColumn::Printed))
     }
 
-    /// The symbol of this exact name that is accessible in the package with that name or nickname.
+    /// Returns the symbol with this exact name that is accessible in the package with that name or
+    /// nickname.
     pub fn symbol_named(&self, package: &str, name: &str) -> Option<(Symbol, Access)> {
         self.find_symbol(name, self.find_package(package, None)?)
     }
 
-    /// `CL:FIND-SYMBOL`: the symbol of this exact name that is accessible in `package`.
+    /// Implements `CL:FIND-SYMBOL`: returns the symbol with this exact name that is accessible in
+    /// `package`.
     pub fn find_symbol(&self, name: &str, package: Package) -> Option<(Symbol, Access)> {
         let name = name.as_bytes();
         if let Some((symbol, external)) = self.present(name, package.0) {
@@ -95,32 +100,33 @@ impl Index {
             .find(|(_, external)| *external)
             .map(|(symbol, _)| (symbol, Access::Inherited));
         inherited.or_else(|| {
-            let beside = self
-                .beside
+            let from_text = self
+                .from_text
                 .iter()
                 .position(|each| each.package == package && each.name.as_bytes() == name)?;
             let is_keyword = self.package_name(package) == "KEYWORD";
             let access = if is_keyword { Access::External } else { Access::Internal };
-            Some((Symbol { table: SymbolTable::Beside, row: beside as u32 }, access))
+            Some((Symbol { table: SymbolTable::Text, row: from_text as u32 }, access))
         })
     }
 
-    /// Returns an index with `symbols` beside those of the image, internal in their homes; a question about one of them
-    /// is answered from texts.
+    /// Returns an index with additional `symbols` from texts, internal in their home packages. They
+    /// have no records; uses of them must be found in texts.
     #[must_use]
     pub fn with_symbols(&self, symbols: impl IntoIterator<Item = TextSymbol>) -> Index {
         let mut index = self.clone();
-        index.beside = self.beside.iter().cloned().chain(symbols).collect();
+        index.from_text = self.from_text.iter().cloned().chain(symbols).collect();
         index
     }
 
-    /// Whether the image does not have `symbol`: [`Index::with_symbols`] added it.
-    pub fn is_beside(&self, symbol: Symbol) -> bool {
-        symbol.table == SymbolTable::Beside
+    /// Returns whether `symbol` was added by [`Index::with_symbols`] and is not in the image.
+    pub fn is_from_text(&self, symbol: Symbol) -> bool {
+        symbol.table == SymbolTable::Text
     }
 
-    /// The symbols that `package` exports, with true, and those of its own that stand in records, as users or as used. The
-    /// rest is what reading left behind, such as the names of local variables.
+    /// Returns the symbols that `package` exports, with `true`, and its other symbols that occur in
+    /// records, as users or as used names. Remaining symbols, such as names of local variables,
+    /// were only interned by the reader.
     pub fn names_in(&self, package: Package) -> Vec<(Symbol, bool)> {
         let (table, segment, number) = self.table_of(package.0);
         let symbol_of = |function| segment.function(function, FunctionColumn::Symbol);
@@ -134,7 +140,8 @@ impl Index {
         names.collect()
     }
 
-    /// The table with the symbols of package number `package`, and its number there.
+    /// Returns the table with the symbols of package number `package`, and the package's number
+    /// there.
     fn table_of(&self, package: u32) -> (SymbolTable, &XrefSegment, u32) {
         match self.newest().package(package, PackageColumn::Unchanged) == 1 {
             true => (SymbolTable::Base, self.base(), self.newest().package(package, PackageColumn::Baseline)),
@@ -142,7 +149,8 @@ impl Index {
         }
     }
 
-    /// The symbol called `name` that is present in package number `package`, and whether it is external there.
+    /// Returns the symbol called `name` that is present in package number `package`, and whether it
+    /// is external there.
     fn present(&self, name: &[u8], package: u32) -> Option<(Symbol, bool)> {
         let (table, segment, package) = self.table_of(package);
         let (row, external) = segment.symbols_named(name).find_map(|row| {
@@ -150,7 +158,7 @@ impl Index {
             Some((row, external))
         })?;
         let (found, unchanged) = (Symbol { table, row }, table == SymbolTable::Base);
-        // A symbol of the base that another package exports is the one that its home has.
+        // If the home package of the symbol is unchanged since the base, use the base's symbol.
         let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
         let of_base = |home: &u32| self.newest().package(*home, PackageColumn::Unchanged) == 1;
         let elsewhere = home.filter(|home| !unchanged && of_base(home));
@@ -158,8 +166,8 @@ impl Index {
         Some((same.unwrap_or(found), external))
     }
 
-    /// All symbols of the newest tables and of the base that are present in some package: as [`Index::find_symbol`]
-    /// finds them, to which the base alone is the newest.
+    /// Returns all symbols of the base and of the newest export, in the form that
+    /// [`Index::find_symbol`] returns. Without any export, the base counts as the newest.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         let (delta, table) = (self.has_delta(), self.base_table());
         let base = (0..self.base().symbols()).map(move |row| Symbol { table, row });
@@ -167,8 +175,9 @@ impl Index {
         base.chain((0..newest).map(|row| Symbol { table: SymbolTable::Newest, row }))
     }
 
-    /// Those of [`Index::symbols`] whose names may be made of `name` with so many `edits` of a letter, whatever their case:
-    /// all that can, and a few others. The first call reads all names.
+    /// Returns the symbols of [`Index::symbols`] with names that may be within `edits` edits of
+    /// `name`, ignoring case. Includes all such symbols, and a few others. The first call reads all
+    /// names.
     pub fn symbols_near<'a>(&'a self, name: &str, edits: usize) -> impl Iterator<Item = Symbol> + use<'a> {
         let (delta, table) = (self.has_delta(), self.base_table());
         let base = self.base().spellings().near(name, edits).map(move |row| Symbol { table, row });
@@ -176,14 +185,16 @@ impl Index {
         base.chain(newest.into_iter().flatten().map(|row| Symbol { table: SymbolTable::Newest, row }))
     }
 
-    /// The packages that are home to a symbol of this exact name, with the symbol and whether they export it.
+    /// Returns the home packages of all symbols with this exact name, each with the symbol and its
+    /// accessibility there.
     pub fn homes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (Package, Symbol, Access)> + 'a {
         let (delta, table) = (self.has_delta(), self.base_table());
         let base = self.base().symbols_named(name.as_bytes()).map(move |row| Symbol { table, row });
         let newest = delta.then(|| self.newest().symbols_named(name.as_bytes()));
         let newest = newest.into_iter().flatten().map(|row| Symbol { table: SymbolTable::Newest, row });
-        let beside = (0..).zip(&*self.beside).filter(move |(_, each)| each.name == name);
-        let all = base.chain(newest).chain(beside.map(|(row, _)| Symbol { table: SymbolTable::Beside, row }));
+        let from_text = (0..).zip(&*self.from_text).filter(move |(_, each)| each.name == name);
+        let all =
+            base.chain(newest).chain(from_text.map(|(row, _)| Symbol { table: SymbolTable::Text, row }));
         all.filter_map(|symbol| {
             let home = self.symbol_package(symbol)?;
             let (found, access) = self.find_symbol(name, home)?;
@@ -191,41 +202,41 @@ impl Index {
         })
     }
 
-    /// A symbol's name.
+    /// Returns the name of a symbol.
     pub fn symbol_name(&self, symbol: Symbol) -> Cow<'_, str> {
         match self.symbol_row(symbol) {
             Ok((segment, row)) => segment.text(segment.symbol(row, BakedSymbolColumn::Name)),
-            Err(beside) => Cow::Borrowed(beside.map_or("", |beside| &beside.name)),
+            Err(from_text) => Cow::Borrowed(from_text.map_or("", |from_text| &from_text.name)),
         }
     }
 
-    /// The name of a symbol's home package; none if it is uninterned.
+    /// Returns the name of a symbol's home package; `None` if it is uninterned.
     pub fn home_name(&self, symbol: Symbol) -> Option<String> {
         self.symbol_package(symbol).map(|home| self.package_name(home).into_owned())
     }
 
-    /// A symbol's home package; none if it is uninterned.
+    /// Returns a symbol's home package; `None` if it is uninterned.
     pub fn symbol_package(&self, symbol: Symbol) -> Option<Package> {
         let (segment, row) = match self.symbol_row(symbol) {
             Ok(found) => found,
-            Err(beside) => return beside.map(|beside| beside.package),
+            Err(from_text) => return from_text.map(|from_text| from_text.package),
         };
         let home = segment.symbol(row, BakedSymbolColumn::Home);
         match symbol.table {
             _ if home == NONE => None,
             SymbolTable::Base => self.renumbered(home).map(Package),
-            SymbolTable::Newest | SymbolTable::Beside => Some(Package(home)),
+            SymbolTable::Newest | SymbolTable::Text => Some(Package(home)),
         }
     }
 
-    /// A symbol's canonical name: home package and name, always with two colons.
+    /// Returns a symbol's canonical name: home package and name, always with two colons.
     pub fn symbol_text(&self, symbol: Symbol) -> String {
         let name = match self.symbol_row(symbol) {
             Ok((segment, row)) => {
                 let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
                 segment.text(text.unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name)))
             }
-            Err(beside) => Cow::Borrowed(beside.map_or("", |beside| &beside.printed)),
+            Err(from_text) => Cow::Borrowed(from_text.map_or("", |from_text| &from_text.printed)),
         };
         match self.symbol_package(symbol) {
             Some(package) => format!("{}::{name}", self.package_text(package)),
@@ -236,20 +247,21 @@ impl Index {
     pub(super) fn symbol_bytes(&self, symbol: Symbol) -> &[u8] {
         match self.symbol_row(symbol) {
             Ok((segment, row)) => segment.string(segment.symbol(row, BakedSymbolColumn::Name)),
-            Err(beside) => beside.map_or(&[], |beside| beside.name.as_bytes()),
+            Err(from_text) => from_text.map_or(&[], |from_text| from_text.name.as_bytes()),
         }
     }
 
-    /// The segment and the row that a symbol of the image stands in, or what is known of one beside these.
+    /// Returns the segment and the row of a symbol of the image, or `Err` with the symbol from a
+    /// text.
     pub(super) fn symbol_row(&self, symbol: Symbol) -> Result<(&XrefSegment, u32), Option<&TextSymbol>> {
         match symbol.table {
             SymbolTable::Base => Ok((self.base(), symbol.row)),
             SymbolTable::Newest => Ok((self.newest(), symbol.row)),
-            SymbolTable::Beside => Err(self.beside.get(symbol.row as usize)),
+            SymbolTable::Text => Err(self.from_text.get(symbol.row as usize)),
         }
     }
 
-    /// The table of the symbols that the base has, if they are current.
+    /// Returns the table that identifies symbols of the base.
     fn base_table(&self) -> SymbolTable {
         if self.has_delta() { SymbolTable::Base } else { SymbolTable::Newest }
     }

@@ -1,4 +1,4 @@
-//! The index on exports made by hand. `tests/it/oracle.rs` tests that Lisp's exports are right.
+//! Tests the index on handmade exports. `tests/it/oracle.rs` tests that Lisp's exports are correct.
 
 use super::*;
 use crate::writer::ExportWriter;
@@ -28,13 +28,14 @@ fn who(index: &Index, kind: Kind, package: &str, name: &str) -> Vec<String> {
     let (symbol, _) = index.find_symbol(name, package).unwrap();
     let uses = index.who(kind, symbol, NameRole::denotes_function);
     let functions: Vec<String> = uses.into_iter().map(|found| found.function.into_owned()).collect();
-    // The count agrees with the list.
+    // The count must agree with the list.
     let names = functions.chunk_by(|left, right| left == right).count();
     assert_eq!(index.count(kind, symbol, NameRole::denotes_function), names);
     functions
 }
 
-/// CL exports CAR and has BUG inside; USER uses it, has APP of its own, and calls the package LIB by another name.
+/// CL exports CAR and contains BUG. USER uses CL, contains APP, and has a local nickname for the
+/// package LIB.
 fn base() -> ExportWriter {
     let mut writer = ExportWriter::new(0, 10);
     let cl = writer.package("COMMON-LISP", &["CL"]);
@@ -68,7 +69,7 @@ fn base() -> ExportWriter {
 }
 
 #[test]
-fn symbols_are_found_as_find_symbol_finds_them() {
+fn lookup_equals_find_symbol() {
     let index = open(&base());
     let found = |text: &str, access| Some((text.to_owned(), access));
     assert_eq!(find(&index, "CL", "CAR"), found("COMMON-LISP::CAR", Access::External));
@@ -85,7 +86,7 @@ fn symbols_are_found_as_find_symbol_finds_them() {
 }
 
 #[test]
-fn all_that_is_spelt_nearly_so_is_near_and_little_else() {
+fn similar_spellings_are_found_with_few_others() {
     let mut writer = base();
     let package = writer.package("NEAR", &[]);
     let near = ["PRICE", "PRCIE", "PRICES", "PRIZE", "price", "PRIC", "RICE", "ÄRICE"];
@@ -105,7 +106,7 @@ fn all_that_is_spelt_nearly_so_is_near_and_little_else() {
 }
 
 #[test]
-fn a_symbol_that_is_present_shadows_inherited_ones_and_keeps_its_home() {
+fn present_symbol_shadows_inherited_and_keeps_home() {
     let mut writer = base();
     let other = writer.package("OTHER", &[]);
     writer.uses(other, 0);
@@ -121,7 +122,7 @@ fn a_symbol_that_is_present_shadows_inherited_ones_and_keeps_its_home() {
 }
 
 #[test]
-fn uses_unite_a_function_and_its_setf_function_sorted_by_principal_symbol() {
+fn uses_include_setf_function_sorted_by_principal_symbol() {
     let index = open(&base());
     assert_eq!(
         who(&index, Kind::Calls, "CL", "CAR"),
@@ -137,7 +138,7 @@ fn uses_unite_a_function_and_its_setf_function_sorted_by_principal_symbol() {
 }
 
 #[test]
-fn a_use_says_where_it_is() {
+fn use_has_its_position() {
     let index = open(&base());
     let (car, _) = index.find_symbol("CAR", index.find_package("CL", None).unwrap()).unwrap();
     let found = &index.who(Kind::Calls, car, |role| role == NameRole::Plain)[0];
@@ -148,7 +149,8 @@ fn a_use_says_where_it_is() {
     assert_eq!((filed.package.as_deref(), &*filed.name), (Some("COMMON-LISP-USER"), "APP"));
 }
 
-/// After [`base`]: package NEW with a function that calls CAR; CL, USER and LIB as they were.
+/// An export after [`base`]: package NEW with a function that calls CAR; CL, USER and LIB are
+/// unchanged.
 fn delta(since: u64, serial: u64) -> (ExportWriter, u32) {
     let mut writer = ExportWriter::new(since, serial);
     let new = writer.package("NEW", &[]);
@@ -170,7 +172,7 @@ fn delta(since: u64, serial: u64) -> (ExportWriter, u32) {
 }
 
 #[test]
-fn a_symbol_of_the_base_is_the_same_where_another_package_exports_it() {
+fn reexported_base_symbol_is_same_symbol() {
     let (mut writer, _) = delta(10, 11);
     let cl = writer.unchanged("COMMON-LISP", 0);
     let (car, new) = (writer.symbol(Some(cl), "CAR"), writer.package("NEW", &[]));
@@ -182,7 +184,7 @@ fn a_symbol_of_the_base_is_the_same_where_another_package_exports_it() {
 }
 
 #[test]
-fn an_export_adds_to_what_the_base_knows() {
+fn export_extends_base() {
     let base = open(&base());
     let index = base.apply(&delta(10, 11).0.finish()).unwrap();
     let calls = who(&index, Kind::Calls, "COMMON-LISP", "CAR");
@@ -204,7 +206,7 @@ fn an_export_adds_to_what_the_base_knows() {
 }
 
 #[test]
-fn replaced_and_collected_functions_vanish() {
+fn replaced_and_collected_functions_disappear() {
     let base = open(&base());
     let first = base.apply(&delta(10, 11).0.finish()).unwrap();
     assert_eq!(first.since(), 11);
@@ -228,9 +230,9 @@ fn replaced_and_collected_functions_vanish() {
     let replaced = later(&|writer| writer.survivor((11, 0), REPLACED));
     assert_eq!(who(&replaced, Kind::Calls, "COMMON-LISP", "CAR").len(), 4);
     let (car, _) = replaced.find_symbol("CAR", replaced.find_package("COMMON-LISP", None).unwrap()).unwrap();
-    assert_eq!(replaced.who_ever(Kind::Calls, car, NameRole::denotes_function).len(), 5);
+    assert_eq!(replaced.who_including_replaced(Kind::Calls, car, NameRole::denotes_function).len(), 5);
     let collected = later(&|_| ());
-    assert_eq!(collected.who_ever(Kind::Calls, car, NameRole::denotes_function).len(), 4);
+    assert_eq!(collected.who_including_replaced(Kind::Calls, car, NameRole::denotes_function).len(), 4);
 
     let refuted = later(&|writer| {
         writer.survivor((11, 0), UNKNOWN);
@@ -245,7 +247,7 @@ fn replaced_and_collected_functions_vanish() {
 }
 
 #[test]
-fn many_exports_are_asked_to_become_one_again() {
+fn many_exports_are_replaced_by_one() {
     let mut index = open(&base());
     for serial in 11..30 {
         let since = index.since();
@@ -264,7 +266,7 @@ fn many_exports_are_asked_to_become_one_again() {
 }
 
 #[test]
-fn what_is_cut_short_is_refused() {
+fn truncated_export_is_refused() {
     let export = base().finish();
     for length in 0..export.len() {
         assert!(bake::bake(&export[..length], &[]).is_err(), "{length} of {} bytes", export.len());
@@ -276,9 +278,9 @@ fn what_is_cut_short_is_refused() {
     assert!(open(&base()).apply(&export[..export.len() - 1]).is_err());
 }
 
-/// Damage must not make a question walk over four billion rows: this test would not end.
+/// A damaged index must not cause an iteration over four billion rows, or this test would not end.
 #[test]
-fn damage_in_an_index_makes_no_question_long() {
+fn damaged_index_keeps_lookups_short() {
     let good = bake::bake(&base().finish(), &[7; 32]).unwrap();
     for at in (8..good.len() - 3).step_by(4) {
         let mut wrong = good.clone();
@@ -300,7 +302,7 @@ fn damage_in_an_index_makes_no_question_long() {
 }
 
 #[test]
-fn numbers_out_of_range_do_no_harm() {
+fn numbers_out_of_range_are_harmless() {
     let export = base().finish();
     for at in (32..export.len()).step_by(4) {
         let mut wrong = export.clone();
@@ -315,9 +317,9 @@ fn numbers_out_of_range_do_no_harm() {
     }
 }
 
-/// A million records over 20,000 names: every answer is that of a plain scan of the records.
+/// A million records for 20,000 names: every result must equal that of a plain scan of the records.
 #[test]
-fn a_million_records() {
+fn million_records_equal_plain_scan() {
     const NAMES: u32 = 20_000;
     const FUNCTIONS: u32 = 50_000;
     let mut writer = ExportWriter::new(0, 1);
@@ -355,7 +357,7 @@ fn a_million_records() {
 }
 
 #[test]
-fn a_symbol_that_is_listed_is_the_one_that_is_found() {
+fn listed_symbol_equals_found_symbol() {
     let index = open(&base());
     let mut found = 0;
     for symbol in index.symbols() {

@@ -1,4 +1,5 @@
-//! Writes exports as `lisp/index/xref.lisp` does, for tests, benches and fuzzing: feature `writer`.
+//! Writes exports in the format of `lisp/index/xref.lisp`, for tests, benches and fuzzing (feature
+//! `writer`).
 
 use std::collections::HashMap;
 
@@ -15,12 +16,12 @@ pub struct ExportWriter {
 }
 
 impl ExportWriter {
-    /// An empty export of what was made after `since`, up to `serial`.
+    /// Creates an empty export of code with serial numbers above `since`, up to `serial`.
     pub fn new(since: u64, serial: u64) -> Self {
         Self { since, serial, ..Self::default() }
     }
 
-    /// The number of a string.
+    /// Returns the number of a string, adding it if necessary.
     pub fn string(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -36,7 +37,7 @@ impl ExportWriter {
         self.tables[table].len() as u32 - 1
     }
 
-    /// A package of no baseline.
+    /// Adds a package that is not in the base.
     pub fn package(&mut self, name: &str, nicknames: &[&str]) -> u32 {
         let text = self.string(name);
         let package = self.row(0, vec![text, text, NONE, 0]);
@@ -47,59 +48,59 @@ impl ExportWriter {
         package
     }
 
-    /// A package that is as it was in the baseline, under this number.
+    /// Adds a package that is unchanged since the base, where it has number `base`.
     pub fn unchanged(&mut self, name: &str, base: u32) -> u32 {
         let text = self.string(name);
         self.row(0, vec![text, text, base, 1])
     }
 
-    /// `package` uses `used`.
+    /// Records that `package` uses `used`.
     pub fn uses(&mut self, package: u32, used: u32) {
         self.row(2, vec![package, used]);
     }
 
-    /// In `package`, `nickname` means `actual`.
+    /// Adds the local nickname `nickname` for `actual` to `package`.
     pub fn local_nickname(&mut self, package: u32, nickname: &str, actual: u32) {
         let nickname = self.string(nickname);
         self.row(3, vec![package, nickname, actual]);
     }
 
-    /// A symbol, present nowhere yet.
+    /// Adds a symbol, not yet present in any package.
     pub fn symbol(&mut self, home: Option<u32>, name: &str) -> u32 {
         let name = self.string(name);
         self.row(4, vec![home.unwrap_or(NONE), name, NONE])
     }
 
-    /// `symbol` is present in `package`.
+    /// Makes `symbol` present in `package`.
     pub fn present(&mut self, package: u32, symbol: u32, external: bool) {
         self.row(5, vec![package, symbol, u32::from(external)]);
     }
 
-    /// A symbol that is present in its home package.
+    /// Adds a symbol that is present in its home package.
     pub fn intern(&mut self, package: u32, name: &str, external: bool) -> u32 {
         let symbol = self.symbol(Some(package), name);
         self.present(package, symbol, external);
         symbol
     }
 
-    /// A used name.
+    /// Adds a used name.
     pub fn name(&mut self, symbol: u32, role: u32) -> u32 {
         self.row(6, vec![symbol, role, NONE])
     }
 
-    /// A source file.
+    /// Adds a source file.
     pub fn source(&mut self, path: &str) -> u32 {
         let path = self.string(path);
         self.row(7, vec![path, 7, 0])
     }
 
-    /// A function without a place. `identity` is its serial number and entry.
+    /// Adds a function without a position. `identity` is its serial number and entry.
     pub fn function(&mut self, text: &str, symbol: u32, identity: (u32, u32), status: u32) -> u32 {
         let text = self.string(text);
         self.row(8, vec![text, symbol, 0, NONE, NONE, NONE, identity.0, identity.1, status])
     }
 
-    /// Gives `function` a place.
+    /// Sets the position of `function`.
     pub fn placed(&mut self, function: u32, source: u32, form: u32, offset: u32) {
         let row = &mut self.tables[8][function as usize];
         row[3] = source;
@@ -107,22 +108,22 @@ impl ExportWriter {
         row[5] = offset;
     }
 
-    /// `function` does `kind` to `name` at `form`.
+    /// Records that `function` uses `name` in form `form`; `kind` is the kind of use.
     pub fn record(&mut self, kind: u32, name: u32, function: u32, form: u32) {
         self.row(9, vec![kind, name, function, form]);
     }
 
-    /// A function exported before still exists.
+    /// Records that an earlier exported function still exists.
     pub fn survivor(&mut self, identity: (u32, u32), status: u32) {
         self.row(10, vec![identity.0, identity.1, status]);
     }
 
-    /// A function of the baseline is no longer what its name means.
+    /// Records that the name of a function of the base no longer refers to it.
     pub fn refuted(&mut self, identity: (u32, u32)) {
         self.row(11, vec![identity.0, identity.1]);
     }
 
-    /// The export.
+    /// Returns the bytes of the export.
     pub fn finish(&self) -> Vec<u8> {
         let mut bytes = b"SBXREF01".to_vec();
         for long in [0, self.since, self.serial] {

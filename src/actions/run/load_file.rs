@@ -26,7 +26,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "load-file",
         title: "Load one file",
-        description: "Compiles and loads one Lisp source file into the image, and reports the compiler's errors and warnings with line and column. Use it after editing a single file of a loaded system. Runs the file's code.",
+        description: "Compiles and loads one Lisp source file into the image, and reports the compiler's errors and \
+            warnings with line and column. Use it after editing a single file of a loaded system. Runs the file's \
+            code.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)

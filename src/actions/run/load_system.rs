@@ -44,7 +44,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "load-system",
         title: "Load a system",
-        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image. Reports errors, warnings and read errors with file, line and column. Load the project's system before asking about its code, and again after editing files: only changed files are compiled. Runs the system's code. If it fails, what was loaded before stays loaded, and the answer says what to correct.",
+        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image. Reports errors, \
+            warnings and read errors with file, line and column. Load the project's system before asking about its \
+            code, and again after editing files: only changed files are compiled. Runs the system's code. If it \
+            fails, what was loaded before stays loaded, and the answer says what to correct.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedLoad>>(about, load)

@@ -26,7 +26,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "restart-lisp",
         title: "Restart Lisp",
-        description: "Restarts Lisp with a clean image and reloads the systems and files that were loaded. Use it to drop stale definitions, after a load that failed halfway, when the heap is full, or when Lisp crashed too often to restart by itself. Ends running calls; definitions that were only evaluated are lost.",
+        description: "Restarts Lisp with a clean image and reloads the systems and files that were loaded. Use it to \
+            drop stale definitions, after a load that failed halfway, when the heap is full, or when Lisp crashed \
+            too often to restart by itself. Ends running calls; definitions that were only evaluated are lost.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, RestartAnswer>(about, restart).brief()
@@ -46,13 +48,15 @@ fn restart(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, 
     }
     if !given.force && !others.is_empty() {
         return Err(Failure::engine(format!(
-            "Other clients use this Lisp: {}. A restart ends their calls and loses what they evaluated. Pass `force` to restart anyway.",
+            "Other clients use this Lisp: {}. A restart ends their calls and loses what they evaluated. Pass `force` \
+                to restart anyway.",
             others.join(", ")
         )));
     }
     if !session.recovery().ask(Cause::Requested) {
         return Err(Failure::engine(
-            "This command runs its own short-lived Lisp, so there is nothing to restart. `steelbank serve` has a Lisp that can be restarted.",
+            "This command runs its own short-lived Lisp, so there is nothing to restart. `steelbank serve` has a \
+                Lisp that can be restarted.",
         ));
     }
     let text = "Lisp is restarting. Calls wait until it is ready; what was loaded is reloaded.";

@@ -125,7 +125,8 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "status",
         title: "State of the server",
-        description: "Reports whether Lisp is ready, busy or dead, how many calls wait, and errors of background work. Use it when another tool timed out or reported that Lisp has died.",
+        description: "Reports whether Lisp is ready, busy or dead, how many calls wait, and errors of background \
+            work. Use it when another tool timed out or reported that Lisp has died.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<NoArguments>, StatusAnswer>(about, answer).immediate()

@@ -356,7 +356,7 @@ impl Question for DescribeSymbolRequest {
         let index = &context.index;
         let lookup = self.symbol.lookup(index)?;
         if let Ok((symbol, accessibility)) = lookup.found
-            && index.is_beside(symbol)
+            && index.is_from_text(symbol)
         {
             return Ok(DescribeSymbolAnswer {
                 status: LookupStatus::Found,

@@ -132,7 +132,7 @@ pub struct FoundDefinition {
     pub defines: Option<LispKind>,
     /// For evidence `via`: the operator whose form generates the definition.
     #[serde(skip)]
-    pub made_by: Option<String>,
+    pub generated_by: Option<String>,
     /// Whether the file changed after it was loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
@@ -251,7 +251,7 @@ fn from_text(context: &QueryContext<'_>, asked: &Asked) -> Option<FindDefinition
         context: Some(context),
         evidence: Evidence::Approximate,
         defines: None,
-        made_by: None,
+        generated_by: None,
         stale: false,
         not_loaded: true,
     });
@@ -304,7 +304,7 @@ pub(crate) fn find_definition(
                 context: Some(file.line_at(found.range)),
                 evidence: if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate },
                 defines: None,
-                made_by: None,
+                generated_by: None,
                 stale: !file.is_fresh(),
                 not_loaded: false,
             });
@@ -375,7 +375,7 @@ fn placed(
         context: None,
         evidence: Evidence::Approximate,
         defines: None,
-        made_by: None,
+        generated_by: None,
         stale: false,
         not_loaded: false,
     };
@@ -418,7 +418,7 @@ fn placed(
         (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),
         (Some(name), _) => (Some(name), Evidence::Approximate),
         (None, start) if file.has_sidecar() && file.is_fresh() => {
-            found.made_by = match inner {
+            found.generated_by = match inner {
                 Some(_) => Some("defgeneric".to_owned()),
                 None => file
                     .expander_at(form_number, source.form_number.unwrap_or(0))

@@ -11,7 +11,8 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "check_index_status",
         title: "Check the text index",
-        description: "Reports whether the text index of the project is fresh, stale or missing, and how many files changed after it was built. Changes nothing.",
+        description: "Reports whether the text index of the project is fresh, stale or missing, and how many files \
+            changed after it was built. Changes nothing.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<NoArguments>, IndexStatus>(about, status)

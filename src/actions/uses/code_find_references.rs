@@ -739,7 +739,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         SyntaxRole::Slot => sure(UseType::Slot),
         // Quoted data may be code in which the symbol is a local variable.
         SyntaxRole::Quoted => {
-            Some((UseType::Quoted, occurrence.syntactic == SyntacticContext::Name || !facts.shadowed))
+            Some((UseType::Quoted, occurrence.position == SyntacticContext::Name || !facts.shadowed))
         }
         SyntaxRole::Block if occurrence.local => None,
         SyntaxRole::Block => sure(UseType::Block),
@@ -747,7 +747,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         SyntaxRole::Template if bound_in_template => None,
         // Not sure: the expansion may bind the symbol as a local variable.
         SyntaxRole::Template => {
-            let clear = matches!(occurrence.syntactic, SyntacticContext::Operator | SyntacticContext::Name);
+            let clear = matches!(occurrence.position, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
         // A parameter of the name says nothing of what a macro of the program's own is given to define.
@@ -760,7 +760,7 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         // A local variable of code that the compiler dropped, or a parameter of a generic function.
         SyntaxRole::Binding if !facts.variable => None,
         SyntaxRole::Binding => sure(UseType::Bind),
-        SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.syntactic {
+        SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.position {
             SyntacticContext::Called if facts.macro_ => sure(UseType::Macro),
             SyntacticContext::Called => sure(UseType::Call),
             // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.

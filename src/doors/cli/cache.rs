@@ -1,4 +1,4 @@
-//! The command cache: lists what the cache folder holds, and clears it.
+//! `steelbank cache`: lists the contents of the cache folder, and clears it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,29 +14,29 @@ use crate::handle::snapshot::SnapshotEntry;
 
 #[derive(Debug, Args)]
 pub(super) struct Cache {
-    /// Clear it
+    /// Clear the cache, or one part of it
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all")]
     clear: Option<CachePart>,
 }
 
-/// What the cache holds.
+/// The parts of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CachePart {
-    /// All of the following but undo
+    /// All of the following except undo
     All,
     /// Images of projects with their systems loaded
     Snapshots,
     /// Compiled code
     Fasls,
-    /// Positions in source files
+    /// Recorded positions in source files
     Sidecars,
-    /// Indexes of text
+    /// Text indexes
     Text,
-    /// What scratch images have left behind
+    /// Leftovers of scratch images
     Scratch,
     /// Drawings of call graphs
     Drawings,
-    /// Texts from before renames, for taking them back
+    /// The texts before renames, for undoing them
     Undo,
 }
 
@@ -88,11 +88,7 @@ impl Cache {
         }
         if !snapshots.is_empty() {
             text.push_str("\n\nSnapshots, at most ");
-            text.push_str(&format!(
-                "{} and {}:\n",
-                snapshot::MOST_SNAPSHOTS,
-                megabytes(snapshot::MOST_BYTES)
-            ));
+            text.push_str(&format!("{} and {}:\n", snapshot::MAX_SNAPSHOTS, megabytes(snapshot::MAX_BYTES)));
         }
         for entry in &snapshots {
             text.push_str(&format!("\n  {}", line(entry)));
@@ -104,7 +100,7 @@ impl Cache {
     fn clear(&self, shell: &Shell, cache: &Path, what: CachePart) -> Result<Exit, CommandError> {
         let mut cleared = Vec::new();
         for (kind, name, folders) in CachePart::EACH {
-            // What takes an edit back cannot be made again: it goes only by its name.
+            // Clear undo data only by name, because it cannot be recreated.
             if what != kind && (what != CachePart::All || kind == CachePart::Undo) {
                 continue;
             }
@@ -118,7 +114,7 @@ impl Cache {
                         exit: Exit::Engine,
                         message: match error.kind() {
                             ErrorKind::DirectoryNotEmpty => format!(
-                                "{} cannot be removed: another steelbank writes into it. Try again when that has ended.",
+                                "{} cannot be removed: another steelbank is writing to it. Retry when that has finished.",
                                 path.display()
                             ),
                             _ => format!("{} cannot be removed: {error}.", path.display()),
@@ -141,7 +137,7 @@ impl Cache {
     }
 }
 
-/// Removes a folder, into which another process may write meanwhile.
+/// Removes a folder. Retries, because another process may write to it meanwhile.
 fn remove(path: &Path) -> std::io::Result<()> {
     let mut outcome = Ok(());
     for _ in 0..10 {

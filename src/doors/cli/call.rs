@@ -1,4 +1,6 @@
-//! The MCP server's tools from the shell: `tools` lists them, `call` calls one.
+//! Calls tools from the shell. `steelbank tools` lists them, `steelbank call` and the generated
+//! subcommands call one. The text of the answer goes to standard output, its notes to standard
+//! error.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,7 +16,7 @@ use crate::answer::Wording;
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer};
 
-/// Lists the tools; as JSON, what the MCP server answers to tools/list.
+/// Lists the tools. With --json, prints the MCP server's response to `tools/list`.
 pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
     let tools = crate::actions::tools();
     if shell.options.json {
@@ -35,10 +37,10 @@ pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
 
 #[derive(Debug, Args)]
 pub(super) struct CallTool {
-    /// The tool's name, as `steelbank tools` lists it
+    /// The tool's name, from `steelbank tools`
     #[arg(add = ArgValueCandidates::new(complete::tools))]
     tool: String,
-    /// Its arguments, a JSON object; - reads it from standard input
+    /// The tool's arguments as a JSON object; - reads them from standard input
     #[arg(default_value = "{}")]
     arguments: String,
 }
@@ -61,21 +63,21 @@ impl CallTool {
     }
 }
 
-/// Calls a tool, and shows its progress as a bar.
-pub(super) fn followed(
+/// Calls a tool, with a progress bar.
+pub(super) fn call_with_progress(
     tool: &Tool,
     session: &Session,
     arguments: Map<String, Value>,
 ) -> Result<ToolAnswer, Failure> {
     let bar = Bar::new();
     let shown = bar.clone();
-    let asked = Call::new(move |news| shown.tell(&news)).whole().in_terms_of(Wording::CommandLine);
+    let asked = Call::new(move |news| shown.update(&news)).without_limit().with_wording(Wording::CommandLine);
     let answer = tool.call(session, arguments, &asked);
     bar.end();
     answer
 }
 
-/// Calls a tool and shows its answer, or the `summary` of it.
+/// Calls a tool and prints its answer, or the `summary` of the answer.
 pub(super) fn call(
     shell: &Shell,
     tool: &Tool,
@@ -83,18 +85,20 @@ pub(super) fn call(
     summary: Option<ListOutput>,
 ) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
-    let answer = followed(tool, &session, arguments)?;
-    // Tell with -q, too, whether there is something.
-    let summary = summary.or((shell.options.quiet && lists::has_some(tool)).then_some(ListOutput::Count));
+    let answer = call_with_progress(tool, &session, arguments)?;
+    // With -q, report in the exit code whether there are results.
+    let summary =
+        summary.or((shell.options.quiet && lists::returns_lists(tool)).then_some(ListOutput::Count));
     let exit = match summary.filter(|_| answer.outcome == CallOutcome::Answered) {
-        Some(summary) => summed(shell, tool, &answer, summary),
-        None => told(shell, &answer),
+        Some(summary) => print_summary(shell, tool, &answer, summary),
+        None => print_with_exit(shell, &answer),
     };
     finish(shell, &session, complete, exit)
 }
 
-/// Shows how many entries the answer has, or their files. As of grep, the exit code tells whether there are some.
-fn summed(
+/// Prints the number of results or their files. As with grep, the exit code reports whether there
+/// are any.
+fn print_summary(
     shell: &Shell,
     tool: &Tool,
     answer: &ToolAnswer,
@@ -113,7 +117,7 @@ fn summed(
     Ok(if entries.is_empty() { Exit::NotFound } else { Exit::Answered })
 }
 
-/// Has a snapshot made in the background, and returns the exit code.
+/// Starts to make a snapshot in the background, and returns the exit code.
 fn finish(
     shell: &Shell,
     session: &Session,
@@ -121,11 +125,12 @@ fn finish(
     exit: Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
     shell.options.project.make_snapshot_later(session, true);
-    // Exit with an error all the same: what did not load may have changed the answer.
+    // Report an error even after an answer, because systems that failed to load may have changed
+    // it.
     if complete { exit } else { exit.map(|_| Exit::Engine) }
 }
 
-/// Calls a tool whose text is a drawing, and writes the drawing to `file`.
+/// Calls a tool that draws, and copies the drawing to `file`.
 pub(super) fn drawn(
     shell: &Shell,
     tool: &Tool,
@@ -133,7 +138,7 @@ pub(super) fn drawn(
     file: &Path,
 ) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
-    let mut answer = followed(tool, &session, arguments)?;
+    let mut answer = call_with_progress(tool, &session, arguments)?;
     if answer.outcome == CallOutcome::Answered {
         let drawn = answer.structured["drawing_file"].as_str().unwrap_or_default();
         std::fs::read(drawn).and_then(|svg| std::fs::write(file, svg)).map_err(|error| CommandError {
@@ -143,12 +148,12 @@ pub(super) fn drawn(
         answer.text = format!("Drawn into {}.", file.display());
         answer.shown = None;
     }
-    finish(shell, &session, complete, told(shell, &answer))
+    finish(shell, &session, complete, print_with_exit(shell, &answer))
 }
 
-/// Shows an answer, and returns the exit code.
-pub(super) fn told(shell: &Shell, answer: &ToolAnswer) -> Result<Exit, CommandError> {
-    tell(shell, answer)?;
+/// Prints an answer, and returns its exit code.
+pub(super) fn print_with_exit(shell: &Shell, answer: &ToolAnswer) -> Result<Exit, CommandError> {
+    print_answer(shell, answer)?;
     Ok(match answer.outcome {
         CallOutcome::Answered => Exit::Answered,
         CallOutcome::NotFound | CallOutcome::NotFoundAsError => Exit::NotFound,
@@ -156,8 +161,8 @@ pub(super) fn told(shell: &Shell, answer: &ToolAnswer) -> Result<Exit, CommandEr
     })
 }
 
-/// Shows an answer.
-pub(super) fn tell(shell: &Shell, answer: &ToolAnswer) -> Result<(), CommandError> {
+/// Prints an answer and its notes.
+pub(super) fn print_answer(shell: &Shell, answer: &ToolAnswer) -> Result<(), CommandError> {
     if shell.options.json {
         shell.output.json(&answer.structured)?;
     } else {

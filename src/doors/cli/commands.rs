@@ -1,5 +1,6 @@
-//! Makes a subcommand of each tool from the tool's schema: required arguments are positional, the rest are
-//! options.
+//! Generates a subcommand for each tool from its JSON schema. Required arguments become positional,
+//! the others become options; [`BY_POSITION`] lists the exceptions. [`arguments`] converts the
+//! parsed options back to the tool's JSON arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +11,13 @@ use serde_json::{Map, Value};
 use super::{complete, lists};
 use crate::tools::{Object, Tool};
 
-/// Options that also have a letter.
+/// Options with a short form.
 const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", 'n')];
 
-/// Options that have a second name.
+/// Options with an alias.
 const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
-/// Positional arguments of tools that are optional, or in another order than by name.
+/// The positional arguments of tools where these are optional or not in alphabetical order.
 const BY_POSITION: [(&str, &[&str]); 11] = [
     ("check", &["paths"]),
     ("check-structure", &["path"]),
@@ -31,15 +32,16 @@ const BY_POSITION: [(&str, &[&str]); 11] = [
     ("run-tests", &["system"]),
 ];
 
-/// The arguments for work that goes on after its call: a command waits for the end.
-const OF_LATER_CALLS: [&str; 2] = ["answer_within_seconds", "wait"];
+/// Arguments about background work. The command line omits them, because a command waits for its
+/// result.
+const BACKGROUND_ARGUMENTS: [&str; 2] = ["answer_within_seconds", "wait"];
 
-/// Lists the tool's entry in [`BY_POSITION`].
+/// Returns the tool's entry in [`BY_POSITION`].
 fn by_position(tool: &Tool) -> &'static [&'static str] {
     BY_POSITION.iter().find(|(name, _)| *name == tool.name()).map_or(&[], |(_, arguments)| arguments)
 }
 
-/// Makes the subcommands, each called by the tool's name with hyphens.
+/// Generates the subcommands. Their names are the tools' names with hyphens.
 pub(super) fn all() -> impl Iterator<Item = Command> {
     crate::actions::tools()
         .list()
@@ -55,7 +57,7 @@ pub(super) fn tool(name: &str) -> Option<&'static Tool> {
 fn command(tool: &'static Tool) -> Command {
     let about = tool.about();
     let name = about.name.replace('_', "-");
-    // Over MCP either is understood, too.
+    // Accept underscores too, as MCP does.
     let underscored = name.replace('-', "_");
     let also = (underscored != name).then_some(underscored);
     Command::new(name).aliases(also).about(about.title).long_about(about.description)
@@ -71,19 +73,19 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
     let denied = tool
         .arguments()
         .into_iter()
-        .filter_map(|(name, required)| denial(name, properties?.get(name)?, required))
+        .filter_map(|(name, required)| negation(name, properties?.get(name)?, required))
         .collect::<Vec<_>>();
     let order = |name: &str| by_position(tool).iter().position(|other| *other == name).unwrap_or(usize::MAX);
     let mut taken = tool.arguments();
-    taken.retain(|(name, _)| !OF_LATER_CALLS.contains(name));
+    taken.retain(|(name, _)| !BACKGROUND_ARGUMENTS.contains(name));
     taken.sort_by_key(|(name, required)| (!required, order(name)));
-    // Leave out an optional system: the global option --system stands for it.
+    // Leave out an optional system: the global option --system selects it.
     taken.retain(|(name, required)| *required || *name != "system" || by_position(tool).contains(name));
     let arguments: Vec<Arg> = taken
         .iter()
         .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, *required)))
         .collect();
-    // Accept each positional argument by name too, as in a call of the tool.
+    // Accept each optional positional argument by name too, as calls over MCP do.
     let named: Vec<Arg> = taken
         .iter()
         .filter(|(name, required)| !required && *name != "system" && by_position(tool).contains(name))
@@ -95,12 +97,12 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .conflicts_with("format")
-            .help("Draw it into a file")
+            .help("Write the graph to this file as SVG")
     });
     command.args(arguments).args(named).args(denied).args(drawn).args(lists::options(tool))
 }
 
-/// The option that draws a call graph into a file.
+/// The option that writes a call graph to a file.
 pub(super) const SVG: &str = "svg";
 
 fn argument(tool: &Tool, name: &'static str, property: &'static Value, required: bool) -> Arg {
@@ -125,7 +127,7 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
     }
     match text("type") {
         Some("boolean") if !required => {
-            argument.action(if is_yes(property) { ArgAction::SetFalse } else { ArgAction::SetTrue })
+            argument.action(if defaults_to_true(property) { ArgAction::SetFalse } else { ArgAction::SetTrue })
         }
         Some("boolean") => argument.value_parser(value_parser!(bool)),
         Some("integer") => {
@@ -143,7 +145,7 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
     }
 }
 
-/// Makes the option that names a positional argument.
+/// Returns the hidden option that sets a positional argument by name.
 fn by_name(name: &str, property: &Value) -> Arg {
     let is_list = property.get("type").is_some_and(|kind| kind == "array");
     Arg::new(named(name))
@@ -157,59 +159,60 @@ fn named(name: &str) -> String {
     format!("named {name}")
 }
 
-/// Makes the option that denies a flag, where the flag's default depends on the call.
-fn denial(name: &str, property: &Value, required: bool) -> Option<Arg> {
+/// Returns the option that turns a flag off. Only flags whose default depends on the call have one.
+fn negation(name: &str, property: &Value, required: bool) -> Option<Arg> {
     let either =
         property.get("type").is_some_and(|kind| kind == "boolean") && property.get("default").is_none();
     (either && !required).then(|| {
         let long = format!("no-{}", name.replace('_', "-"));
-        Arg::new(denied(name))
+        Arg::new(negation_id(name))
             .long(long)
             .action(ArgAction::SetTrue)
             .conflicts_with(name.to_owned())
-            .help("Do not")
+            .help(format!("Turn off --{}", name.replace('_', "-")))
     })
 }
 
-fn denied(name: &str) -> String {
+fn negation_id(name: &str) -> String {
     format!("no {name}")
 }
 
-fn is_yes(property: &Value) -> bool {
+fn defaults_to_true(property: &Value) -> bool {
     property.get("default") == Some(&Value::Bool(true))
 }
 
-/// Returns the name of the option for an argument: a flag that is true by default has the option that denies
-/// it.
+/// Returns the name of the option for an argument. A flag that is on by default gets the option
+/// that turns it off.
 fn option(name: &str, property: &Value) -> String {
     let long = name.replace('_', "-");
-    if is_yes(property) { format!("no-{long}") } else { long }
+    if defaults_to_true(property) { format!("no-{long}") } else { long }
 }
 
-/// Collects the tool's arguments from a subcommand's. Leaves out what was not given; the limit of a list is
-/// then the largest.
+/// Collects the tool's arguments from a subcommand's. Omits arguments that were not given, except
+/// that a list's limit then becomes the largest.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);
     let mut given = Object::new();
-    // Skip an optional system, for which the global option stands; see `with_arguments`.
+    // Skip an optional system: --system selects it; see `with_arguments`.
     let is_here = |name: &str| {
-        !OF_LATER_CALLS.contains(&name) && (name != "system" || matches.ids().any(|id| id == name))
+        !BACKGROUND_ARGUMENTS.contains(&name) && (name != "system" || matches.ids().any(|id| id == name))
     };
     for (name, property) in properties.iter().filter(|(name, _)| is_here(name)) {
         let value = match property.get("type").and_then(Value::as_str) {
             Some("boolean") => {
-                let is_denied = matches.try_get_one::<bool>(&denied(name)).ok().flatten();
+                let is_denied = matches.try_get_one::<bool>(&negation_id(name)).ok().flatten();
                 match (is_denied, matches.get_one::<bool>(name)) {
                     (Some(true), _) => Some(Value::from(false)),
-                    // Leave the flag out: neither option was given.
+                    // Neither option was given: omit the flag.
                     (Some(false), Some(false)) => None,
                     (_, said) => said.copied().map(Value::from),
                 }
             }
             Some("integer") => matches.get_one::<i64>(name).copied().map(Value::from).or_else(|| {
-                // Show whole lists: a terminal shows a screen of them, and a pipe has no limit. Count all that there is.
-                let most = lists::asked(matches).map(|_| Value::from(u32::MAX));
+                // Request complete lists: the terminal truncates them to a screen, and --count must
+                // include every entry.
+                let most = lists::requested(matches).map(|_| Value::from(u32::MAX));
                 property.get("maximum").cloned().or(most).filter(|_| name == "limit")
             }),
             Some("array") => matches
@@ -227,10 +230,10 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     given
 }
 
-/// Replaces a path from the current folder, as the shell completes it, by an absolute one; tools expect paths
-/// from the project's `root`.
+/// Makes the paths in `arguments` absolute if they exist relative to the current folder, where the
+/// shell completes them, but not relative to the project's `root`, which tools expect.
 pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
-    // Skip inspect: its path leads to a part of an object.
+    // Skip inspect: its path selects a part of an object.
     if tool.name() == "inspect" {
         return;
     }
@@ -248,7 +251,7 @@ pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
     paths.into_iter().flatten().for_each(rename);
 }
 
-/// Parses an item of a list.
+/// Parses one item of a list.
 fn read(text: &str, property: &Value) -> Value {
     match property.pointer("/items/type").and_then(Value::as_str) {
         Some("string") => Value::from(text),
@@ -256,7 +259,7 @@ fn read(text: &str, property: &Value) -> Value {
     }
 }
 
-/// Parses JSON. Text that is no JSON stays a string, which the tool's check of arguments reports.
+/// Parses JSON. Invalid JSON stays a string, which the tool's argument check reports.
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }

@@ -1,4 +1,5 @@
-//! Completion in a shell: its script asks this program, which reads the project's last snapshot and starts no Lisp.
+//! Shell completion. The shell's script runs this program, which completes names from the project's
+//! last snapshot without starting Lisp.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -15,34 +16,34 @@ use crate::IndexData;
 use crate::answer::name;
 use crate::handle::snapshot;
 
-/// The variable by which a shell's script asks, and names the shell.
+/// The environment variable that requests completions; its value names the shell.
 const VARIABLE: &str = "STEELBANK_COMPLETE";
 const SHELLS: Shells<'_> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// Answers a shell's script, if one asks.
+/// Answers a completion request, if the process was started for one.
 pub(super) fn for_shell() -> Option<Exit> {
     let asked = CompleteEnv::with_factory(command_line).var(VARIABLE).shells(SHELLS);
     match asked.try_complete(std::env::args_os(), std::env::current_dir().ok().as_deref()) {
         Ok(asked) => asked.then_some(Exit::Answered),
-        // Say nothing in the middle of what is being typed.
+        // Print no error, because the user is typing a command line.
         Err(_) => Some(Exit::Usage),
     }
 }
 
-/// Makes the script of `shell`.
+/// Returns the completion script for `shell`.
 pub(super) fn script(shell: Shell) -> Result<Vec<u8>, CommandError> {
     let (shell, mut script) = (shell.to_string(), Vec::new());
     if let Some(completer) = SHELLS.completer(&shell) {
         completer.write_registration(VARIABLE, "steelbank", "steelbank", "steelbank", &mut script)?;
     }
     if shell == "zsh" {
-        // A file in fpath is run as the function: it must complete the first time, too.
+        // zsh runs a file in fpath as the function itself, so the first request must complete too.
         script.extend(b"[[ $funcstack[1] = _steelbank ]] && _clap_dynamic_completer_steelbank\n");
     }
     Ok(script)
 }
 
-/// Returns the argument of a tool with what completes it, by its `name`.
+/// Adds a completer to a tool's argument, selected by the argument's `name`.
 pub(super) fn completed(argument: Arg, name: &str) -> Arg {
     match name {
         "name" | "names" | "symbol" | "class" | "definition" | "from" | "to" => {
@@ -64,7 +65,7 @@ pub(super) fn tools() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Lists the systems: those of the project's folder, and its own ones in the snapshot.
+/// Lists the systems in the project's folder and in its last snapshot.
 pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
     let mut found = vec![AUTO.to_owned()];
     let root = root();
@@ -78,14 +79,15 @@ pub(super) fn systems(typed: &OsStr) -> Vec<CompletionCandidate> {
     starting_with(typed, found)
 }
 
-/// Lists the packages of the snapshot, or of SBCL alone.
+/// Lists the packages of the last snapshot, or of SBCL if there is none.
 fn packages(typed: &OsStr) -> Vec<CompletionCandidate> {
     let index = index();
     let packages = index.iter().flat_map(|index| index.packages().map(|package| written(index, package)));
     starting_with(typed, packages.collect())
 }
 
-/// Lists names: of the package whose prefix was typed; else the prefixes, and what Common Lisp exports.
+/// Lists the symbols of the package whose prefix was typed. Without a prefix, lists the package
+/// prefixes and the exported symbols of COMMON-LISP.
 fn names(typed: &OsStr) -> Vec<CompletionCandidate> {
     let (Some(text), Some(index)) = (typed.to_str(), index()) else { return Vec::new() };
     let names = |package: Package, prefix: &str| -> Vec<String> {
@@ -124,7 +126,7 @@ fn starting_with(typed: &OsStr, mut values: Vec<String>) -> Vec<CompletionCandid
     values.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Returns the folder of the project that the line which is being typed is about.
+/// Returns the project's folder for the command line that is being completed.
 fn root() -> Option<PathBuf> {
     let line: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
     let named = line.windows(2).find(|words| words[0] == "--project").map(|words| words[1].clone());
@@ -137,7 +139,7 @@ fn last(root: Option<&Path>) -> Option<(Index, Vec<String>)> {
     snapshot::last(&installation::cache()?.join("projects"), root?)
 }
 
-/// Opens the index of the project's last snapshot, or else the core's.
+/// Opens the index of the project's last snapshot, or else that of the core.
 fn index() -> Option<Index> {
     last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find(None).ok()?.index {
         IndexData::Memory(bytes) => Index::open(bytes).ok(),
@@ -145,7 +147,8 @@ fn index() -> Option<Index> {
     })
 }
 
-/// As clap's, for words with colons: Bash breaks words at them, and replaces what follows the last one.
+/// Replaces clap's completer for Bash, which breaks words at colons and replaces only the text
+/// after the last one.
 #[derive(Debug)]
 struct Bash;
 

@@ -1,7 +1,8 @@
-//! What files set: `.steelbank.toml` for a project, and the user's own one. An option of the command line wins over both.
+//! Configuration files: the project's `.steelbank.toml` and the user's `config.toml`. Command-line
+//! options override both.
 //!
-//! A project's file comes with the project, so it can neither have something loaded that the command line did not ask for
-//! nor permit anything: permissions are in the user's file alone.
+//! A project's file may come from an untrusted repository. Therefore it cannot load anything that
+//! the command line does not request, and it cannot grant permissions; only the user's file can.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,32 +14,32 @@ use steelbank_tree::ReadRefusal;
 use super::{CommandError, Exit, installation};
 use crate::tools::Permissions;
 
-/// The project's file, in its folder.
+/// The name of the project's file.
 pub(super) const PROJECT_FILE: &str = ".steelbank.toml";
-/// The user's file, in the folder of configurations.
+/// The user's file, relative to the configuration folder.
 const USER_FILE: &str = "steelbank/config.toml";
-/// The most bytes of such a file.
+/// The maximum size of a configuration file, in bytes.
 const LARGEST_CONFIG: u64 = 1 << 20;
 
-/// What a project's file may set.
+/// The settings in a project's file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProjectConfig {
-    /// What `--system auto` loads, in this order.
+    /// The systems that `--system auto` loads, in this order.
     #[serde(default)]
     pub(super) systems: Vec<String>,
-    /// The tools that `serve` offers, as `--tools` names them.
+    /// The tools that `serve` offers, in the form of `--tools`.
     pub(super) tools: Option<String>,
 }
 
-/// What the user's file may set.
+/// The settings in the user's file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UserConfig {
-    /// What `serve` permits without being told by an option.
+    /// The permissions that `serve` grants in addition to its options.
     #[serde(default)]
     allow: Vec<Allowed>,
-    /// As in a project's file, which wins.
+    /// The same as in a project's file, which takes precedence.
     pub(super) tools: Option<String>,
 }
 
@@ -50,15 +51,15 @@ enum Allowed {
 }
 
 impl ProjectConfig {
-    /// Reads the file of the project in `folder`, if it has one.
+    /// Reads the file of the project in `folder`, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or has what is no setting of a project.
-    pub(super) fn of(folder: &Path) -> Result<Self, CommandError> {
+    /// The file cannot be read, or has an unknown setting.
+    pub(super) fn load(folder: &Path) -> Result<Self, CommandError> {
         read(&folder.join(PROJECT_FILE), |key| {
             (key == "allow").then(|| match user_file() {
-                Some(own) => format!(" Permissions come from the user's own file, {}.", own.display()),
-                None => " Permissions come from the user's own file.".to_owned(),
+                Some(own) => format!(" Permissions can only be set in the user's file, {}.", own.display()),
+                None => " Permissions can only be set in the user's file.".to_owned(),
             })
         })
     }
@@ -68,12 +69,12 @@ impl UserConfig {
     /// Reads the user's file, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or has what is no setting of a user.
-    pub(super) fn own() -> Result<Self, CommandError> {
+    /// The file cannot be read, or has an unknown setting.
+    pub(super) fn load() -> Result<Self, CommandError> {
         user_file().map_or_else(|| Ok(Self::default()), |path| read(&path, |_| None))
     }
 
-    /// Adds what the file permits.
+    /// Adds the file's permissions to `also`.
     pub(super) fn permits(&self, also: Permissions) -> Permissions {
         Permissions {
             eval: also.eval || self.allow.contains(&Allowed::Eval),
@@ -87,7 +88,8 @@ fn user_file() -> Option<PathBuf> {
     installation::variable("XDG_CONFIG_HOME").or_else(own).map(|folder| folder.join(USER_FILE))
 }
 
-/// Reads a file of settings; without it they are the defaults. `why` adds to the error about a key.
+/// Reads a configuration file, or returns the defaults if it does not exist. `why` adds a hint to
+/// the error about a key.
 fn read<T: Default + DeserializeOwned>(
     path: &Path,
     why: impl Fn(&str) -> Option<String>,
@@ -96,7 +98,7 @@ fn read<T: Default + DeserializeOwned>(
         let message = format!("{}: {}", path.display(), message.trim_end());
         CommandError { exit: Exit::Usage, message }
     };
-    // A project's file may be anything: a FIFO would hold the start for ever.
+    // Read regular files only: a FIFO in an untrusted project would block the start for ever.
     let octets = match steelbank_tree::read_plain(path, LARGEST_CONFIG) {
         Ok(octets) => octets,
         Err(ReadRefusal::Failed(error))

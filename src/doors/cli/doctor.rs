@@ -1,4 +1,5 @@
-//! `doctor`: checks the installation and shows what it is made of.
+//! `steelbank doctor`: checks the installation, and prints its components, the project, timings and
+//! memory use.
 
 use std::fs;
 use std::path::Path;
@@ -30,12 +31,12 @@ struct ImageIdentity {
 struct Report {
     steelbank: &'static str,
     sbcl: String,
-    /// The version of the `sbcl` on PATH, if it is another one.
+    /// The version of the `sbcl` on PATH, if it differs from this one.
     sbcl_on_path: Option<String>,
     machine: String,
-    /// The versions that `--sbcl` starts.
+    /// The versions that `--sbcl` can start.
     sbcl_images: Vec<String>,
-    /// The folder of STEELBANK_HOME, if SBCL's parts are files there.
+    /// The folder of STEELBANK_HOME, if SBCL is loaded from files there.
     home: Option<String>,
     #[serde(skip)]
     is_embedded: bool,
@@ -56,14 +57,14 @@ struct Report {
     project: ProjectReport,
 }
 
-/// The project that the program finds from the current folder.
+/// The project of the current folder.
 #[derive(Debug, Serialize)]
 struct ProjectReport {
     folder: Option<String>,
-    /// The reason for which a server cannot watch the folder, with a remedy.
+    /// The reason why a server cannot watch the folder, with a remedy.
     unwatched: Option<String>,
     systems: Vec<String>,
-    /// Why no snapshot can be made of the systems of --system as they are.
+    /// The reason why the systems of --system cannot have a snapshot.
     no_snapshot: Option<String>,
     init_file: Option<String>,
     source_registry: Option<String>,
@@ -76,7 +77,7 @@ struct ProjectReport {
 struct Timings {
     /// From the start until SBCL was ready.
     start: f64,
-    /// From the start until a first describe-symbol was answered.
+    /// From the start until the first describe-symbol had its answer.
     first_answer: f64,
     /// A further describe-symbol.
     describe_symbol: f64,
@@ -90,9 +91,9 @@ struct HealthCheck {
     what: String,
 }
 
-/// The fewest callers of mapcar in a sound build: a build without the cross references of SBCL's own code has
-/// none, and versions differ by a few.
-const LEAST_CALLS_OF_MAPCAR: usize = 400;
+/// The minimum number of calls of mapcar in a correct build. A build without the cross references
+/// of SBCL's own code has none; versions differ by a few.
+const MIN_CALLS_OF_MAPCAR: usize = 400;
 
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let report = examine(shell)?;
@@ -131,7 +132,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         machine: identity.machine,
         sbcl_images: images::list()
             .into_iter()
-            .filter(|image| image.fit)
+            .filter(|image| image.current)
             .map(|image| image.version)
             .collect(),
         home: std::env::var("STEELBANK_HOME").ok().filter(|home| match &image.core {
@@ -163,7 +164,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         },
         sbcl_sources: match &shell.installation.sources {
             Some(path) if path.join("src").is_dir() => path.display().to_string(),
-            _ => "not at hand: positions in SBCL's own code stay as SBCL records them".to_owned(),
+            _ => "not found: positions in SBCL's own code are only as exact as SBCL's records".to_owned(),
         },
         modules: identity.modules,
         packages: identity.packages,
@@ -185,7 +186,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
 
 fn project(bank: &Steelbank) -> ProjectReport {
     let settings = bank.project().settings();
-    // Watch the project as a server does; the first question tries it.
+    // Watch the project as a server does; the first listing of files starts the watcher.
     bank.project().watch();
     bank.project().own_files();
     let systems = bank.ask(&ListSystemsRequest::new(), &Control::new(Duration::from_secs(10)));
@@ -206,7 +207,7 @@ fn project(bank: &Steelbank) -> ProjectReport {
     }
 }
 
-/// Sums the bytes of all files below `folder` that can be read.
+/// Sums the bytes of all readable files below `folder`.
 fn folder_size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -226,7 +227,8 @@ fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
     Ok(crate::engine::read_json(&answer.bytes).map_err(Error::from)?)
 }
 
-/// Asks the user's own `sbcl` for its version. Leaves out relative folders of PATH: the repository may be one.
+/// Runs the `sbcl` on PATH to get its version. Ignores relative folders in PATH, which may be in an
+/// untrusted repository.
 fn sbcl_on_path() -> Option<String> {
     let path = std::env::var_os("PATH")?;
     let mut folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
@@ -240,24 +242,24 @@ fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     let answer = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
     let calls: usize = answer.users.iter().map(|user| user.uses).sum();
     Ok(HealthCheck {
-        holds: calls >= LEAST_CALLS_OF_MAPCAR,
+        holds: calls >= MIN_CALLS_OF_MAPCAR,
         what: format!(
-            "{} functions of SBCL's own call mapcar, at {calls} places ({LEAST_CALLS_OF_MAPCAR} are needed)",
+            "{} functions of SBCL's own call mapcar, at {calls} places ({MIN_CALLS_OF_MAPCAR} are needed)",
             answer.count
         ),
     })
 }
 
-/// Checks that three calls in one compiled function are recorded at three places; some versions of SBCL get
-/// them wrong.
+/// Checks that three calls in one compiled function are recorded at three places. Some versions of
+/// SBCL record wrong ones.
 fn form_numbers(bank: &Steelbank) -> HealthCheck {
     const CODE: &str = "(defpackage #:steelbank-doctor (:use #:cl))
 (defun steelbank-doctor::callee (x) x)
 (declaim (notinline steelbank-doctor::callee))
 (defun steelbank-doctor::caller (x)
   (list (steelbank-doctor::callee x) (steelbank-doctor::callee (car x)) (steelbank-doctor::callee (cdr x))))";
-    // Define the package first: evaluate reads form by form, and the next form's symbols are read in that
-    // package.
+    // The first form defines the package. evaluate reads form by form, so the package exists when
+    // later forms are read.
     let control = Control::new(Duration::from_secs(20));
     let outcome = bank
         .run(&EvaluateRequest::new(CODE).values(), &control)
@@ -267,9 +269,7 @@ fn form_numbers(bank: &Steelbank) -> HealthCheck {
             let calls: usize = answer.users.iter().map(|user| user.uses).sum();
             HealthCheck {
                 holds: answer.count == 1 && calls == 3,
-                what: format!(
-                    "{calls} of three calls in a function compiled here are recorded at form numbers of their own"
-                ),
+                what: format!("three calls in a compiled function are recorded at {calls} form numbers"),
             }
         }
         Err(error) => HealthCheck {
@@ -310,7 +310,7 @@ fn text(report: &Report) -> String {
             report.timings.who_calls
         ),
         format!(
-            "  engine        {}, {} jobs done, {} threads given up",
+            "  engine        {}, {} jobs done, {} threads abandoned",
             engine_state(&report.engine),
             report.engine.completed,
             report.engine.abandoned_threads
@@ -319,13 +319,15 @@ fn text(report: &Report) -> String {
     if !report.sbcl_images.is_empty() {
         lines.push(format!("  --sbcl        starts {}", report.sbcl_images.join(", ")));
     }
-    lines.extend(report.sbcl_on_path.iter().map(|version| {
-        format!("  on PATH       SBCL {version}: what it warns of, and how tests end in it, may differ")
-    }));
+    lines.extend(
+        report.sbcl_on_path.iter().map(|version| {
+            format!("  on PATH       SBCL {version}: its warnings and test results may differ")
+        }),
+    );
     let here = &report.project;
     let known = |text: &Option<String>, none: &str| text.clone().unwrap_or_else(|| none.to_owned());
     lines.extend([
-        format!("  project       {}", known(&here.folder, "none here: name its folder with --project DIR")),
+        format!("  project       {}", known(&here.folder, "none here; name its folder with --project DIR")),
         format!(
             "  systems       {}",
             if here.systems.is_empty() { "none".to_owned() } else { here.systems.join(", ") }

@@ -1,5 +1,9 @@
-//! Runs the program as a helper process of its own: it reads its task from standard input, then orders, one
-//! JSON text a line. It exits at the end of the input, whatever it does at that moment.
+//! The hidden `helper` subcommand: a process that runs scratch images and makes snapshots for the
+//! program that started it.
+//!
+//! It reads a [`HelperStart`] from standard input, then orders, one JSON text a line, and writes
+//! [`Reply`] lines to standard output. It exits at the end of its input, even in the middle of
+//! work.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,23 +25,24 @@ use crate::handle::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, Permissions, Session};
 use crate::{Builder, Control, DescribeSymbolRequest, ProjectSettings, Steelbank, WhoRequest};
 
-/// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
-const ROOM: u64 = 3 << 30;
+/// The address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks and
+/// indexes.
+const NON_HEAP_BYTES: u64 = 3 << 30;
 
-/// How long a maker of snapshots goes on without the process that started it, at most.
-const OUTLIVING: Duration = Duration::from_secs(300);
+/// The maximum time that a snapshot helper continues after the process that started it has ended.
+const MAX_OUTLIVING_TIME: Duration = Duration::from_secs(300);
 
 type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
 
 fn reply(replies: &Replies, reply: &Reply) {
     if let Ok(mut line) = serde_json::to_string(reply) {
         line.push('\n');
-        // Ignore the error if nobody reads any more: the end of the input will stop the process.
+        // Ignore the error if the reader has ended: the end of the input will stop this process.
         let _ = replies.lock().write_all(line.as_bytes());
     }
 }
 
-/// Runs the task that standard input gives.
+/// Runs the task from standard input.
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let (input, output) = take_streams()?;
     let replies: Replies = Arc::new(Mutex::new(Box::new(File::from(output))));
@@ -45,9 +50,11 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let first = lines.next().and_then(Result::ok).unwrap_or_default();
     let start: HelperStart = serde_json::from_str(&first).map_err(|error| CommandError {
         exit: Exit::Usage,
-        message: format!("helper is for copies that the program starts of itself: {error}."),
+        message: format!(
+            "Only steelbank itself starts the helper command, with a task on standard input: {error}."
+        ),
     })?;
-    // Confine it before it has a second thread.
+    // Confine the process before it has a second thread.
     if start.confined
         && let Err(error) = confine(&start.cache)
     {
@@ -57,8 +64,8 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let (sender, orders) = channel();
     let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
     if matches!(start.what, HelperTask::Snapshot | HelperTask::Save | HelperTask::Trial) {
-        // Lower the priority of a snapshot that is made in the background; one that a user waits for keeps
-        // its own.
+        // Lower the priority of snapshots made in the background. A snapshot that a user waits for
+        // has the normal priority.
         let _ = rustix::process::nice(if start.what == HelperTask::Snapshot { 19 } else { 0 });
     }
     let outlives = start.outlives;
@@ -70,7 +77,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
                 break;
             }
         }
-        // End the process: its parent has ended, or has closed the pipe.
+        // End the process, because its parent has ended or has closed the pipe.
         if !outlives {
             end(folder.as_deref());
         }
@@ -80,7 +87,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         HelperTask::Snapshot => snapshot(shell, &start),
         HelperTask::Save => {
             reply(&replies, &save(builder(shell, &start), &start));
-            // End the process here: Lisp's threads never return.
+            // End the process here, because Lisp's threads never return.
             end(None);
         }
         HelperTask::Trial => {
@@ -96,14 +103,14 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     Ok(Exit::Answered)
 }
 
-/// Whether Lisp, and the index, answer about what every image has.
+/// Checks that Lisp and the index answer calls about standard symbols.
 fn answers(bank: &Steelbank) -> Result<bool, crate::Error> {
     let described = bank.ask(&DescribeSymbolRequest::new("cl:car"), &Control::default())?;
     let callers = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
     Ok(described.description.is_some() && callers.count > 0)
 }
 
-/// Ends the process at once, whatever runs in it.
+/// Ends the process at once, without waiting for its threads.
 fn end(folder: Option<&std::path::Path>) -> ! {
     if let Some(folder) = folder {
         let _ = std::fs::remove_dir_all(folder);
@@ -111,7 +118,7 @@ fn end(folder: Option<&std::path::Path>) -> ! {
     std::process::exit(0)
 }
 
-/// Answers the orders of a scratch image: calls of tools.
+/// Runs the orders of a scratch image, which are calls of tools.
 fn scratch(
     shell: &Shell,
     start: &HelperStart,
@@ -119,8 +126,8 @@ fn scratch(
     orders: std::sync::mpsc::Receiver<Line>,
 ) -> Result<(), String> {
     let heap = start.dynamic_space_size.unwrap_or(DEFAULT_HEAP_MEGABYTES << 20);
-    let limit = u64::try_from(heap).unwrap_or(u64::MAX).saturating_add(ROOM);
-    // Only a superuser may raise what is set already.
+    let limit = u64::try_from(heap).unwrap_or(u64::MAX).saturating_add(NON_HEAP_BYTES);
+    // Respect an existing limit, which only a superuser may raise.
     let limit = Some(getrlimit(Resource::As).maximum.map_or(limit, |maximum| maximum.min(limit)));
     setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })
         .map_err(|error| format!("its memory cannot be limited: {error}"))?;
@@ -139,13 +146,13 @@ fn scratch(
         };
         let news = Arc::clone(replies);
         let call = Call::new(move |progress| reply(&news, &Reply::Progress { id, progress }));
-        let call = call.whole().without_handles();
+        let call = call.without_limit().without_handles();
         running.lock().insert(id, call.cancellation());
         let (session, running) = (session.clone(), Arc::clone(&running));
         let replies = Arc::clone(replies);
         std::thread::spawn(move || {
             let control = call.control(Duration::from_millis(milliseconds));
-            let told = match crate::actions::carry_out(&session, &name, arguments, &call, &control) {
+            let told = match crate::actions::run_order(&session, &name, arguments, &call, &control) {
                 Ok(answer) => Reply::Done { id, answer },
                 Err(message) => match session.started().map(|bank| bank.status().state) {
                     Some(EngineState::Dead { reason }) => Reply::Died { id, reason },
@@ -159,24 +166,24 @@ fn scratch(
     Ok(())
 }
 
-/// Makes a snapshot. Reports nothing: the next start finds it or not.
+/// Makes a snapshot. Sends no reply, because the next start checks for the snapshot itself.
 fn snapshot(shell: &Shell, start: &HelperStart) -> Result<(), String> {
-    let key = start.key.clone().ok_or("it was not told what to make")?;
+    let key = start.key.clone().ok_or("its task has no snapshot key")?;
     if start.outlives {
         std::thread::spawn(|| {
-            std::thread::sleep(OUTLIVING);
+            std::thread::sleep(MAX_OUTLIVING_TIME);
             end(None);
         });
     }
-    // What it starts ends with it.
+    // Processes that it starts end together with it.
     let start = HelperStart { outlives: false, ..start.clone() };
     let options = shell.options.project.sbcl_options();
     let order =
         SnapshotOrder { program: HelperProgram { path: PathBuf::from(PROGRAM), options }, start, key };
-    order.carry_out(false, |_| ()).map(drop).map_err(|error| error.to_string())
+    order.run(false, |_| ()).map(drop).map_err(|error| error.to_string())
 }
 
-/// Makes the builder of an image of `start`'s project, without a snapshot.
+/// Returns a builder for an image of `start`'s project without a snapshot.
 fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     let project = ProjectSettings {
         root: start.root.clone(),
@@ -212,9 +219,10 @@ fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> 
     overlays.extend(start.texts.iter().map(|(path, text)| (path.clone(), Some(text.clone()))));
     bank.become_scratch(&start.cache, &overlays)?;
     if start.confined {
-        // From now on they are noted.
+        // Record refused writes from now on.
         bank.refused_writes()?;
     }
-    // Allow evaluation, which the asking image has checked, but no edits, which only that image makes.
+    // Allow evaluation, which the requesting image has checked, but no edits, which only that image
+    // makes.
     Ok(Session::new(bank).allowing(Permissions { eval: true, edits: false }))
 }

@@ -1,4 +1,4 @@
-//! `steelbank` alone: what it sees here, and what to try.
+//! `steelbank` without a command: lists the project's systems and suggests commands.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::ListSystemsRequest;
 use crate::answer::counted;
 use crate::engine::control::Control;
 
-/// Tells of the project and its systems, and which commands to try; without a project, prints the help.
+/// Prints the project's systems and some commands to try. Without a project, prints the help.
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let Some(folder) = shell.options.project.root()?.folder() else {
         shell.output.text(&command_line().render_help().to_string())?;
@@ -22,7 +22,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let project = folder.display();
     let Some(first) = names.first() else {
         let text = format!(
-            "{project} defines no system. Its text can be searched all the same:\n\n  \
+            "{project} defines no system. Its text can still be searched:\n\n  \
              steelbank find-references NAME\n\n`steelbank --help` lists all commands."
         );
         shell.output.text(&text)?;
@@ -31,11 +31,11 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let mut text =
         format!("{project} defines {}: {}\n", counted(names.len(), "system", "systems"), names.join(", "));
     for (command, what) in [
-        ("outline", "what it defines, and how much each is used"),
-        ("outline --unused", "what nothing uses"),
-        ("code-find-references NAME", "every use of a symbol, by line and column"),
-        ("impact NAME", "what a change of it affects"),
-        ("rename NAME NEW-NAME", "what a new name would edit; with --apply, it is verified and written"),
+        ("outline", "lists all definitions with their number of uses"),
+        ("outline --unused", "lists definitions without uses"),
+        ("code-find-references NAME", "lists every use of a symbol, by line and column"),
+        ("impact NAME", "lists everything that a change of it affects"),
+        ("rename NAME NEW-NAME", "previews a rename; with --apply, verifies it and writes it"),
     ] {
         text.push_str(&format!("\n  steelbank --system {first} {command:<26}  {what}"));
     }

@@ -1,4 +1,11 @@
-//! The host of a shared image: a process in a session of its own, which serves the streams that clients' processes hand over.
+//! The host of a shared image: a background process, detached from any terminal, that serves the
+//! clients of `--share` and `--http`.
+//!
+//! Each client is a process that connects to the host's Unix socket, sends its [`ClientSettings`]
+//! and passes its standard input and output as descriptors. The host then serves MCP or LSP on
+//! these descriptors, with one thread and one [`ClientSlot`] for each client, in one [`Session`] of
+//! one Lisp. It ends when it has had no client for `--linger` seconds. If Lisp dies, the program is
+//! executed again in place and continues with the same clients.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,70 +17,70 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::serve::{Source, StartedImage, chosen, opened_swank, swank_not_allowed};
+use super::serve::{Source, StartedImage, opened_swank, selected_tools, swank_not_allowed};
 use super::{CommandError, Exit, Serve, Shell, installation, share};
-use crate::doors::lsp::{CheckCopies, FirstLoad, SeatedEditor, ServerOptions};
-use crate::doors::mcp::{Joined, SeatedClient, ServeError, ServedClients};
+use crate::doors::lsp::{CheckCopies, FirstLoad, ServedEditor, ServerOptions};
+use crate::doors::mcp::{ServeError, ServedClient, ServedClients, SharedSocket};
 use crate::doors::share::{
-    ClientProtocol, ClientSettings, HostAddress, HostMessage, Joining, accept, own_users, peer_process,
+    ClientProtocol, ClientSettings, HostAddress, HostMessage, Joining, accept, check_user, peer_process,
     take_over,
 };
-use crate::doors::streams::{out_of_reach, take as take_streams};
+use crate::doors::streams::{private_copy, take as take_streams};
 use crate::engine::{StartError, adopt_descriptor, end_children, end_children_at_signals};
 use crate::handle::Error;
 use crate::handle::recovery::{ClientHandover, JoinedClient};
-use crate::tools::clients::{ClientKind, Seat};
+use crate::tools::clients::{ClientKind, ClientSlot};
 use crate::tools::session::Load;
 use crate::tools::{Clients, Permissions, Session};
 use crate::{Control, RecoverEditsRequest, Steelbank};
 
-/// The time between two looks: whether the system accepts somebody again, as where Lisp code has used up the descriptors, and whether
-/// a load is over.
-const GLANCE: Duration = Duration::from_millis(100);
+/// The polling interval while the system cannot accept connections, for example if Lisp code has
+/// used up the descriptors, and while a load is running.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What all clients of the process share.
+/// State that all clients of the host share.
 struct Host {
     served: Arc<ServedClients>,
     clients: Arc<Clients>,
     session: Session,
-    /// What the image is made of, in full.
+    /// Describes the image in full; see [`share::image`].
     image: String,
-    /// The names of what is loaded first.
+    /// The names of the loads at startup.
     loads: Vec<String>,
-    /// Where the editors' files are compiled, as long as there are editors.
+    /// The scratch copies that compile editors' files. They exist as long as there are editors.
     copies: Mutex<Weak<CheckCopies>>,
-    /// The number of clients and of those that are joining.
+    /// The number of clients, including clients that are connecting.
     present: AtomicUsize,
-    /// An event descriptor, readable when a client has left.
+    /// An event descriptor, readable after a client has disconnected.
     left: OwnedFd,
 }
 
 /// A client that is being served.
-enum Seated {
-    Agent(SeatedClient),
-    Editor(SeatedEditor),
+enum HostedClient {
+    Agent(ServedClient),
+    Editor(ServedEditor),
 }
 
-/// Why a client is not seated.
-enum SeatError {
+/// The reason why a client cannot be served.
+enum JoinError {
     Refused(String),
-    /// The system lacks something now.
+    /// A temporary lack of resources; the client should retry.
     Later(io::Error),
 }
 
-impl From<io::Error> for SeatError {
+impl From<io::Error> for JoinError {
     fn from(error: io::Error) -> Self {
         Self::Later(error)
     }
 }
 
-impl From<CommandError> for SeatError {
+impl From<CommandError> for JoinError {
     fn from(error: CommandError) -> Self {
         Self::Refused(error.message)
     }
 }
 
-impl From<ServeError> for SeatError {
+impl From<ServeError> for JoinError {
     fn from(error: ServeError) -> Self {
         match error {
             ServeError::System(error) => Self::Later(error),
@@ -82,10 +89,10 @@ impl From<ServeError> for SeatError {
     }
 }
 
-/// Keeps the image called `name` until no client has been there for a while.
+/// Serves the image called `name` until it has had no client for `--linger` seconds.
 pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exit, CommandError> {
     end_children_at_signals(|| ()).map_err(|error| Error::from(StartError::from(error)))?;
-    // Ignore the error: after a restart the process leads its session already.
+    // Ignore the error: after a restart the process is already the leader of its session.
     let _ = rustix::process::setsid();
     let cache = installation::cache().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     let address = HostAddress::new(&cache, name);
@@ -118,7 +125,7 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         },
         copies: Mutex::default(),
         present: AtomicUsize::new(0),
-        left: out_of_reach(
+        left: private_copy(
             &eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
         )?,
     });
@@ -126,8 +133,9 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
         if let Some(joined) = &client.joined {
             let socket = UnixStream::from(adopt_descriptor(joined.socket)?);
             let streams = [adopt_descriptor(client.input)?, adopt_descriptor(client.output)?];
-            // Ignore a client that cannot be served again: its process hears that its socket is closed.
-            if let Ok(seated) = host.seat_again(&socket, streams, joined, &client) {
+            // Ignore a client that cannot be resumed: its process notices that its socket is
+            // closed.
+            if let Ok(seated) = host.resume_client(&socket, streams, joined, &client) {
                 host.spawn(move |_| serve(seated, &socket))?;
             }
         }
@@ -140,7 +148,8 @@ pub(super) fn run(command: &Serve, shell: &Arc<Shell>, name: &str) -> Result<Exi
     Ok(Exit::Answered)
 }
 
-/// Tells all that wait for the host that it cannot start, and lets the next start another.
+/// Sends the reason for the failed start to all waiting clients, and removes the socket so that the
+/// next client can start another host.
 fn refuse_all(address: &HostAddress, listener: &UnixListener, why: &str) -> io::Result<()> {
     let lock = address.lock()?;
     let never = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -151,7 +160,7 @@ fn refuse_all(address: &HostAddress, listener: &UnixListener, why: &str) -> io::
 }
 
 impl Host {
-    /// Serves all that join, until nobody has been there for `linger`.
+    /// Serves all clients that connect, until there has been none for `linger`.
     fn accept_all(
         self: &Arc<Self>,
         address: &HostAddress,
@@ -164,19 +173,21 @@ impl Host {
             let patience = alone.then(|| linger.saturating_sub(alone_since.elapsed()));
             match accept(listener, &self.left, patience) {
                 Ok(Some(socket)) => {
-                    // Ignore the error, that there is no thread for it: its process hears that its socket is closed.
+                    // Ignore the error that no thread could be started: the client's process
+                    // notices that its socket is closed.
                     let _ = self.begin(socket);
                     continue;
                 }
-                // Those who are there need no listener. There may be a descriptor later, or none of its own any more.
-                Err(_) if !alone => std::thread::sleep(GLANCE),
+                // The present clients need no listener. A descriptor may become free later, or the
+                // listener may have been closed by Lisp code.
+                Err(_) if !alone => std::thread::sleep(POLL_INTERVAL),
                 told => drop(told?),
             }
             if !alone {
                 alone_since = Instant::now();
             } else if alone_since.elapsed() >= linger {
                 let lock = address.lock()?;
-                // Look again: under the lock nobody joins.
+                // Check again under the lock, which new clients need to connect.
                 match accept(listener, &self.left, Some(Duration::ZERO))? {
                     Some(socket) => self.begin(socket)?,
                     None => return lock.remove_socket(),
@@ -187,20 +198,23 @@ impl Host {
 
     fn begin(self: &Arc<Self>, socket: UnixStream) -> io::Result<()> {
         self.spawn(move |host| {
-            // Close the socket of one who hands nothing over, or whose streams find no descriptor: he tries again.
-            let Ok((joining, streams)) = own_users(&socket).and_then(|()| take_over(&socket)) else { return };
+            // Close the socket of a client that passes no descriptors, or if this process has no
+            // room for them; the client retries.
+            let Ok((joining, streams)) = check_user(&socket).and_then(|()| take_over(&socket)) else {
+                return;
+            };
             let answer = match host.serve_new(&socket, &joining, streams) {
                 Ok(()) => return,
-                Err(SeatError::Refused(why)) => {
-                    HostMessage::Refused(format!("The shared Lisp does not serve this client: {why}"))
+                Err(JoinError::Refused(why)) => {
+                    HostMessage::Refused(format!("The shared Lisp rejected this client: {why}"))
                 }
-                Err(SeatError::Later(error)) => HostMessage::Later(error.to_string()),
+                Err(JoinError::Later(error)) => HostMessage::Later(error.to_string()),
             };
             let _ = answer.send(&socket);
         })
     }
 
-    /// Runs `body` on a thread of its own, and counts it as a client.
+    /// Runs `body` on a new thread, and counts the thread as a client.
     fn spawn(self: &Arc<Self>, body: impl FnOnce(&Self) + Send + 'static) -> io::Result<()> {
         self.present.fetch_add(1, Ordering::SeqCst);
         let host = Arc::clone(self);
@@ -221,20 +235,21 @@ impl Host {
         socket: &UnixStream,
         joining: &Joining,
         streams: [OwnedFd; 2],
-    ) -> Result<(), SeatError> {
+    ) -> Result<(), JoinError> {
         if joining.image != self.image {
-            return Err(SeatError::Refused("it wants another image".to_owned()));
+            return Err(JoinError::Refused("it needs an image with other settings".to_owned()));
         }
         if let Some(port) = joining.settings.swank {
             self.open_swank(port, joining.settings.eval, socket)?;
         }
         let (kind, permissions) = (kind(&joining.settings), joining.settings.permissions());
-        let seat = Seat::new(&self.clients, kind, peer_process(socket), permissions);
-        serve(self.seat(socket, streams, &joining.settings, seat, None)?, socket);
+        let seat = ClientSlot::new(&self.clients, kind, peer_process(socket), permissions);
+        serve(self.start_client(socket, streams, &joining.settings, seat, None)?, socket);
         Ok(())
     }
 
-    /// Opens the image's Swank for a client, which hears of it when it is open, or why it is not.
+    /// Opens the image's Swank for a client. Sends the client a message when it is open or has
+    /// failed.
     fn open_swank(&self, port: u16, allowed: bool, socket: &UnixStream) -> Result<(), CommandError> {
         if !allowed {
             return Err(swank_not_allowed());
@@ -242,7 +257,7 @@ impl Host {
         self.session.claim_swank(port)?;
         let (session, socket) = (self.session.clone(), socket.try_clone()?);
         let open = move || {
-            let said = opened_swank(&session).map(HostMessage::Said);
+            let said = opened_swank(&session).map(HostMessage::Text);
             // Ignore the error: the process may have ended.
             let _ = said.map(|said| said.send(&socket));
         };
@@ -250,69 +265,71 @@ impl Host {
         Ok(())
     }
 
-    /// Seats a client of the image before this one.
-    fn seat_again(
+    /// Resumes a client of the previous image of this process.
+    fn resume_client(
         &self,
         socket: &UnixStream,
         streams: [OwnedFd; 2],
         joined: &JoinedClient,
         client: &ClientHandover,
-    ) -> Result<Seated, SeatError> {
+    ) -> Result<HostedClient, JoinError> {
         let settings: ClientSettings = serde_json::from_str(&joined.settings).map_err(io::Error::from)?;
         let had = (joined.number, joined.edits.clone());
         let permissions = settings.permissions();
-        let seat = Seat::resume(&self.clients, had, kind(&settings), peer_process(socket), permissions);
-        self.seat(socket, streams, &settings, seat, Some(client))
+        let seat = ClientSlot::resume(&self.clients, had, kind(&settings), peer_process(socket), permissions);
+        self.start_client(socket, streams, &settings, seat, Some(client))
     }
 
-    /// Seats a client: from then on its messages are answered.
-    fn seat(
+    /// Starts to serve a client. Its messages are answered from now on.
+    fn start_client(
         &self,
         socket: &UnixStream,
         [input, output]: [OwnedFd; 2],
         settings: &ClientSettings,
-        seat: Seat,
+        seat: ClientSlot,
         handover: Option<&ClientHandover>,
-    ) -> Result<Seated, SeatError> {
+    ) -> Result<HostedClient, JoinError> {
         let permissions = settings.permissions();
-        let session = self.session.clone().allowing(permissions).with_tools(chosen(settings)?).seated(seat);
+        let session =
+            self.session.clone().allowing(permissions).with_tools(selected_tools(settings)?).for_client(seat);
         if permissions.edits {
-            // Take back what was cut before. Status tells of it, also if this fails.
+            // Roll back an interrupted edit. Ignore a failure, which `status` reports.
             let _ = session
                 .bank()
                 .map_err(CommandError::from)?
                 .run(&RecoverEditsRequest::new(), &Control::default());
         }
-        let joined = Joined {
-            socket: out_of_reach(socket)?,
+        let joined = SharedSocket {
+            socket: private_copy(socket)?,
             settings: serde_json::to_string(settings).map_err(io::Error::from)?,
         };
         let welcome = || {
             if handover.is_none() {
-                // Ignore the error: the client has left, which its socket tells.
+                // Ignore the error: the client has disconnected, which its socket reports.
                 let _ = HostMessage::Welcome.send(socket);
             }
         };
-        let streams = [out_of_reach(&input)?, out_of_reach(&output)?];
+        let streams = [private_copy(&input)?, private_copy(&output)?];
         let (served, joined) = (&self.served, Some(joined));
         Ok(match settings.protocol {
             ClientProtocol::Mcp => {
-                Seated::Agent(SeatedClient::new(served, streams, session, joined, handover, welcome)?)
+                HostedClient::Agent(ServedClient::new(served, streams, session, joined, handover, welcome)?)
             }
             ClientProtocol::Lsp { compile } => {
                 let (load, copies) = (self.first_load(), self.copies());
                 let options = ServerOptions { compile, load, handover: handover.cloned(), copies };
-                Seated::Editor(SeatedEditor::new(served, streams, session, joined, options, welcome)?)
+                HostedClient::Editor(ServedEditor::new(served, streams, session, joined, options, welcome)?)
             }
         })
     }
 
-    /// Waits for an editor until what the host loads is loaded, and tells it what is not.
+    /// Returns a function for an editor's session that waits until the host's loads have ended and
+    /// returns the errors of failed ones.
     fn first_load(&self) -> FirstLoad {
         let named = self.loads.clone();
         Box::new(move |session| {
             while session.started().is_some_and(Steelbank::is_loading) {
-                std::thread::sleep(GLANCE);
+                std::thread::sleep(POLL_INTERVAL);
             }
             let failed =
                 session.loads().into_iter().filter(|load| !load.loaded && named.contains(&load.name));
@@ -320,7 +337,7 @@ impl Host {
         })
     }
 
-    /// Returns the copies in which all editors' files are compiled.
+    /// Returns the scratch copies that compile the files of all editors.
     fn copies(&self) -> Arc<CheckCopies> {
         let mut known = self.copies.lock();
         known.upgrade().unwrap_or_else(|| {
@@ -331,7 +348,7 @@ impl Host {
     }
 }
 
-/// What a client with these settings is.
+/// Returns the kind of a client with these settings.
 fn kind(settings: &ClientSettings) -> ClientKind {
     match settings.protocol {
         ClientProtocol::Mcp => ClientKind::Agent,
@@ -339,11 +356,11 @@ fn kind(settings: &ClientSettings) -> ClientKind {
     }
 }
 
-/// Serves a client until it has left, and says so to its process.
-fn serve(client: Seated, socket: &UnixStream) {
+/// Serves a client until it disconnects, and reports the outcome to its process.
+fn serve(client: HostedClient, socket: &UnixStream) {
     let left = match client {
-        Seated::Agent(client) => client.wait().map(|()| true).map_err(|error| error.to_string()),
-        Seated::Editor(editor) => editor.wait().map_err(|error| error.to_string()),
+        HostedClient::Agent(client) => client.wait().map(|()| true).map_err(|error| error.to_string()),
+        HostedClient::Editor(editor) => editor.wait().map_err(|error| error.to_string()),
     };
     let said = left.map_or_else(HostMessage::Refused, |well| HostMessage::Left { well });
     // Ignore the errors: the process may have ended.

@@ -1,4 +1,5 @@
-//! `steelbank serve --http`: serves MCP over HTTP. Each session joins the host of the image, as clients of `--share` do.
+//! `steelbank serve --http`: serves MCP over HTTP. Each HTTP session connects to the host of the
+//! image, as a client of `--share` does.
 
 use std::net::Shutdown;
 use std::os::fd::AsFd;
@@ -8,20 +9,21 @@ use std::sync::Arc;
 
 use super::share::Joiner;
 use super::{CommandError, Exit, Serve, Shell, installation};
-use crate::doors::mcp::http::{HttpAddress, HttpError, HttpSeat, serve, token};
+use crate::doors::mcp::http::{HttpAddress, HttpConnection, HttpError, serve, token};
 use crate::doors::share::ClientSettings;
 
-/// The socket that a client keeps open: the host hears when it is dropped, whoever has copies of it.
-struct Kept(UnixStream);
+/// The socket to the host. Dropping it shuts the connection down, even if other processes have
+/// copies of the descriptor.
+struct HostSocket(UnixStream);
 
-impl Drop for Kept {
+impl Drop for HostSocket {
     fn drop(&mut self) {
         // Ignore the error: the host has closed its end.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// Serves until the process is to end.
+/// Serves until the process ends.
 pub(super) fn run(
     command: &Serve,
     shell: &Arc<Shell>,
@@ -30,8 +32,7 @@ pub(super) fn run(
 ) -> Result<Exit, CommandError> {
     let folder = shell.options.project.root()?.folder().ok_or_else(|| CommandError {
         exit: Exit::Usage,
-        message: "--http serves the Lisp of a project, and there is none here: name one with --project."
-            .to_owned(),
+        message: "--http needs a project, and there is none here. Name one with --project.".to_owned(),
     })?;
     let joiner = Joiner::new(shell, &folder, settings, command.linger)?;
     let file = match address {
@@ -48,15 +49,16 @@ pub(super) fn run(
     Ok(Exit::Answered)
 }
 
-fn joined(joiner: &Joiner) -> Result<HttpSeat, CommandError> {
+fn joined(joiner: &Joiner) -> Result<HttpConnection, CommandError> {
     let (stream, image) = UnixStream::pair()?;
     let (socket, said) = joiner.join([image.as_fd(), image.as_fd()])?;
-    // Hear what the host has to say, until the client has left.
+    // Read the host's messages until the client has disconnected.
     std::thread::Builder::new().name("http-said".into()).spawn(move || said.for_each(drop))?;
-    Ok(HttpSeat { stream, kept: Box::new(Kept(socket)) })
+    Ok(HttpConnection { stream, guard: Box::new(HostSocket(socket)) })
 }
 
-/// Returns the file of the token for an address: it stays, so that hosts can have it in their settings.
+/// Returns the file of the token for an address. It persists, so that MCP hosts can have the token
+/// in their settings.
 fn token_file(address: &str) -> Result<PathBuf, CommandError> {
     let cache = installation::cache().ok_or_else(|| CommandError {
         exit: Exit::Engine,

@@ -1,4 +1,5 @@
-//! The images of other SBCLs: `./bootstrap --sbcl` makes them in the cache, and `--sbcl` starts them.
+//! Images of other SBCL versions. `./bootstrap --sbcl` builds them in the cache, and `--sbcl`
+//! starts them.
 
 use std::fs;
 use std::io::Read;
@@ -10,38 +11,39 @@ use super::{CommandError, Exit, installation};
 use crate::Installation;
 use crate::engine::RuntimeLibrary;
 
-/// What an image must be made from to be this program's: the digest of the Lisp half and the shim.
+/// The digest of the Lisp half and the shim. An image is usable only if it was built from the same
+/// ones.
 const KEY: &str = env!("STEELBANK_IMAGE_KEY");
 
-/// The file in an image that names the SBCL tree that it was made from.
+/// The file in an image that names the SBCL tree it was built from.
 const TREE: &str = "tree";
-/// The baked index of its core.
+/// The file with the baked index of the image's core.
 const INDEX: &str = "steelbank.xref";
 
-/// An image in the cache, named by the version of its SBCL and its key.
+/// An image in the cache, named by its SBCL version and key.
 #[derive(Debug, Clone)]
 pub(super) struct SbclImage {
     pub(super) version: String,
     pub(super) folder: PathBuf,
-    /// Whether it is of this build of the program.
-    pub(super) fit: bool,
+    /// Whether this build of the program can start it.
+    pub(super) current: bool,
 }
 
-/// The version of the SBCL inside the program.
+/// Returns the version of the SBCL inside the program.
 pub(super) fn built_in() -> &'static str {
     let tree = Path::new(Installation::BUILT_SBCL).file_name().and_then(|name| name.to_str());
     tree.and_then(|name| name.strip_prefix("sbcl-")?.rsplit_once('-')).map_or("", |(version, _)| version)
 }
 
-/// Lists the images in the cache, by version.
+/// Lists the images in the cache, sorted by version.
 pub(super) fn list() -> Vec<SbclImage> {
     let folder = installation::cache().map(|cache| cache.join("images"));
     let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let image = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
         let (version, key) = name.rsplit_once('-')?;
-        let is_whole = !name.starts_with('.') && entry.path().join(TREE).is_file();
-        is_whole.then(|| SbclImage { version: version.to_owned(), folder: entry.path(), fit: key == KEY })
+        let complete = !name.starts_with('.') && entry.path().join(TREE).is_file();
+        complete.then(|| SbclImage { version: version.to_owned(), folder: entry.path(), current: key == KEY })
     };
     let mut images: Vec<SbclImage> = entries.filter_map(image).collect();
     images.sort_by_cached_key(|image| {
@@ -51,11 +53,11 @@ pub(super) fn list() -> Vec<SbclImage> {
     images
 }
 
-/// Finds the image of SBCL `version`. None if that is the one inside the program, and there is no other.
+/// Finds the image of SBCL `version`. `None` if only the SBCL inside the program has that version.
 pub(super) fn find(version: &str) -> Result<Option<SbclImage>, CommandError> {
     let images = list();
     let usage = |message| Err(CommandError { exit: Exit::Usage, message });
-    if let Some(image) = images.iter().find(|image| image.fit && image.version == version) {
+    if let Some(image) = images.iter().find(|image| image.current && image.version == version) {
         return Ok(Some(image.clone()));
     }
     if version == built_in() {
@@ -65,50 +67,52 @@ pub(super) fn find(version: &str) -> Result<Option<SbclImage>, CommandError> {
         format!("in the checkout that this steelbank {} was built from", env!("CARGO_PKG_VERSION"));
     if let Some(other) = images.iter().find(|image| image.version == version) {
         return usage(format!(
-            "{} is of another build of steelbank, which this one cannot start. To make its own, run {checkout}:\n  \
+            "{} was built for another build of steelbank, so this one cannot start it. To build its own, run {checkout}:\n  \
              ./bootstrap --sbcl {version}",
             other.folder.display()
         ));
     }
     let there: Vec<String> = [format!("{} (inside this program)", built_in())]
         .into_iter()
-        .chain(images.into_iter().filter(|image| image.fit).map(|image| image.version))
+        .chain(images.into_iter().filter(|image| image.current).map(|image| image.version))
         .collect();
     usage(format!(
-        "There is no image of SBCL {version}. There are: {}. To make one, run {checkout}, with a tarball or an unpacked \
+        "There is no image of SBCL {version}. Available: {}. To build one, run {checkout}, with a tarball or an unpacked \
          tree of SBCL's source:\n  ./bootstrap --sbcl SOURCE",
         there.join(", ")
     ))
 }
 
 impl SbclImage {
-    /// The folder of what is kept of projects: what SBCLs compile and number is not the same.
+    /// Returns the cache folder for projects. Each image has its own, because fasls and symbol
+    /// numbers differ between versions of SBCL.
     pub(super) fn projects(&self) -> PathBuf {
         self.folder.join("projects")
     }
 
-    /// Makes the installation, and bakes its index first unless that is done.
+    /// Returns the installation of the image. Bakes its index at the first use.
     pub(super) fn installation(&self) -> Result<Installation, CommandError> {
         let sources = self.sources().filter(|folder| folder.is_dir());
         self.bake(sources.as_deref()).map_err(|why| CommandError {
             exit: Exit::Engine,
             message: format!(
-                "The image {} cannot be used: {why}. To make it anew, run in steelbank's checkout:\n  ./bootstrap --sbcl {}",
+                "The image {} cannot be used: {why}. To rebuild it, run in steelbank's checkout:\n  ./bootstrap --sbcl {}",
                 self.folder.display(),
                 self.version
             ),
         })?;
-        let library = RuntimeLibrary::named_by_the_user(&self.folder);
+        let library = RuntimeLibrary::from_user_folder(&self.folder);
         Ok(Installation { sources, ..Installation::in_folder(&self.folder, library) })
     }
 
-    /// The SBCL tree that it was made from, which has the sources.
+    /// Returns the SBCL tree that it was built from, which has the sources.
     fn sources(&self) -> Option<PathBuf> {
         let name = fs::read_to_string(self.folder.join(TREE)).ok()?;
         Some(installation::cache()?.join(name.trim_end()))
     }
 
-    /// Bakes the export of cross references, as the program's build does for the SBCL inside it.
+    /// Bakes the exported cross references into an index, as the program's build does for the SBCL
+    /// inside it.
     fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
         let file = |name: &str| self.folder.join(name);
         let mut head = [0; format::MAGIC.len()];

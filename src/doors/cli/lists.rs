@@ -1,4 +1,5 @@
-//! What `--count` and `--files-with-matches` print of an answer that lists things, instead of the things.
+//! Reduces an answer's lists to their length (`--count`) or their files (`--files-with-matches`).
+//! [`LISTS`] names the lists of each tool's structured answer.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::tools::Tool;
 
-/// The lists of the tools that answer with some, by their names in the structured answer.
+/// The tools that return lists, each with the names of these lists in the structured answer.
 const LISTS: [(&str, &[&str]); 16] = [
     ("apropos", &["symbols"]),
     ("code-find-references", &["refs", "text"]),
@@ -27,35 +28,35 @@ const LISTS: [(&str, &[&str]); 16] = [
     ("who-specializes", &["users", "toplevel"]),
 ];
 
-/// The keys under which answers have places as text, `file:line:column`.
+/// The keys of answers whose values are places in the form `file:line:column`.
 const PLACES: [&str; 5] = ["approximate", "asd", "at", "place", "places"];
 
 const COUNT: &str = "count";
 const FILES: &str = "files-with-matches";
 
-/// What is printed of an answer's lists.
+/// The reduced form of an answer's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListOutput {
-    /// How many entries there are.
+    /// The number of entries.
     Count,
-    /// The files of their places, one a line.
+    /// The files of all places, one a line.
     Files,
 }
 
-/// Makes the options for them, of a tool that answers with lists.
+/// Returns the options that select a [`ListOutput`], for a tool that returns lists.
 pub(super) fn options(tool: &Tool) -> Vec<Arg> {
-    if !has_some(tool) {
+    if !returns_lists(tool) {
         return Vec::new();
     }
     let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
     vec![
-        flag(COUNT).short('c').conflicts_with(FILES).help("Print only how many there are"),
-        flag(FILES).short('l').help("Print only the files in which they are, one a line"),
+        flag(COUNT).short('c').conflicts_with(FILES).help("Print only the number of results"),
+        flag(FILES).short('l').help("Print only the files with results, one a line"),
     ]
 }
 
-/// Returns what `matches` ask for.
-pub(super) fn asked(matches: &ArgMatches) -> Option<ListOutput> {
+/// Returns the output that `matches` request.
+pub(super) fn requested(matches: &ArgMatches) -> Option<ListOutput> {
     let given = |name| matches.try_get_one::<bool>(name).ok().flatten().is_some_and(|given| *given);
     match (given(COUNT), given(FILES)) {
         (true, _) => Some(ListOutput::Count),
@@ -64,8 +65,8 @@ pub(super) fn asked(matches: &ArgMatches) -> Option<ListOutput> {
     }
 }
 
-/// Whether the tool answers with lists.
-pub(super) fn has_some(tool: &Tool) -> bool {
+/// Returns whether the tool returns lists.
+pub(super) fn returns_lists(tool: &Tool) -> bool {
     !lists(tool).is_empty()
 }
 
@@ -78,7 +79,7 @@ pub(super) fn entries<'a>(tool: &Tool, answer: &'a Value) -> Vec<&'a Value> {
     lists(tool).iter().filter_map(|list| answer.get(list)?.as_array()).flatten().collect()
 }
 
-/// Lists the files of the places that `entries` have, each once, in order.
+/// Returns the files of all places in `entries`, sorted and without duplicates.
 pub(super) fn files(entries: &[&Value]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     entries.iter().for_each(|entry| collect(entry, &mut files));
@@ -102,7 +103,7 @@ fn collect(value: &Value, files: &mut BTreeSet<String>) {
     }
 }
 
-/// Cuts line and column from a place.
+/// Removes line and column from a place.
 fn file_of(place: &str) -> &str {
     let number =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_list_is_a_field_of_its_tools_answer() {
+    fn every_list_exists_in_output_schema() {
         for (name, lists) in LISTS {
             let tool = crate::actions::tools().get(name).unwrap();
             for list in lists {
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_those_of_all_places() {
+    fn files_come_from_all_places() {
         let answer = serde_json::json!({
             "users": [{"name": "A", "places": ["b.lisp:1:2", "a:b.lisp:3"]}, {"path": "c.lisp", "line": 3}],
         });

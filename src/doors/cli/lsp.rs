@@ -1,4 +1,5 @@
-//! `steelbank lsp`: serves an editor, and executes the program again in place when Lisp has died.
+//! `steelbank lsp`: serves an editor on the standard streams. If Lisp dies, the process executes
+//! the program again and continues with the same editor.
 
 use std::sync::Arc;
 
@@ -14,23 +15,23 @@ use crate::tools::{Permissions, Session};
 
 #[derive(Debug, Args)]
 pub(super) struct LspCommand {
-    /// Let the editor evaluate code that is no file's
+    /// Allow the editor to evaluate code
     #[arg(long)]
     allow_eval: bool,
-    /// Compile nothing when a file is saved: check parentheses alone
+    /// Check only parentheses when a file is saved, without compiling it
     #[arg(long)]
     no_compile: bool,
-    /// Share one Lisp with the agents and editors that serve this project with --share: the first starts it, and it ends ten
-    /// seconds after the last has left
+    /// Share one Lisp with agents and editors that serve this project with --share. The first one
+    /// starts it; it ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
-    /// How many seconds the process that keeps the image stays after its last client
+    /// Keep the shared image for this many seconds after its last client disconnects
     #[arg(long, hide = true, value_name = "SECONDS", default_value_t = 10)]
     linger: u64,
-    /// What some editors add; standard input and output are the only way
+    /// Accepted for editors that pass it; standard input and output are always used
     #[arg(long, hide = true)]
     stdio: bool,
-    /// The descriptor of what the image before this one of the same process hands over
+    /// The descriptor of the handover from the previous image of this process
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
 }
@@ -71,7 +72,7 @@ impl LspCommand {
             let trouble = project.load(session, &loader.output).err().map(|trouble| trouble.message);
             let named = project.loads();
             loads.retain(|load| !named.contains(load));
-            session.load_again(crate::actions::tools(), &loads);
+            session.repeat_loads(crate::actions::tools(), &loads);
             project.make_snapshot_later(session, false);
             trouble
         });

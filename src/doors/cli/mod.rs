@@ -1,6 +1,12 @@
-//! The command line. Each subcommand has a file; most of them call a tool of [`crate::tools`] and show its answer.
+//! The command line: parses arguments, builds a [`Session`], runs one subcommand and returns its
+//! exit code.
 //!
-//! Only this module and `main` read the environment and print.
+//! Most subcommands are generated in `commands` from the schemas of [`crate::tools`]. They call the
+//! tool with the given arguments and print its answer. The other subcommands (`serve`, `lsp`,
+//! `index`, `doctor` and so on) have a file each. [`Shell`] holds what they share: the global
+//! options, the terminal and the SBCL installation. Commands return an [`Exit`] or a
+//! [`CommandError`], which [`main`] prints and turns into the exit code. Only this module and
+//! `main.rs` read the environment and print.
 
 mod cache;
 mod call;
@@ -36,7 +42,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use crate::answer::Wording;
 use crate::answer::nearest;
 use crate::doors::mcp::ServeError;
-use crate::engine::execute_again;
+use crate::engine::reexecute;
 use crate::handle::Error;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::{Blame, Failure, Permissions, Session};
@@ -53,14 +59,14 @@ enum Exit {
 }
 
 impl Exit {
-    /// The code for a client that has left, `well` or not: the Language Server Protocol wants another one for an editor that
-    /// did not say goodbye.
+    /// Returns the exit code for a client that disconnected. The Language Server Protocol requires
+    /// an error code if the editor sent no `shutdown` request (`well` is `false`).
     fn of_editor(well: bool) -> Self {
         if well { Self::Answered } else { Self::NotFound }
     }
 }
 
-/// A failed command: a sentence for standard error, and the exit code.
+/// A failed command: the message for standard error and the exit code.
 #[derive(Debug)]
 struct CommandError {
     exit: Exit,
@@ -83,10 +89,10 @@ impl From<Failure> for CommandError {
     }
 }
 
-/// What the system refuses for streams, sockets and files; [`Terminal`] tells itself of answers that it cannot write.
+/// Converts I/O errors of streams, sockets and files. [`Terminal`] converts its own write errors.
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
-        Self { exit: Exit::Engine, message: format!("The system refuses what this needs: {error}.") }
+        Self { exit: Exit::Engine, message: format!("An operating system call failed: {error}.") }
     }
 }
 
@@ -97,7 +103,7 @@ impl From<ServeError> for CommandError {
 }
 
 const BRIEF: &str = "\
-`steelbank` alone tells what it sees in this project, and what to try. `steelbank --help` has examples and exit codes; `steelbank COMMAND --help` tells what a command is for.";
+`steelbank` without a command reports what it finds in this project and suggests commands. `steelbank --help` has examples and exit codes; `steelbank COMMAND --help` describes a command.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -109,15 +115,16 @@ Examples:
   steelbank find-references CacheManager --glob 'src/**'
   steelbank --system my-app serve    what an MCP host runs
 
-Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
+Exit codes: 0 success, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
 `index --status` exits with 1 if the index is stale or missing.
-STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/ to use in
-place of the SBCL inside the program, which needs /proc; the build leaves them in target/release/build/steelbank-*/out/image.
-STEELBANK_CACHE names the cache folder; where it cannot be written, a temporary one stands in.
-.steelbank.toml in the project's folder may have systems = [\"NAME\", ...], what --system auto loads, and tools = \"core\", what
-serve offers; ~/.config/steelbank/config.toml may have tools, and allow = [\"edits\", \"eval\"], what serve permits.";
+STEELBANK_HOME: a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/, used in place of the SBCL
+inside the program, which needs /proc. The build writes them to target/release/build/steelbank-*/out/image.
+STEELBANK_CACHE: the cache folder. If it is not writable, a temporary folder is used.
+.steelbank.toml in the project's folder: systems = [\"NAME\", ...] for --system auto, tools = \"core\" for serve.
+~/.config/steelbank/config.toml: tools, and allow = [\"edits\", \"eval\"], the permissions of serve.";
 
-/// Common Lisp code intelligence: what a symbol is and who uses it, answered by the SBCL inside this program.
+/// Common Lisp code intelligence from the SBCL inside this program: describes symbols and finds
+/// their uses
 #[derive(Debug, Parser)]
 #[command(name = "steelbank", version, after_help = BRIEF, after_long_help = EXAMPLES, max_term_width = 100)]
 struct CommandLine {
@@ -130,19 +137,19 @@ struct CommandLine {
 /// The heading of the options that every subcommand takes.
 const GLOBAL: &str = "Global options";
 
-/// What every subcommand takes.
+/// The options of every subcommand.
 #[derive(Debug, Args)]
 struct GlobalOptions {
-    /// The most that Lisp's heap can grow to
+    /// Limit the size of Lisp's heap
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 904, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=1_048_576))]
     dynamic_space_size: Option<u64>,
     /// Print the structured answer as JSON
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 905)]
     json: bool,
-    /// Print nothing on standard output: the exit code answers
+    /// Print nothing on standard output; only the exit code reports the result
     #[arg(long, short, global = true, help_heading = GLOBAL, display_order = 905, conflicts_with = "json")]
     quiet: bool,
-    /// No colours, also on a terminal
+    /// Print without colours, even on a terminal
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 906)]
     no_color: bool,
     #[command(flatten)]
@@ -153,84 +160,87 @@ struct GlobalOptions {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Build the index of the project's text, watch the tree, or tell how old the index is
+    /// Build the index of the project's text, keep it up to date, or report whether it is fresh
     Index(index::IndexCommand),
     /// List the tools that the MCP server offers
     Tools,
     /// Call one of the MCP server's tools
     Call(call::CallTool),
-    /// Check this installation and show what it is made of
+    /// Check this installation and print its components
     Doctor,
-    /// Serve MCP on standard input and output, until the client leaves, or over HTTP
+    /// Serve MCP on standard input and output until the client disconnects, or over HTTP
     Serve(Serve),
-    /// Serve an editor by the Language Server Protocol on standard input and output
+    /// Serve an editor over the Language Server Protocol on standard input and output
     Lsp(lsp::LspCommand),
-    /// Write an index of the project for code-search engines: SCIP
+    /// Write a SCIP index of the project for code-search engines
     Scip(export::ScipCommand),
-    /// Write the project as pages to look at: symbols, files, callers, unused code, tests
+    /// Write the project as a web site: symbols, files, callers, unused code, tests
     Site(export::SiteCommand),
-    /// Save the project's image with the systems of --system loaded, so that the program starts ready
+    /// Save the project's image with the systems of --system loaded, for faster starts
     Snapshot,
-    /// List what the cache holds, or clear it
+    /// List the contents of the cache, or clear it
     Cache(cache::Cache),
     /// Print a completion script for a shell: bash, zsh, fish, elvish or powershell
     Completions {
-        /// The shell
+        /// The shell's name
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, of the program or of a command
+    /// Print the manual page of the program or of one command
     Man {
-        /// The command
+        /// The command's name
         command: Option<String>,
     },
-    /// Print the licences of what the program is made of
+    /// Print the licences of the program's components
     Licenses,
-    /// What copies of the program are started as: it takes its orders on standard input
+    /// Run as a helper process, with tasks from standard input; only steelbank itself starts this
+    /// command
     #[command(hide = true)]
     Helper,
 }
 
 #[derive(Debug, Args)]
 struct Serve {
-    /// Let clients evaluate code that is no file's
+    /// Allow clients to evaluate code
     #[arg(long)]
     allow_eval: bool,
-    /// Let clients change the project's files
+    /// Allow clients to change the project's files
     #[arg(long)]
     allow_edits: bool,
-    /// The descriptor of what the image before this one of the same process hands over
+    /// The descriptor of the handover from the previous image of this process
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
-    /// The tools to offer, and no others: all, core (the ones that an agent cannot do without), read (those that only
-    /// look), or names [default: what .steelbank.toml says, else those that are needed daily; then others are answered, too]
+    /// The tools to offer: all, core (the minimum for an agent), read (read-only tools), or names.
+    /// Other tools are then unavailable [default: .steelbank.toml, else the tools for daily use;
+    /// calls of other tools also work]
     #[arg(long, value_name = "all|core|read|NAME,...")]
     tools: Option<String>,
-    /// Share one Lisp with all others that serve this project with --share: the first starts it, and it ends ten seconds
-    /// after the last has left
+    /// Share one Lisp with other processes that serve this project with --share. The first one
+    /// starts it; it ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
-    /// Serve over HTTP in place of the standard streams: at a port of this machine (0 is any that is free), for clients that
-    /// show a token, whose file standard error names; or at a Unix socket, for this user's processes. They share one Lisp,
-    /// also with --share
+    /// Serve over HTTP instead of standard input and output. At a port of this machine (0 selects a
+    /// free one), clients need a bearer token; standard error names its file. A Unix socket serves
+    /// processes of this user. All clients share one Lisp, also with --share
     #[cfg(feature = "http")]
     #[arg(long, value_name = "127.0.0.1:PORT|unix:PATH", conflicts_with_all = ["share", "host"])]
     http: Option<crate::doors::mcp::http::HttpAddress>,
-    /// Let a person's editor into the same Lisp (SLIME, Sly): load your own Swank or Slynk, and listen on this port of
-    /// 127.0.0.1, or on any that is free if it is 0, which standard error and status tell. Needs --allow-eval
+    /// Accept connections from SLIME or Sly into the same Lisp: load your own Swank or Slynk and
+    /// listen on this port of 127.0.0.1. 0 selects a free port, which standard error and status
+    /// report. Needs --allow-eval
     #[arg(long, value_name = "PORT")]
     swank: Option<u16>,
-    /// The name of the image that this process keeps for others
+    /// Run as the host of the shared image with this name
     #[arg(long, hide = true, value_name = "NAME", conflicts_with = "share")]
     host: Option<String>,
-    /// How many seconds the process that keeps the image stays after its last client
+    /// Keep the shared image for this many seconds after its last client disconnects
     #[arg(long, hide = true, value_name = "SECONDS", default_value_t = 10)]
     linger: u64,
 }
 
-/// The notices of what is linked into the program: `cargo xtask licenses` writes them.
+/// The licence notices of the linked libraries, generated by `cargo xtask licenses`.
 const NOTICES: &str = include_str!("../../../vendor-notes/licenses.txt");
 
-/// The running program, also when its file has been replaced.
+/// The running program. The path stays valid after the file is replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The context of commands: options, terminal and installation.
@@ -241,7 +251,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// Makes the builder of an SBCL as the options say, without a project.
+    /// Returns a builder for an SBCL that has the options but no project.
     fn builder(&self) -> Builder {
         let builder =
             Steelbank::builder().installation(self.installation.clone()).program(PathBuf::from(PROGRAM));
@@ -254,13 +264,13 @@ impl Shell {
         }
     }
 
-    /// Makes the session of a command. SBCL and the text index start when a call first needs them. With
-    /// `watch`, the project is watched.
+    /// Creates the session of a command. SBCL and the text index start at the first call that needs
+    /// them. `watch` enables watching of the project's files.
     fn session(&self, watch: bool) -> Result<Session, CommandError> {
         self.session_of(watch, self.options.project.loads())
     }
 
-    /// Makes the same session from the snapshot of `loads`, if it is fresh.
+    /// Creates a session that starts from the snapshot of `loads`, if it is up to date.
     fn session_of(&self, watch: bool, loads: Vec<LoadedItem>) -> Result<Session, CommandError> {
         let root = self.options.project.root()?;
         let (project, named) = (self.options.project.clone(), Arc::clone(&root));
@@ -273,9 +283,9 @@ impl Shell {
         };
         let (text, named) = (self.options.text, Arc::clone(&root));
         let open = move || {
-            let index = text.open(&named.folder().ok_or_else(project::none_here)?)?;
+            let index = text.open(&named.folder().ok_or_else(project::no_project)?)?;
             if watch {
-                // Ignore a failure: without a watch, every question looks at the files itself.
+                // Ignore a failure: without a watcher, every call checks the files itself.
                 index.watch();
             }
             Ok::<_, Failure>(index)
@@ -283,7 +293,8 @@ impl Shell {
         Ok(Session::starting(start).with_text(open).with_project(root))
     }
 
-    /// Makes the session and loads the systems of --system. False if some were not loaded.
+    /// Creates the session and loads the systems of --system. The flag is `false` if some did not
+    /// load.
     fn loaded_session(&self) -> Result<(Session, bool), CommandError> {
         let session = self.session(false)?.allowing(Permissions::ALL);
         if self.options.project.any() {
@@ -317,7 +328,7 @@ impl Shell {
     }
 
     fn run(self: &Arc<Self>, matches: &ArgMatches) -> Result<Exit, CommandError> {
-        // Let those commands pass that read nothing from the cache.
+        // Skip the check for commands that do not read the cache.
         if !matches!(matches.subcommand_name(), Some("completions" | "man" | "tools"))
             && let Some(cache) = installation::cache()
         {
@@ -333,17 +344,17 @@ impl Shell {
             if name == "check"
                 && let [system] = self.options.project.systems()
             {
-                // Name the system to the tool, which loads it in the scratch image alone.
+                // Pass the system to the tool, which loads it only in the scratch image.
                 arguments.insert("system".to_owned(), system.as_str().into());
                 let session = self.session(false)?.allowing(Permissions::ALL);
-                let answer = call::followed(tool, &session, arguments)?;
-                return call::told(self, &answer);
+                let answer = call::call_with_progress(tool, &session, arguments)?;
+                return call::print_with_exit(self, &answer);
             }
             if let Ok(Some(file)) = matches.try_get_one::<PathBuf>(commands::SVG) {
                 arguments.insert("format".to_owned(), "svg".into());
                 return call::drawn(self, tool, arguments, file);
             }
-            return call::call(self, tool, arguments, lists::asked(matches));
+            return call::call(self, tool, arguments, lists::requested(matches));
         }
         if matches.subcommand_name().is_none() {
             return here::run(self);
@@ -373,7 +384,8 @@ impl Shell {
     }
 }
 
-/// Suggests the commands that are nearest to one that does not exist, the nearest first: clap's own order is by letters.
+/// Suggests the existing commands with the most similar names, best first. clap sorts them
+/// alphabetically.
 fn suggest_nearest(error: &mut clap::Error) {
     if let Some(ContextValue::String(asked)) = error.get(ContextKind::InvalidSubcommand) {
         let line = command_line();
@@ -390,17 +402,17 @@ fn wrong_usage(error: &clap::Error) -> CommandError {
     CommandError { exit: Exit::Usage, message: error.to_string() }
 }
 
-/// Makes the whole command line: a subcommand for each tool, and the other ones.
+/// Builds the command line: a subcommand for each tool, and the others.
 fn command_line() -> clap::Command {
     CommandLine::command().subcommands(commands::all())
 }
 
 /// Runs the program on the process's arguments.
 pub fn main() -> ExitCode {
-    // Block the signals before other threads exist: they inherit the mask.
-    crate::engine::handle_signals_by_default();
+    // Block the signals before other threads start, because threads inherit the mask.
+    crate::engine::reset_signal_actions();
     crate::engine::block_lisp_signals();
-    crate::engine::survive_file_size_limit();
+    crate::engine::ignore_file_size_signal();
     if let Some(exit) = complete::for_shell() {
         return exit_code(exit);
     }
@@ -412,14 +424,14 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(mut error) => {
             suggest_nearest(&mut error);
-            // Ignore a closed standard error: nobody would read the message.
+            // Ignore a closed standard error, because the message has no other destination.
             let _ = error.print();
             return exit_code(if error.use_stderr() { Exit::Usage } else { Exit::Answered });
         }
     };
     let output = Terminal::new(options.no_color, options.quiet);
     let mut options = options;
-    if let Err(trouble) = options.project.name_own_systems() {
+    if let Err(trouble) = options.project.resolve_auto_systems() {
         output.error(&trouble.message);
         return exit_code(trouble.exit);
     }
@@ -437,19 +449,17 @@ pub fn main() -> ExitCode {
     {
         shell.output.error(caution);
     }
-    let origin = serve::origin();
+    let origin = serve::process_start();
     let outcome = shell.run(&matches);
     let without = Steelbank::get().and_then(|bank| serve::without_failed_snapshot(&bank));
     match (outcome, without) {
         (Ok(exit), _) => exit_code(exit),
-        // Nothing was answered yet: answer it from the base core.
+        // Nothing has been printed yet, so restart without the failed snapshot.
         (Err(trouble), Some(without)) if trouble.exit == Exit::Engine => {
             let mut origin = origin;
             origin.arguments.insert(1.min(origin.arguments.len()), without);
-            let error = execute_again(Path::new(PROGRAM), &origin, &[]);
-            shell
-                .output
-                .error(&format!("{} The program could not be executed again: {error}.", trouble.message));
+            let error = reexecute(Path::new(PROGRAM), &origin, &[]);
+            shell.output.error(&format!("{} Restarting the program failed: {error}.", trouble.message));
             exit_code(trouble.exit)
         }
         (Err(trouble), _) => {

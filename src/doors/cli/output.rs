@@ -1,4 +1,5 @@
-//! Standard output and standard error.
+//! Prints answers on standard output and messages on standard error. [`Terminal`] decides on
+//! colours, on the number of lines that fit the screen, and on `--quiet`.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -12,16 +13,16 @@ use crate::answer::escape::escaped;
 pub(super) struct Terminal {
     color: bool,
     quiet: bool,
-    /// The lines of the screen; none where standard output is no terminal.
+    /// The height of the screen in lines. `None` if standard output is not a terminal.
     rows: Option<usize>,
 }
 
-/// The rows of a terminal that cannot be asked.
+/// The height of a terminal that does not report its size.
 const ROWS: u16 = 24;
 
 impl Terminal {
-    /// Makes the terminal. Colours are used on a terminal that has them, unless NO_COLOR or the option
-    /// forbids it.
+    /// Creates the terminal. A terminal gets colours unless NO_COLOR, TERM=dumb or the option
+    /// disables them.
     pub(super) fn new(no_color: bool, quiet: bool) -> Self {
         let plain = no_color
             || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -33,8 +34,8 @@ impl Terminal {
         Self { color: !plain && rows.is_some(), quiet, rows }
     }
 
-    /// Writes `text` and a line end. On a terminal places have the colours of grep, the first line stands out, and a
-    /// text of more than a screen ends with it.
+    /// Writes `text` and a line end. On a terminal, places are coloured as by grep, the first line
+    /// is bold, and text that is longer than the screen is truncated.
     pub(super) fn text(&self, text: &str) -> Result<(), CommandError> {
         let text = escaped(text);
         let (shown, rest) = self.rows.map_or((&*text, None), |rows| screen(&text, rows));
@@ -53,7 +54,7 @@ impl Terminal {
         self.write(&format!("{value:#}\n"))
     }
 
-    /// Writes to standard output. A closed pipe is not an error: its reader has seen enough.
+    /// Writes to standard output. A closed pipe is not an error.
     fn write(&self, text: &str) -> Result<(), CommandError> {
         if self.quiet {
             return Ok(());
@@ -68,15 +69,15 @@ impl Terminal {
         }
     }
 
-    /// Writes a sentence to standard error.
+    /// Writes a message to standard error.
     pub(super) fn error(&self, message: &str) {
-        // Ignore the error: standard error is where it would be reported.
+        // Ignore the error: it could only be reported on standard error.
         let _ = writeln!(io::stderr(), "steelbank: {}", escaped(message));
     }
 }
 
-/// Cuts `text` where a screen of so many rows ends, and says how to see the rest. The command's own line and the next
-/// prompt stay on the screen.
+/// Truncates `text` to a screen of `rows` lines, and returns a note on how to print the rest. The
+/// command's line and the next prompt stay visible.
 fn screen(text: &str, rows: usize) -> (&str, Option<String>) {
     let fits = rows.saturating_sub(3).max(10);
     let lines = text.lines().count();
@@ -93,7 +94,7 @@ fn screen(text: &str, rows: usize) -> (&str, Option<String>) {
 fn colored(text: &str) -> String {
     let mut painted = String::with_capacity(text.len() * 2);
     for (number, line) in text.lines().enumerate() {
-        // Writing to a string cannot fail.
+        // Ignore the result: writing to a string cannot fail.
         let _ = match place(line) {
             Some((before, path, digits, rest)) => {
                 writeln!(painted, "{before}\x1b[35m{path}\x1b[0m:\x1b[32m{digits}\x1b[0m{rest}")
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_says_what_it_leaves_out() {
+    fn truncated_screen_reports_omitted_lines() {
         let lines = (1..=30).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
         assert_eq!(screen(&lines, 33), (lines.as_str(), None));
         let (shown, rest) = screen(&lines, 24);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found_at_the_beginning_of_lines() {
+    fn places_are_found_at_line_start() {
         assert_eq!(place("  a.lisp:12:3: call"), Some(("  ", "a.lisp", "12", ":3: call")));
         assert_eq!(place("a b: 12:3: call"), None);
         assert_eq!(place("PACKAGE::NAME"), None);

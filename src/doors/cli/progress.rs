@@ -1,17 +1,17 @@
-//! A progress bar for long work, on standard error if that is a terminal.
+//! A progress bar on standard error for long calls.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::answer::escape::escaped;
 use crate::engine::Progress;
 
-/// The bar, drawn from the first progress on. A clone is the same bar.
+/// The progress bar. It appears at the first report of progress. Clones share one bar.
 #[derive(Clone)]
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
     pub(super) fn new() -> Self {
-        // Draw on standard error: the bar hides itself where that is no terminal.
+        // The bar is drawn on standard error and stays hidden if that is not a terminal.
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {elapsed} {wide_msg}") {
             bar.set_style(style.progress_chars("=> "));
@@ -19,8 +19,8 @@ impl Bar {
         Self(bar)
     }
 
-    /// Shows the progress of a call. Of a path it shows only the file's name, as the line is short.
-    pub(super) fn tell(&self, progress: &Progress) {
+    /// Shows the progress of a call. Shows only the file name of a path, because the line is short.
+    pub(super) fn update(&self, progress: &Progress) {
         self.0.set_length(progress.total.unwrap_or(progress.done));
         self.0.set_position(progress.done);
         let file = progress.path.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));

@@ -1,4 +1,4 @@
-//! The commands about the user's project.
+//! The options that select the project and the systems to load, and the loading of these systems.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,48 +17,50 @@ use crate::answer::Advice;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session};
 
-/// Which project, and what of it is loaded first.
+/// Selects the project and the systems that are loaded first.
 #[derive(Debug, Default, Clone, Args)]
 pub(super) struct ProjectOptions {
-    /// The project's folder [default: the nearest one upwards with an .asd file, else with .git]
+    /// The project's folder [default: the nearest folder upwards with an .asd file, else with .git]
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 901, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Load this system first; may be given several times; auto: the project's own systems, or those that its .steelbank.toml names. `serve` loads in the background
+    /// Load this system first; can be repeated. auto: the systems in the project's .steelbank.toml,
+    /// else all of the project's systems. serve loads in the background
     #[arg(long = "system", global = true, help_heading = super::GLOBAL, display_order = 902, value_name = "SYSTEM|auto", add = ArgValueCompleter::new(complete::systems))]
     systems: Vec<String>,
-    /// Do not load the init file (~/.sbclrc) before the first system
+    /// Skip loading the init file (~/.sbclrc)
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 903)]
     no_userinit: bool,
-    /// Run this version of SBCL in place of the one inside the program; ./bootstrap --sbcl makes its image
+    /// Run this version of SBCL instead of the one inside the program; ./bootstrap --sbcl builds
+    /// its image
     #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 904, value_name = "VERSION")]
     sbcl: Option<String>,
-    /// Neither start from a snapshot of the systems of --system nor make one
+    /// Disable snapshots of the systems of --system
     #[arg(long, global = true)]
     no_snapshot: bool,
-    /// Why a start from the snapshot failed, as the image before this one of the same process tells
+    /// The reason why the previous image of this process could not start from the snapshot
     #[arg(long, global = true, hide = true, value_name = "WHY")]
     failed_snapshot: Option<String>,
 }
 
-/// The word that stands for the project's own systems.
+/// The value of --system that selects the project's own systems.
 pub(super) const AUTO: &str = "auto";
 
 /// The time limit for loading a system of --system, in seconds.
 pub(super) const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {
-    /// Returns the options of a line that has `project`, if any.
+    /// Returns the options of a command line with `project` as its only option.
     pub(super) fn of(project: Option<PathBuf>) -> Self {
         Self { project, ..Self::default() }
     }
 
-    /// Returns the project's folder: the one that was named, or else the nearest one upwards.
+    /// Returns the project's folder: the one in --project, or else the nearest one upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {
                 return Err(CommandError {
                     exit: Exit::Usage,
-                    message: format!("--project {} is no folder.", folder.display()),
+                    message: format!("--project {} is not a folder.", folder.display()),
                 });
             }
             Some(folder) => Some(folder.clone()),
@@ -66,7 +68,7 @@ impl ProjectOptions {
         }))
     }
 
-    /// Returns the options that make a process of the project in `folder` have the same image.
+    /// Returns the options that give another process the same image of the project in `folder`.
     pub(super) fn arguments(&self, folder: &Path) -> Vec<OsString> {
         let systems = self.systems.iter().flat_map(|system| ["--system".into(), system.into()]);
         let flags = [("--no-userinit", self.no_userinit), ("--no-snapshot", self.no_snapshot)];
@@ -75,21 +77,22 @@ impl ProjectOptions {
         ["--project".into(), folder.into()].into_iter().chain(systems).chain(flags).chain(sbcl).collect()
     }
 
-    /// Returns the options that make a process have the same SBCL.
+    /// Returns the options that give another process the same SBCL.
     pub(super) fn sbcl_options(&self) -> Vec<String> {
         self.sbcl.iter().flat_map(|version| ["--sbcl".to_owned(), version.clone()]).collect()
     }
 
-    /// Returns the image of --sbcl, if one is named that is not the program's own.
+    /// Returns the image of --sbcl. `None` if the program's own SBCL is to be used.
     pub(super) fn image(&self) -> Result<Option<SbclImage>, CommandError> {
         self.sbcl.as_deref().map_or(Ok(None), images::find)
     }
 
-    /// Puts the systems that the project's file names in the place of `auto`.
-    pub(super) fn name_own_systems(&mut self) -> Result<(), CommandError> {
+    /// Replaces `auto` with the systems that the project's configuration file lists, if it lists
+    /// any.
+    pub(super) fn resolve_auto_systems(&mut self) -> Result<(), CommandError> {
         if self.systems.iter().any(|system| system == AUTO)
             && let Some(folder) = self.root()?.folder()
-            && let own @ [_, ..] = &*ProjectConfig::of(&folder)?.systems
+            && let own @ [_, ..] = &*ProjectConfig::load(&folder)?.systems
         {
             let named = |system: &String| if system == AUTO { own.to_vec() } else { vec![system.clone()] };
             self.systems = self.systems.iter().flat_map(named).collect();
@@ -97,8 +100,8 @@ impl ProjectOptions {
         Ok(())
     }
 
-    /// Makes the settings for loading files of the project in `root`, or without one. None if there is no
-    /// cache folder.
+    /// Returns the settings for loading files of the project in `root`, or of no project. `None` if
+    /// there is no cache folder.
     pub(super) fn settings(&self, root: &ProjectRoot) -> Option<ProjectSettings> {
         let cache = installation::cache()?;
         let userinit =
@@ -110,14 +113,14 @@ impl ProjectOptions {
         Some(ProjectSettings { root: root.folder(), cache, userinit })
     }
 
-    /// Loads the systems of --system, and reports the ones that do not load; what of them was loaded stays.
-    /// True if all were loaded.
+    /// Loads the systems of --system and prints the errors of those that fail; partly loaded
+    /// systems stay loaded. Returns whether all were loaded.
     pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
         let tools = crate::actions::tools();
         let mut all = true;
         for order in self.loads() {
             if session.recovery().is_deadly(&order) {
-                // Skip the system: Lisp has died of loading it before, which status reports.
+                // Skip this system: loading it has killed Lisp before, which `status` reports.
                 all = false;
                 continue;
             }
@@ -127,10 +130,10 @@ impl ProjectOptions {
             if let LoadedItem::System(system) = order {
                 arguments.insert("system".to_owned(), Value::from(system));
             } else if session.awaits_project() || session.bank()?.project().root().is_none() {
-                // Skip `auto` without a project: there are no systems to find.
+                // Skip `auto` without a project, because there are no systems to find.
                 continue;
             }
-            let answer = call::followed(tool, session, arguments)?;
+            let answer = call::call_with_progress(tool, session, arguments)?;
             if answer.outcome != CallOutcome::Answered {
                 output.error(&answer.text);
                 all = false;
@@ -139,22 +142,23 @@ impl ProjectOptions {
         Ok(all)
     }
 
-    /// Has a snapshot of the systems of --system made in the background, by a copy that `outlives` this process or not.
+    /// Starts a helper process that makes a snapshot of the systems of --system. With `outlives`,
+    /// the helper continues after this process ends.
     pub(super) fn make_snapshot_later(&self, session: &Session, outlives: bool) {
         if self.any()
             && let Ok(bank) = session.bank()
         {
-            // Ignore a failure: the next start only takes longer.
+            // Ignore a failure: it only makes the next start slower.
             let _ = bank.make_snapshot_if_it_pays(outlives);
         }
     }
 
-    /// Returns the reason for which this start uses no snapshot.
+    /// Returns the reason why this start uses no snapshot.
     pub(super) fn failed_snapshot(&self) -> Option<String> {
         self.failed_snapshot.clone()
     }
 
-    /// Whether snapshots are used and made.
+    /// Returns whether snapshots are used and made.
     pub(super) fn snapshots(&self) -> bool {
         !self.no_snapshot
     }
@@ -164,7 +168,7 @@ impl ProjectOptions {
         &self.systems
     }
 
-    /// Returns the loads that --system asks for.
+    /// Returns the loads that --system requests.
     pub(super) fn loads(&self) -> Vec<LoadedItem> {
         let load = |system: &String| match system.as_str() {
             AUTO => LoadedItem::Project,
@@ -173,14 +177,14 @@ impl ProjectOptions {
         self.systems.iter().map(load).collect()
     }
 
-    /// Whether there is a system to load.
+    /// Returns whether --system names a system.
     pub(super) fn any(&self) -> bool {
         !self.systems.is_empty()
     }
 }
 
-/// Finds the nearest folder from `start` upwards that holds a system definition; else one that holds a
-/// repository. The root of the file system and the user's home are no projects unless they are named.
+/// Finds the nearest folder from `start` upwards with a system definition, or else with a
+/// repository. Skips the root of the file system and the user's home.
 fn nearest_project(start: &Path) -> Option<PathBuf> {
     let home = std::env::home_dir();
     let defines_system = |folder: &Path| {
@@ -199,12 +203,12 @@ fn nearest_project(start: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the error of a command that needs a project.
-pub(super) fn none_here() -> Failure {
+pub(super) fn no_project() -> Failure {
     let here = std::env::current_dir();
     let here = here.map_or_else(|_| "the current folder".to_owned(), |here| here.display().to_string());
     let why = format!(
-        "There is no project: neither {here} nor a folder above it has an .asd file or a .git (/ and the home folder do \
-         not count)."
+        "There is no project: neither {here} nor a folder above it has an .asd file or a .git (/ and the home folder are \
+         ignored)."
     );
     Failure::engine(why).advised(Some(Advice::SetProject))
 }

@@ -1,4 +1,9 @@
-//! `steelbank serve`: MCP on the standard streams, and the program executed again in place when Lisp has died.
+//! `steelbank serve`: serves MCP on the standard streams and loads the project's systems in the
+//! background.
+//!
+//! The session starts SBCL at once unless the client may still name the project. If Lisp dies, the
+//! process executes the program again in place: the new image receives a [`Handover`] through a
+//! descriptor and continues with the same client.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -15,8 +20,8 @@ use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts};
 use crate::doors::share::{ClientProtocol, ClientSettings};
 use crate::doors::streams::take as take_streams;
 use crate::engine::{
-    ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, execute_again,
-    reap_children,
+    ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, reap_children,
+    reexecute,
 };
 use crate::handle::Error;
 use crate::handle::LoadingGuard;
@@ -24,20 +29,20 @@ use crate::handle::recovery::{Handover, LoadedItem, Recovery};
 use crate::tools::{Permissions, Session, Tools};
 use crate::{Control, RecoverEditsRequest, StartedFrom};
 
-/// The option that names the descriptor of a handover; see [`Serve::restarted_from`].
+/// The option with the descriptor of a handover; see [`Serve::restarted_from`].
 const RESTARTED_FROM: &str = "--restarted-from=";
-/// The option with the reason for which a start uses no snapshot; see [`super::project::ProjectOptions`].
+/// The option with the reason why a start uses no snapshot; see [`super::project::ProjectOptions`].
 const FAILED_SNAPSHOT: &str = "--failed-snapshot=";
 
-/// Where the client or the clients of this process come from.
+/// The source of this process's clients.
 pub(super) enum Source {
-    /// The one client's streams.
+    /// The streams of the only client.
     Client(OwnedFd, OwnedFd),
-    /// The socket that clients join at.
+    /// The socket that clients connect to.
     Socket(UnixListener),
 }
 
-/// A Lisp that is being started, with what the image before it has handed over.
+/// A Lisp that is starting, and the handover from the previous image.
 pub(super) struct StartedImage {
     pub(super) session: Session,
     pub(super) handover: Option<Handover>,
@@ -45,7 +50,7 @@ pub(super) struct StartedImage {
 }
 
 impl Serve {
-    /// Serves until the client leaves. Loads the systems of --system meanwhile.
+    /// Serves until the client disconnects. Loads the systems of --system meanwhile.
     pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, CommandError> {
         if let Some(name) = &self.host {
             return super::host::run(self, shell, name);
@@ -57,8 +62,8 @@ impl Serve {
         }
         if std::io::stdin().is_terminal() {
             shell.output.error(
-                "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \
-                 see docs/hosts.md for how to tell it. Ctrl-D ends it.",
+                "serving MCP: waiting for a client's messages on standard input. Usually an MCP host starts this command; see \
+                 docs/hosts.md for its configuration. Press Ctrl-D to quit.",
             );
         }
         if self.share
@@ -76,7 +81,7 @@ impl Serve {
         };
         let source = Source::Client(input, output);
         let permissions = settings.permissions();
-        let tools = chosen(&settings)?;
+        let tools = selected_tools(&settings)?;
         let started = self.start_image(shell, handover, &source, permissions)?;
         let session = started.session.allowing(permissions).with_tools(tools);
         let client = started.handover.as_ref().and_then(|handover| handover.clients.first());
@@ -87,12 +92,12 @@ impl Serve {
         Ok(Exit::Answered)
     }
 
-    /// Reads what is the client's of the options and of the files of settings.
+    /// Reads the client's settings from the options and the configuration files.
     fn settings(&self, shell: &Shell) -> Result<ClientSettings, CommandError> {
-        let user = UserConfig::own()?;
+        let user = UserConfig::load()?;
         let project = shell.options.project.root()?.folder();
         let project =
-            project.map_or_else(|| Ok(ProjectConfig::default()), |folder| ProjectConfig::of(&folder))?;
+            project.map_or_else(|| Ok(ProjectConfig::default()), |folder| ProjectConfig::load(&folder))?;
         let offered = self.tools.as_deref().or(project.tools.as_deref()).or(user.tools.as_deref());
         let permissions = user.permits(Permissions { eval: self.allow_eval, edits: self.allow_edits });
         let Permissions { eval, edits } = permissions;
@@ -101,15 +106,15 @@ impl Serve {
         }
         let (tools, protocol) = (offered.map(str::to_owned), ClientProtocol::Mcp);
         let settings = ClientSettings { eval, edits, tools, swank: self.swank, protocol };
-        chosen(&settings).map(|_| settings)
+        selected_tools(&settings).map(|_| settings)
     }
 
     pub(super) fn handover(&self) -> Result<Option<Handover>, CommandError> {
         handed_over(self.restarted_from)
     }
 
-    /// Makes the session, and starts its SBCL unless a client may still name the project. Loads what is to be loaded in the
-    /// background.
+    /// Creates the session, and starts its SBCL unless a client may still name the project. Runs
+    /// the loads in the background.
     pub(super) fn start_image(
         &self,
         shell: &Arc<Shell>,
@@ -129,7 +134,7 @@ impl Serve {
             }
             loads.clone_from(&handover.loads);
         }
-        // Keep the port that a free one was found for.
+        // After a restart, the port that was selected before is used again.
         if let (None, Some(port)) = (recovery.swank(), self.swank) {
             session.claim_swank(port)?;
         }
@@ -144,33 +149,35 @@ impl Serve {
         );
         // Wait for a client that may name its project, unless there is something to load already.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
-            // Start SBCL now, so that a broken installation is reported at once.
+            // Start SBCL now to report a broken installation at once.
             let bank = session.bank()?;
             if !matches!(bank.started_from(), StartedFrom::Core { .. })
                 && bank.lisp().wait_until_ready().is_err()
                 && let Some(without) = without_failed_snapshot(bank)
             {
-                // Nothing was read from the client yet.
+                // Nothing has been read from the client yet, so the program can start again without
+                // the snapshot.
                 let error = match &handover {
-                    Some(handover) => execute(&origin(), handover),
+                    Some(handover) => execute(&process_start(), handover),
                     None => {
                         source.put_back().map_err(std::io::Error::from)?;
-                        let mut origin = origin();
+                        let mut origin = process_start();
                         origin.arguments.insert(1.min(origin.arguments.len()), without);
-                        execute_again(Path::new(PROGRAM), &origin, &[])
+                        reexecute(Path::new(PROGRAM), &origin, &[])
                     }
                 };
                 return Err(error.into());
             }
             if permissions.edits {
-                // Take back what was cut before its files are loaded. Status tells of it, also if this fails.
+                // Roll back an interrupted edit before its files are loaded. Ignore a failure,
+                // which `status` reports.
                 let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
             }
             let complete =
                 bank.started_from() == StartedFrom::Snapshot && loads.iter().all(|load| baked.contains(load));
             let expects = shell.options.project.any() || !loads.is_empty();
-            // Announce the loads before the first question, so that no name is reported missing before they
-            // end.
+            // Announce the loads before the first call, so that no name is reported missing before
+            // they end.
             let moving = (expects && !complete).then(|| bank.announce_loads());
             let (shell, session) = (Arc::clone(shell), session.clone());
             std::thread::Builder::new()
@@ -181,8 +188,8 @@ impl Serve {
         Ok(StartedImage { session, handover, restarts })
     }
 
-    /// Returns the loads of the snapshot to start from: those of --system, or else the ones that the image
-    /// before this one had done first.
+    /// Returns the loads that the snapshot to start from contains: those of --system, or else the
+    /// first loads of the previous image.
     fn first_loads(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<LoadedItem> {
         if shell.options.project.any() {
             return shell.options.project.loads();
@@ -192,31 +199,32 @@ impl Serve {
     }
 }
 
-/// Reads what the image before this one of the same process hands over at the descriptor `number`.
+/// Reads the handover from the previous image of this process at the descriptor `number`.
 pub(super) fn handed_over(number: Option<RawFd>) -> Result<Option<Handover>, CommandError> {
     let Some(number) = number else { return Ok(None) };
     reap_children();
     Ok(Some(adopt_descriptor(number).and_then(Handover::read)?))
 }
 
-/// Makes the means to execute the program again when Lisp has died, for the first who asks.
+/// Returns the hooks that execute the program again after Lisp has died. Only the first call
+/// returns them.
 pub(super) fn restart_hooks(
     shell: &Arc<Shell>,
     recovery: &Recovery,
     listener: Option<RawFd>,
 ) -> Option<RestartHooks> {
     let causes = recovery.arm()?;
-    let (origin, shell) = (origin(), Arc::clone(shell));
+    let (origin, shell) = (process_start(), Arc::clone(shell));
     let execute = Box::new(move |handover: Handover| {
         let error = execute(&origin, &handover);
-        shell.output.error(&format!("The program could not be executed again: {error}."));
+        shell.output.error(&format!("Restarting the program failed: {error}."));
         error
     });
     Some(RestartHooks { causes, listener, execute })
 }
 
 impl Source {
-    /// Puts the streams back where the program finds them at its start.
+    /// Moves the streams back to descriptors 0 and 1, where the program expects them at its start.
     fn put_back(&self) -> rustix::io::Result<()> {
         match self {
             Self::Client(input, output) => {
@@ -229,40 +237,41 @@ impl Source {
 }
 
 /// Selects the tools that a client is offered.
-pub(super) fn chosen(settings: &ClientSettings) -> Result<Tools, CommandError> {
+pub(super) fn selected_tools(settings: &ClientSettings) -> Result<Tools, CommandError> {
     let tools = crate::actions::tools();
     let daily = || Ok(tools.daily(settings.permissions()));
     let chosen = settings.tools.as_ref().map_or_else(daily, |choice| tools.chosen(choice));
     chosen.map_err(|message| CommandError { exit: Exit::Usage, message })
 }
 
-/// Opens the index of the text, and runs the loads. Answers say that a load is under way until `moving` is
-/// dropped.
+/// Opens Swank and the text index, and runs the loads. Answers report a running load until `moving`
+/// is dropped.
 fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<LoadingGuard>) {
-    // Let the person in first: a project may load for minutes.
+    // Open Swank first, because a project may load for minutes.
     if let Some(sentence) = opened_swank(session) {
         shell.output.error(&sentence);
     }
-    // Ignore the error: questions about text report it.
+    // Ignore the error: calls that need the text index report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        // Also if not all were loaded: those that were may have one.
+        // Make one even if some loads failed: the successful ones may be worth a snapshot.
         Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }
     let named = shell.options.project.loads();
     let others = loads.iter().filter(|load| !named.contains(load));
-    session.load_again(crate::actions::tools(), &others.cloned().collect::<Vec<_>>());
+    session.repeat_loads(crate::actions::tools(), &others.cloned().collect::<Vec<_>>());
     drop(moving);
     if named.is_empty()
         && let Some(bank) = session.started()
     {
-        // Make a snapshot now: if Lisp dies again, the restart is faster with one.
+        // Make a snapshot now, so that a restart after Lisp's death is faster.
         let _ = bank.make_snapshot_later(false);
     }
 }
 
-/// Opens the Swank that is claimed, and returns a sentence on it; none if none is.
+/// Opens the requested Swank server and returns a sentence about it. `None` if Swank was not
+/// requested.
 pub(super) fn opened_swank(session: &Session) -> Option<String> {
     Some(match session.open_swank()? {
         Ok(server) => format!("{server}"),
@@ -270,15 +279,15 @@ pub(super) fn opened_swank(session: &Session) -> Option<String> {
     })
 }
 
-/// Returns the error of `--swank` where evaluation is not allowed.
+/// Returns the error for `--swank` without permission to evaluate code.
 pub(super) fn swank_not_allowed() -> CommandError {
-    let message = "--swank lets whoever connects evaluate code, so it needs --allow-eval.".to_owned();
+    let message = "--swank allows clients to evaluate code, so it needs --allow-eval.".to_owned();
     CommandError { exit: Exit::Usage, message }
 }
 
-/// Records the arguments, environment and folder of the process's start, before Lisp code can change the
-/// latter two. Leaves out what was for this image of the program alone.
-pub(super) fn origin() -> ProcessStart {
+/// Records the process's arguments, environment and folder before Lisp code can change the latter
+/// two. Omits options that concern only this image of the program.
+pub(super) fn process_start() -> ProcessStart {
     let is_given = |argument: &OsString| {
         [RESTARTED_FROM, FAILED_SNAPSHOT]
             .iter()
@@ -300,10 +309,11 @@ fn execute(origin: &ProcessStart, handover: &Handover) -> io::Error {
     origin.arguments.extend(Steelbank::get().and_then(|bank| without_failed_snapshot(&bank)));
     origin.arguments.push(OsString::from(format!("{RESTARTED_FROM}{}", file.as_raw_fd())));
     let kept: Vec<RawFd> = handover.descriptors().into_iter().chain([file.as_raw_fd()]).collect();
-    execute_again(Path::new(PROGRAM), &origin, &kept)
+    reexecute(Path::new(PROGRAM), &origin, &kept)
 }
 
-/// Removes the snapshot that `bank` did not start from, if so, and returns the option for a start without.
+/// Removes the snapshot if `bank` could not start from it, and returns the option for a start
+/// without it.
 pub(super) fn without_failed_snapshot(bank: &Steelbank) -> Option<OsString> {
     bank.discard_failed_snapshot()?;
     Some(OsString::from(format!("{FAILED_SNAPSHOT}a start from it failed")))

@@ -1,5 +1,5 @@
-//! `steelbank serve --share` and `steelbank lsp --share`: hands the standard streams to the host of the image, which it starts if there is none, and
-//! waits until it has left.
+//! The client side of `--share`: passes the standard streams to the host of the image, starts the
+//! host if there is none, and waits until the client's session ends.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -19,12 +19,13 @@ use crate::doors::share::{ClientSettings, HostAddress, HostMessage, Joining, han
 use crate::doors::streams::take as take_streams;
 use crate::tools::Permissions;
 
-/// How long to try again where a host ends, or is started again, before it says a word, or lacks descriptors.
+/// How long to retry while a host ends, starts or lacks descriptors.
 const HOST_WAIT: Duration = Duration::from_secs(20);
-/// The time between two tries.
+/// The time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// What of the environment makes another image: where code, the user's files and the runtime are found.
+/// The environment variables that affect the image: the locations of code, of the user's files and
+/// of the runtime.
 const VARIABLES: [&str; 14] = [
     "ASDF_OUTPUT_TRANSLATIONS", "CL_SOURCE_REGISTRY", "HOME", "LD_LIBRARY_PATH", "PATH", "SBCL_HOME",
     "STEELBANK_CACHE", "STEELBANK_HOME", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME",
@@ -39,7 +40,7 @@ impl ClientSettings {
 }
 
 impl GlobalOptions {
-    /// Returns the options that make a process of the project in `folder` have the same image.
+    /// Returns the options that give another process the same image of the project in `folder`.
     fn arguments(&self, folder: &Path) -> Vec<std::ffi::OsString> {
         let mut arguments = self.project.arguments(folder);
         arguments.extend(self.text.argument().map(Into::into));
@@ -50,10 +51,11 @@ impl GlobalOptions {
     }
 }
 
-/// Describes what the image of the project in `folder` is made of. Processes that agree in all of it may share one.
+/// Describes everything that the image of the project in `folder` depends on. Processes with equal
+/// descriptions may share an image.
 ///
 /// # Errors
-/// The folder or the program cannot be looked at.
+/// The metadata of the folder or the program cannot be read.
 pub(super) fn image(shell: &Shell, folder: &Path) -> io::Result<String> {
     let program = std::fs::metadata(PROGRAM)?;
     let build = [program.dev(), program.ino(), program.size(), program.mtime().unsigned_abs()];
@@ -66,14 +68,15 @@ fn failed(message: String) -> CommandError {
     CommandError { exit: Exit::Engine, message }
 }
 
-/// Has the host of the image serve the standard streams, and waits until the client has left. None if there is no project.
+/// Lets the host of the image serve the standard streams, and waits until the client has
+/// disconnected. `None` if there is no project.
 pub(super) fn join(
     shell: &Arc<Shell>,
     settings: ClientSettings,
     linger: u64,
 ) -> Result<Option<Exit>, CommandError> {
     let Some(folder) = shell.options.project.root()?.folder() else {
-        shell.output.error("There is no project here whose Lisp could be shared: this client has its own.");
+        shell.output.error("There is no project here, so this client gets a Lisp of its own.");
         return Ok(None);
     };
     let joiner = Joiner::new(shell, &folder, settings, linger)?;
@@ -84,28 +87,28 @@ pub(super) fn join(
         Some(HostMessage::Left { well }) => Ok(Some(Exit::of_editor(well))),
         Some(HostMessage::Refused(why)) => Err(failed(why)),
         _ => Err(failed(format!(
-            "The process that keeps the shared Lisp has ended. Its log is {}.",
+            "The host process of the shared Lisp has ended. Its log is {}.",
             joiner.address.log().display()
         ))),
     }
 }
 
-/// What joins clients to the host of an image.
+/// Connects clients to the host of an image.
 pub(super) struct Joiner {
     shell: Arc<Shell>,
     folder: PathBuf,
     address: HostAddress,
     joining: Joining,
     linger: u64,
-    /// The sentence that the host has said last: it says the same to each client.
+    /// The last message from the host, which sends the same one to each client.
     last: Arc<Mutex<String>>,
 }
 
 impl Joiner {
-    /// Makes the joiner of clients with `settings` to the image of the project in `folder`.
+    /// Creates the joiner for clients with `settings` of the image of the project in `folder`.
     ///
     /// # Errors
-    /// There is no cache, or the folder or the program cannot be looked at.
+    /// There is no cache folder, or the metadata of the folder or the program cannot be read.
     pub(super) fn new(
         shell: &Arc<Shell>,
         folder: &Path,
@@ -113,9 +116,7 @@ impl Joiner {
         linger: u64,
     ) -> Result<Self, CommandError> {
         let cache = installation::cache().ok_or_else(|| {
-            failed(
-                "There is no cache folder in which a shared Lisp is found. Set STEELBANK_CACHE.".to_owned(),
-            )
+            failed("A shared Lisp needs a cache folder, and there is none. Set STEELBANK_CACHE.".to_owned())
         })?;
         let image = image(shell, folder).map_err(|error| trouble(&error))?;
         let mut hasher = DefaultHasher::new();
@@ -126,11 +127,12 @@ impl Joiner {
         Ok(Self { shell, folder: folder.to_owned(), address, joining, linger, last })
     }
 
-    /// Has the host serve a pair of streams. Returns the socket whose end is the client's leaving, and what the host says from now
-    /// on; sentences for standard error go there.
+    /// Lets the host serve a pair of streams. Returns the socket, which the host closes when the
+    /// client has disconnected, and the host's further messages. Texts among them are printed on
+    /// standard error.
     ///
     /// # Errors
-    /// The host does not serve the client.
+    /// The host rejects the client, or does not answer in time.
     pub(super) fn join(
         &self,
         streams: [BorrowedFd<'_>; 2],
@@ -138,12 +140,12 @@ impl Joiner {
         let end = Instant::now() + HOST_WAIT;
         loop {
             let socket = self.connect().map_err(|error| trouble(&error))?;
-            // Try again if this fails: the host has ended.
+            // Ignore a failure and retry: the host has ended.
             let _ = hand_over(&socket, &self.joining, streams);
             let (shell, last) = (Arc::clone(&self.shell), Arc::clone(&self.last));
             let own = socket.try_clone().map_err(|error| trouble(&error))?;
             let mut said = messages(own).filter(move |message| match message {
-                HostMessage::Said(sentence) => {
+                HostMessage::Text(sentence) => {
                     let mut last = last.lock();
                     if *last != *sentence {
                         shell.output.error(sentence);
@@ -157,11 +159,11 @@ impl Joiner {
                 Some(HostMessage::Welcome) => return Ok((socket, said)),
                 Some(HostMessage::Refused(why)) => return Err(failed(why)),
                 Some(HostMessage::Later(why)) => why,
-                _ => "it ends, or closes the socket, before it says a word".to_owned(),
+                _ => "it closed the connection without an answer".to_owned(),
             };
             if Instant::now() >= end {
                 return Err(failed(format!(
-                    "The process that keeps the shared Lisp did not serve this client within {} s: {why}. Its log is {}.",
+                    "The host process of the shared Lisp did not accept this client within {} s: {why}. Its log is {}.",
                     HOST_WAIT.as_secs(),
                     self.address.log().display()
                 )));
@@ -170,7 +172,7 @@ impl Joiner {
         }
     }
 
-    /// Connects to the host, which is started if there is none.
+    /// Connects to the host. Starts it if there is none.
     fn connect(&self) -> io::Result<UnixStream> {
         let Self { shell, folder, address, linger, .. } = self;
         let lock = address.lock()?;
@@ -188,12 +190,13 @@ impl Joiner {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        // Leave no zombie where this process outlives the host. Ignore the error: without a thread there is one.
+        // Wait for the host to avoid a zombie if it ends first. Ignore the error: without a thread
+        // it stays a zombie.
         let _ = std::thread::Builder::new().name("share-host".into()).spawn(move || host.wait());
         lock.connect()?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     }
 }
 
 fn trouble(error: &io::Error) -> CommandError {
-    failed(format!("The Lisp of this project cannot be shared: {error}."))
+    failed(format!("This project's Lisp cannot be shared: {error}."))
 }

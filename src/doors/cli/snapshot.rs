@@ -1,6 +1,7 @@
-//! The command snapshot: saves the project's image, so that the program starts ready.
+//! `steelbank snapshot`: saves the project's image with its systems loaded, so that later starts
+//! are fast.
 
-use super::project::none_here;
+use super::project::no_project;
 use super::{CommandError, Exit, Shell};
 use crate::answer::Wording;
 use crate::handle::snapshot::MakeError;
@@ -10,9 +11,9 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let options = &shell.options.project;
     let usage = |message| CommandError { exit: Exit::Usage, message };
     let root = options.root()?;
-    let folder = root.folder().ok_or_else(|| usage(none_here().worded(Wording::CommandLine)))?;
+    let folder = root.folder().ok_or_else(|| usage(no_project().worded(Wording::CommandLine)))?;
     let settings = options.settings(&root).ok_or_else(|| {
-        usage("There is no cache folder to keep a snapshot in: set STEELBANK_CACHE or HOME.".to_owned())
+        usage("There is no cache folder for the snapshot. Set STEELBANK_CACHE or HOME.".to_owned())
     })?;
     let builder = shell.builder().project(settings).loads(options.loads());
     let made = builder.make_snapshot(|news| shell.output.error(news));
@@ -32,7 +33,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     }
 }
 
-/// Renders the error as a sentence.
+/// Formats the error as a sentence.
 fn sentence(error: &MakeError) -> String {
     let text = error.to_string();
     let mut letters = text.chars();

@@ -1,4 +1,5 @@
-//! The command line by itself, and as the pages for people have it.
+//! Checks that the command line is consistent, and that all commands in the documentation are
+//! valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,13 +16,13 @@ use super::{Command, command_line, commands, config};
 mod pages;
 
 #[test]
-fn the_command_line_is_consistent() {
+fn command_line_is_consistent() {
     command_line().debug_assert();
 }
 
-/// Checks that the real command line takes these arguments.
+/// Checks that the command line accepts these arguments.
 fn parses(arguments: &[String]) -> Result<(), String> {
-    // A word in capitals stands for any command.
+    // A word in capitals is a placeholder for any command.
     let words = arguments.iter().map(|word| if word == "COMMAND" { "doctor" } else { word.as_str() });
     let words: Vec<&str> = std::iter::once("steelbank").chain(words).collect();
     let matches = match command_line().try_get_matches_from(&words) {
@@ -55,7 +56,7 @@ fn parses(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Splits a line of a shell into simple commands, and these into words.
+/// Splits a shell line into simple commands, and these into words.
 fn shell(line: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut quote = None;
@@ -84,7 +85,8 @@ fn shell(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Returns steelbank's arguments in a command that starts it, or tells another program to start it.
+/// Returns steelbank's arguments in a command that starts it, or that registers it with another
+/// program.
 fn arguments(words: &[String]) -> Option<Vec<String>> {
     let first = words.iter().position(|word| !word.contains('=') || word.starts_with('-'))?;
     let words = &words[first..];
@@ -103,7 +105,8 @@ fn arguments(words: &[String]) -> Option<Vec<String>> {
     Some(words[at + 1..].to_vec())
 }
 
-/// Finds steelbank's arguments in a configuration: `"command": "steelbank", "args": […]`, or one list.
+/// Finds steelbank's arguments in a configuration: `"command": "steelbank", "args": […]`, or one
+/// list.
 fn configured(value: &Value, found: &mut Vec<Vec<String>>) {
     let strings = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -122,14 +125,14 @@ fn configured(value: &Value, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Lists what stands behind the last `"steelbank"` among the strings of a text, between this quotation mark.
+/// Lists the strings after the last `"steelbank"` in a text. `mark` is the quotation mark.
 fn quoted(text: &str, mark: char) -> Option<Vec<String>> {
     let strings: Vec<String> = text.split(mark).skip(1).step_by(2).map(str::to_owned).collect();
     let at = strings.iter().rposition(|word| word == "steelbank")?;
     Some(strings[at + 1..].to_vec())
 }
 
-/// What is understood of a page.
+/// The commands found in a page.
 #[derive(Default)]
 struct Understood {
     /// The arguments of each start of steelbank.
@@ -172,10 +175,11 @@ impl Understood {
                 }
                 self.starts.extend(quoted(&text, '"'));
             }
-            // What else it says is run by tests/editors/run.sh.
+            // tests/editors/run.sh runs the rest of it.
             "lua" => self.starts.extend(quoted(&text, '\'')),
             "sh" | "" => block.lines.iter().for_each(|line| self.shell_line(line)),
-            // Tests of the program run the examples and what tools answer, cargo the Rust.
+            // Other tests run the console examples and their answers, and cargo tests the Rust
+            // blocks.
             "console" | "text" | "rust" | "rust,standalone_crate" => {}
             other => return Err(format!("nothing checks a block of {other:?}")),
         }
@@ -183,7 +187,7 @@ impl Understood {
     }
 }
 
-/// Checks a table of TOML that is ours: settings, and what a program that uses the library depends on.
+/// Checks our TOML tables: settings, and the dependency of a program that uses the library.
 fn settings(text: &str, table: &toml::Table) -> Result<(), String> {
     if table.contains_key("allow") {
         toml::from_str::<config::UserConfig>(text).map_err(|error| error.to_string())?;
@@ -201,7 +205,7 @@ fn settings(text: &str, table: &toml::Table) -> Result<(), String> {
     Ok(())
 }
 
-/// Lists the long options of the command line, of all commands.
+/// Lists the long options of all commands.
 fn options() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut left = vec![command_line()];
@@ -215,16 +219,16 @@ fn options() -> BTreeSet<String> {
     found
 }
 
-/// Each block in a page is one that its language reads; each start of steelbank in it, and in its lines, is one that the
-/// command line takes; options that are named are there.
+/// Each block of a page must parse in its language, each call of steelbank must be valid, and each
+/// named option must exist.
 #[test]
-fn what_the_pages_tell_to_type_is_understood() {
+fn commands_in_documentation_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let known = options();
     let mut starts = 0;
     for path in pages::all(root) {
         let page = path.strip_prefix(root).unwrap().to_str().unwrap();
-        // Its names of formats begin with the program's.
+        // Skip this page, because its names of formats begin with the program's name.
         if page == "docs/internals/formats.md" {
             continue;
         }
@@ -241,7 +245,8 @@ fn what_the_pages_tell_to_type_is_understood() {
             understood.starts.extend(quoted(span, '"'));
             let mut words = span.split_whitespace();
             let first = words.next().unwrap_or_default();
-            let is_ours = ["steelbank", "serve", "lsp"].contains(&first) && page != "docs/internals/publishing.md";
+            let is_ours =
+                ["steelbank", "serve", "lsp"].contains(&first) && page != "docs/internals/publishing.md";
             for option in words.filter_map(|word| word.strip_prefix("--")).filter(|_| is_ours) {
                 assert!(known.contains(option), "{page}: `{span}`: there is no --{option}");
             }
@@ -250,7 +255,7 @@ fn what_the_pages_tell_to_type_is_understood() {
             parses(start).unwrap_or_else(|error| panic!("{page}: steelbank {}: {error}", start.join(" ")));
         }
         let is_setup = page.starts_with("docs/hosts/") || page.starts_with("docs/editors/");
-        // What starts it there is the extension, which tests/editors/run.sh packs and runs.
+        // The extension starts steelbank there; tests/editors/run.sh packs and runs it.
         let has_own_program = page == "docs/editors/vs-code.md";
         assert!(
             !is_setup || has_own_program || !understood.starts.is_empty(),
@@ -262,7 +267,7 @@ fn what_the_pages_tell_to_type_is_understood() {
 }
 
 #[test]
-fn starts_in_lines_of_a_shell_are_found() {
+fn shell_lines_are_parsed() {
     let found = |line: &str| shell(line).iter().filter_map(|words| arguments(words)).collect::<Vec<_>>();
     for (line, expected) in [
         (

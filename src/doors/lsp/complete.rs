@@ -1,4 +1,4 @@
-//! Completion and signatures.
+//! Completion and signature help.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
 use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::engine::control::Control;
 
-/// The most names that are offered at once.
-const MOST_NAMES: usize = 200;
+/// The maximum number of offered names.
+const MAX_NAMES: usize = 200;
 
-/// How well `name` fits what was typed, both in lower case: 0 it begins so, 1 its words do (`mvb`, `m-v-b`), 2 it has it.
+/// Rates how well `name` matches the typed text, both in lower case. 0: it starts with it; 1: its
+/// words do (`mvb`, `m-v-b`); 2: it contains it.
 fn fit(name: &str, typed: &str) -> Option<u8> {
     if name.starts_with(typed) {
         return Some(0);
     }
-    // What its words begin with stands in it, in that order.
+    // A match of word starts requires that all typed characters occur in the name in this order.
     let mut letters = name.bytes();
     if !typed.bytes().all(|wanted| letters.any(|letter| letter == wanted)) {
         return None;
@@ -39,7 +40,8 @@ fn fit(name: &str, typed: &str) -> Option<u8> {
     (typed.len() > 2 && name.contains(typed)).then_some(2)
 }
 
-/// What is offered: its fit, length and text, by which it is sorted; the protocol's kind, and the symbol.
+/// A candidate: match quality, length and text, which determine the order; then the protocol's
+/// kind, and the symbol.
 type Offered<'a> = (u8, usize, Cow<'a, str>, u32, Option<&'a Accessible>);
 
 impl Server {
@@ -96,13 +98,13 @@ impl Server {
             let fit = fit(&known.written, name)?;
             Some((fit, known.written.len(), Cow::Borrowed(known.written.as_str()), 3, Some(known)))
         }));
-        let incomplete = found.len() > MOST_NAMES;
+        let incomplete = found.len() > MAX_NAMES;
         let order = |one: &Offered<'_>, other: &Offered<'_>| {
             (one.0, one.1, &one.2).cmp(&(other.0, other.1, &other.2))
         };
         if incomplete {
-            found.select_nth_unstable_by(MOST_NAMES, order);
-            found.truncate(MOST_NAMES);
+            found.select_nth_unstable_by(MAX_NAMES, order);
+            found.truncate(MAX_NAMES);
         }
         found.sort_by(order);
         let range = document.range(Range::of(start..at as usize), self.encoding());
@@ -142,8 +144,8 @@ impl Server {
         Ok(item)
     }
 
-    /// The operator of the innermost call around `at` that has a lambda list: its name as it is written, its lambda
-    /// list, and the number of the argument at `at`, from 0.
+    /// Returns the innermost call around `at` with a known lambda list: the operator's name as
+    /// written, its lambda list, and the index of the argument at `at`, from 0.
     fn call_around(
         &self,
         document: &OpenDocument,
@@ -179,7 +181,7 @@ impl Server {
         None
     }
 
-    /// The initialization arguments of the class in the `make-instance` around `at`.
+    /// Returns the initialization arguments of the class in the `make-instance` form around `at`.
     fn initargs(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Vec<String>> {
         let (read, view) = (&document.read, self.view(document, control).ok()?);
         let around = read.forms().iter().rposition(|form| form.span.start < at && at <= form.span.end)?;
@@ -196,7 +198,7 @@ impl Server {
         Some(initargs.map(|name| name.trim_start_matches(':').to_lowercase()).collect())
     }
 
-    /// The keywords that the call around `at` takes.
+    /// Returns the keywords that the call around `at` accepts.
     fn keywords(&self, document: &OpenDocument, at: u32, control: &Control) -> Vec<String> {
         if let Some(initargs) = self.initargs(document, at, control) {
             return initargs;
@@ -236,7 +238,7 @@ impl Server {
     }
 }
 
-/// The elements of a printed lambda list.
+/// Returns the elements of a printed lambda list.
 pub(super) fn parameters(arglist: &str) -> Vec<String> {
     let inner = arglist.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();
     let (mut all, mut depth, mut word) = (Vec::new(), 0, String::new());
@@ -257,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_fit_by_their_beginning_their_words_or_a_part() {
+    fn names_match_by_prefix_words_or_substring() {
         for (typed, expect) in
             [("multi", Some(0)), ("mvb", Some(1)), ("m-v", Some(1)), ("bind", Some(2)), ("q", None)]
         {
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn lambda_lists_have_parameters() {
+    fn parameters_splits_lambda_list() {
         assert_eq!(
             parameters("(a &optional (b 1) &key ((:c d) 2))"),
             ["a", "&optional", "(b 1)", "&key", "((:c d) 2)"]

@@ -1,4 +1,4 @@
-//! Positions, ranges, files and errors as the protocol has them, and back.
+//! Converts positions, ranges, URIs and errors to and from the protocol.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::answer::escape::uri_path;
 use crate::handle::{Error, ErrorKind};
 use crate::tools::Failure;
 
-/// The reason why a request is not answered.
+/// The error response to a request.
 #[derive(Debug)]
 pub(super) struct RequestRefusal {
     pub(super) code: i32,
@@ -23,7 +23,7 @@ pub(super) struct RequestRefusal {
 pub(super) type Answered = Result<Value, RequestRefusal>;
 
 impl RequestRefusal {
-    /// The request was cancelled.
+    /// The error code of a cancelled request.
     pub(super) const CANCELLED: i32 = -32800;
 
     pub(super) fn params(message: impl Into<String>) -> Self {
@@ -51,7 +51,7 @@ impl From<Failure> for RequestRefusal {
     }
 }
 
-/// The path that a `file:` URI names.
+/// Returns the path of a `file:` URI.
 pub(super) fn path_of(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let path = &rest.as_bytes()[rest.find('/')?..];
@@ -74,12 +74,12 @@ pub(super) fn path_of(uri: &str) -> Option<PathBuf> {
     Some(PathBuf::from(<std::ffi::OsStr as OsStrExt>::from_bytes(&bytes)))
 }
 
-/// The URI of the file at `path`.
+/// Returns the URI of the file at `path`.
 pub(super) fn uri_of(path: &Path) -> String {
     format!("file://{}", uri_path(path.as_os_str().as_bytes()))
 }
 
-/// The byte of a position; past the end of a line, the line's end.
+/// Returns the byte offset of a position. A position past the end of a line is the line's end.
 pub(super) fn offset_from(
     position: &Value,
     text: &str,
@@ -112,7 +112,7 @@ pub(super) fn range_from(
     }
 }
 
-/// The protocol's range of `range`, in bytes of `text`.
+/// Converts a byte range of `text` to a range of the protocol.
 pub(super) fn range(range: Range, text: &str, lines: &LineIndex, encoding: PositionEncoding) -> Value {
     let position = |offset: u32| {
         let LineColumn { line, column } = lines.position_in(text.as_bytes(), offset, encoding);
@@ -127,7 +127,7 @@ pub(super) const TOKEN_TYPES: [&str; 10] = [
     "label",
 ];
 
-/// The number of the type of semantic token, if it has one.
+/// Returns the number of an occurrence's semantic token type, if it has one.
 pub(super) fn token_type(kind: OccurrenceKind) -> Option<u32> {
     let name = match kind {
         OccurrenceKind::Function | OccurrenceKind::LocalFunction => "function",
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_name_files() {
+    fn uris_round_trip() {
         for path in ["/a b/ü%/x.lisp", "/", "/c++/#.lisp"] {
             assert_eq!(path_of(&uri_of(Path::new(path))).as_deref(), Some(Path::new(path)));
         }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_units_of_the_encoding() {
+    fn positions_count_units_of_encoding() {
         let text = "a𝒳b\r\nc";
         let lines = LineIndex::new(text.as_bytes());
         for (encoding, column) in [(PositionEncoding::Utf8, 5), (PositionEncoding::Utf16, 3)] {

@@ -1,4 +1,5 @@
-//! Diagnostics: of the parentheses as one types, of the compiler when the file is saved or nothing was typed for a while.
+//! Diagnostics: unbalanced parentheses while the user types, and the compiler's diagnostics when a
+//! file is saved or after a pause in typing.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,43 +23,44 @@ use crate::handle::loaded::{Diagnostic, Severity};
 
 /// The time limit of a check.
 const CHECK_TIME: Duration = Duration::from_secs(300);
-/// The time without a change after which text that is not saved is compiled.
+/// The pause in typing after which unsaved text is compiled.
 pub(super) const TYPING_PAUSE: Duration = Duration::from_millis(700);
 
-/// A document that is to be compiled.
+/// A document to compile.
 pub(super) struct NextCheck {
     document: Arc<OpenDocument>,
     due: Instant,
     saved: bool,
 }
 
-/// What the thread that has documents compiled is to do.
+/// The work of the thread that compiles documents.
 #[derive(Default)]
 pub(super) struct ChecksDue {
-    /// Those of older versions are passed over.
+    /// The documents to compile. Older versions of a document are skipped.
     due: Vec<NextCheck>,
-    /// Whether the image has changed: what the compiler said may be true no more.
+    /// Whether the image has changed, so that earlier diagnostics may be outdated.
     changed: bool,
     /// The document that is being compiled.
     running: Option<(Arc<OpenDocument>, Cancellation)>,
-    /// Whether the editor has left.
+    /// Whether the editor has disconnected.
     ended: bool,
 }
 
-/// The copies of an image in which its editors' documents are compiled, in turn.
+/// The copies of an image that compile its editors' documents, one after the other.
 #[derive(Debug, Default)]
 pub struct CheckCopies(Mutex<Spare>);
 
 #[derive(Debug, Default)]
 struct Spare {
-    /// The copy that is started ahead, with the stamp of the index.
+    /// The copy that was started ahead of time, with the stamp of the index.
     copy: Option<(u64, SpareCopy)>,
-    /// The change for which a new snapshot was ordered last.
+    /// The change of the image for which a new snapshot was last requested.
     ordered: Option<SystemTime>,
 }
 
 impl Spare {
-    /// Starts a copy from the snapshot of what is loaded. Has one made where none is new enough.
+    /// Starts a copy from the snapshot of the loaded systems. Requests a new snapshot if none is
+    /// recent enough.
     fn start(&mut self, bank: &Steelbank) -> Option<(u64, SpareCopy)> {
         let stamp = bank.index().stamp();
         if let Ok(copy) = bank.run(&SpareCopyRequest, &Control::new(CHECK_TIME)) {
@@ -67,7 +69,7 @@ impl Spare {
         let changed = bank.changed_at();
         if changed.is_some() && changed != self.ordered {
             self.ordered = changed;
-            // Ignore the error: without a copy, files are checked when they are saved.
+            // Ignore the error: without a copy, files are only checked when they are saved.
             let _ = bank.make_snapshot_later(false);
         }
         None
@@ -75,9 +77,9 @@ impl Spare {
 }
 
 impl Server {
-    /// What is wrong with a document, as far as it is known.
+    /// Returns the known problems of a document.
     fn diagnostics_of(&self, document: &OpenDocument) -> Vec<Value> {
-        let text = document.looked_into();
+        let text = document.analysed_text();
         let balance = structure::check_structure(text.as_bytes(), Dialect::CommonLisp);
         let wrong = balance.problem.map(|problem| {
             let start = problem.start as usize;
@@ -86,9 +88,9 @@ impl Server {
             let line = document.lines.line(problem.mend.0);
             let message = match problem.kind {
                 ProblemKind::Unclosed => {
-                    format!("This list is not closed: line {line} lacks {:?}.", problem.mend.1)
+                    format!("This list is not closed: {:?} is missing in line {line}.", problem.mend.1)
                 }
-                ProblemKind::ExtraClose => "This parenthesis closes nothing.".to_owned(),
+                ProblemKind::ExtraClose => "This closing parenthesis has no opening one.".to_owned(),
                 ProblemKind::UnclosedString => "This string is not closed.".to_owned(),
                 ProblemKind::UnclosedBar => "This bar is not closed.".to_owned(),
                 ProblemKind::UnclosedComment => "This comment is not closed.".to_owned(),
@@ -102,7 +104,7 @@ impl Server {
         wrong.into_iter().chain(untold).chain(document.compiled.lock().iter().cloned()).collect()
     }
 
-    /// Sends a document's diagnostics, unless the editor asks for them itself.
+    /// Publishes a document's diagnostics, unless the editor requests them itself.
     pub(super) fn publish(&self, document: &OpenDocument) {
         if !self.pulls.load(Ordering::Relaxed) {
             let found = self.diagnostics_of(document);
@@ -116,8 +118,9 @@ impl Server {
         Ok(json!({ "kind": "full", "items": self.diagnostics_of(&document) }))
     }
 
-    /// Has a document compiled in a confined copy after `pause`, if it has not moved on by then. Without a snapshot to start
-    /// that copy from, only a file that is `saved` is, with the system that has it.
+    /// Compiles a document in a confined copy after `pause`, if no newer version exists by then.
+    /// Without a snapshot for such a copy, only a `saved` file is checked, together with its
+    /// system.
     pub(super) fn check_later(&self, document: &Arc<OpenDocument>, pause: Duration, saved: bool) {
         if self.compile && document.path.extension().is_some_and(|kind| kind == "lisp") {
             let due = Instant::now() + pause;
@@ -127,7 +130,7 @@ impl Server {
             };
             checks.due.retain(|other| !is_older(other));
             checks.due.push(NextCheck { document: Arc::clone(document), due, saved });
-            // What it will say of an older version is of no use.
+            // Cancel a running check of an older version, because its result is no longer needed.
             let running = checks
                 .running
                 .iter()
@@ -137,13 +140,13 @@ impl Server {
         }
     }
 
-    /// Notes that the image has changed, by whomever.
+    /// Records that a client has changed the image.
     pub(super) fn note_changed_image(&self) {
         self.checks.lock().changed = true;
         self.check_due.notify_all();
     }
 
-    /// Ends the check that runs, and lets no other begin: the editor has left.
+    /// Ends the running check and prevents further ones, because the editor has disconnected.
     pub(super) fn end_checks(&self) {
         let mut checks = self.checks.lock();
         checks.ended = true;
@@ -151,15 +154,15 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Has the editor ask anew, and the documents compiled of which the compiler has said something.
-    fn look_again(&self) {
+    /// Refreshes the editor's tokens, and compiles documents with compiler diagnostics again.
+    fn refresh(&self) {
         self.refresh_tokens();
         for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {
             self.check_later(document, TYPING_PAUSE, document.is_saved());
         }
     }
 
-    /// Compiles documents as they are due, until the editor has left.
+    /// Compiles documents when they are due, until the editor disconnects.
     pub(super) fn run_checks(&self) {
         while let Some((NextCheck { document, saved, .. }, control)) = self.await_check() {
             let mut spare = self.copies.0.lock();
@@ -189,7 +192,7 @@ impl Server {
         }
     }
 
-    /// Waits for a document that is due; none once the editor has left.
+    /// Waits for a document that is due. Returns `None` after the editor has disconnected.
     fn await_check(&self) -> Option<(NextCheck, Control)> {
         let mut checks = self.checks.lock();
         checks.running = None;
@@ -199,7 +202,7 @@ impl Server {
             }
             if std::mem::take(&mut checks.changed) {
                 drop(checks);
-                self.look_again();
+                self.refresh();
                 checks = self.checks.lock();
                 continue;
             }
@@ -220,7 +223,8 @@ impl Server {
         self.document(&document.path).is_some_and(|current| current.version == document.version)
     }
 
-    /// What the compiler says of a document; none if it cannot be asked now.
+    /// Compiles a document and returns its diagnostics. Returns `None` if that is not possible at
+    /// present.
     fn compiled(
         &self,
         document: &OpenDocument,
@@ -237,10 +241,10 @@ impl Server {
         let copy = fresh.or_else(|| spare.start(bank));
         if let Some((_, copy)) = copy {
             match copy.check(&document.path, &document.text, control) {
-                Ok(answer) => return Ok(Some(self.told(document, &answer.diagnostics))),
+                Ok(answer) => return Ok(Some(self.diagnostics_in(document, &answer.diagnostics))),
                 Err(_) if control.cancellation().is_cancelled() => return Ok(None),
                 Err(why) => self.log(&format!(
-                    "{} could not be checked alone, in a copy of what is loaded: {why}",
+                    "{} could not be checked by itself in a copy of the image: {why}",
                     document.path.display()
                 )),
             }
@@ -248,23 +252,24 @@ impl Server {
         if !saved {
             return Ok(None);
         }
-        // Load no other system: what they would say is not of this document.
+        // Load no other system, because its diagnostics would not concern this document.
         let system = bank.system_of(&document.path);
         let mut request = CheckRequest { confined: true, system, ..CheckRequest::default() };
         if bank.loaded_date(&document.path).is_none() {
             request.paths = vec![document.path.clone()];
         }
         let answer = bank.run(&request, control).map_err(|error| error.to_string())?;
-        Ok(Some(self.told(document, &answer.diagnostics)))
+        Ok(Some(self.diagnostics_in(document, &answer.diagnostics)))
     }
 
-    /// Checks all of what is loaded as it is on disk, with what depends on it, and shows what is said of open documents.
+    /// Checks all loaded files as they are on disk, and their dependents. Shows the diagnostics of
+    /// open documents.
     pub(super) fn check_project(&self, control: &Control) -> Answered {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;
         for document in self.documents() {
             if document.is_saved() {
-                *document.compiled.lock() = self.told(&document, &answer.diagnostics);
+                *document.compiled.lock() = self.diagnostics_in(&document, &answer.diagnostics);
                 self.publish(&document);
             }
         }
@@ -274,8 +279,8 @@ impl Server {
         Ok(json!(answer))
     }
 
-    /// What of `said` is of the document.
-    fn told(&self, document: &OpenDocument, said: &[Diagnostic]) -> Vec<Value> {
+    /// Selects the diagnostics that concern the document.
+    fn diagnostics_in(&self, document: &OpenDocument, said: &[Diagnostic]) -> Vec<Value> {
         let here = |said: &&Diagnostic| {
             said.place.as_ref().is_some_and(|place| self.native(place.file.as_ref()) == document.path)
         };
@@ -302,7 +307,7 @@ impl Server {
             "source": "sbcl",
             "message": said.message,
         });
-        // The definition that it is in, if it stands above.
+        // Refer to the definition around the diagnostic.
         let top = document.read.toplevel_from(start).filter(|top| top.span.contains(start));
         let name = top.and_then(|top| {
             let known = definitions(&document.text);

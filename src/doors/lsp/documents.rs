@@ -1,4 +1,4 @@
-//! The documents that the editor has open.
+//! The documents that are open in the editor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use steelbank_reader::{Dialect, Features, LispText, Range};
 use super::convert::{self, RequestRefusal};
 use crate::actions::uses::open_text::OpenTextAnswer;
 
-/// The largest text that is looked into, in bytes: larger files are data.
-const LARGEST_TEXT: usize = 8 << 20;
-/// What is said of larger ones.
-pub(super) const TOO_LARGE: &str = "This text is larger than 8 MB: steelbank does not look into it.";
+/// The maximum size of an analysed text, in bytes. Larger files are assumed to be data.
+const MAX_TEXT: usize = 8 << 20;
+/// The message about texts above that limit.
+pub(super) const TOO_LARGE: &str = "This text is larger than 8 MB, so steelbank does not analyse it.";
 
 fn is_too_large(text: &str) -> bool {
-    text.len() > LARGEST_TEXT
+    text.len() > MAX_TEXT
 }
 
-/// Returns what is looked into of `text`: nothing of one that is too large.
-fn looked_into(text: &Arc<str>) -> Arc<str> {
+/// Returns the text to analyse, which is empty if `text` is too large.
+fn analysed_text(text: &Arc<str>) -> Arc<str> {
     if is_too_large(text) { Arc::from("") } else { Arc::clone(text) }
 }
 
@@ -34,34 +34,34 @@ pub(super) struct OpenDocument {
     pub(super) text: Arc<str>,
     pub(super) lines: LineIndex,
     pub(super) read: LispText,
-    /// What stands in it, with the stamp of the index that it was asked with.
+    /// The occurrences in this version, with the stamp of the index.
     pub(super) view: Mutex<Option<(u64, Arc<OpenTextAnswer>)>>,
-    /// What the compiler said of this version.
+    /// The compiler's diagnostics for this version.
     pub(super) compiled: Mutex<Vec<Value>>,
 }
 
 impl OpenDocument {
     pub(super) fn new(uri: String, path: PathBuf, version: i32, text: Arc<str>) -> Self {
         let lines = LineIndex::new(text.as_bytes());
-        let read = LispText::read(looked_into(&text).as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let read = LispText::read(analysed_text(&text).as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         Self { uri, path, version, text, lines, read, view: Mutex::default(), compiled: Mutex::default() }
     }
 
-    /// The text that is looked into.
-    pub(super) fn looked_into(&self) -> Arc<str> {
-        looked_into(&self.text)
+    /// Returns the text to analyse.
+    pub(super) fn analysed_text(&self) -> Arc<str> {
+        analysed_text(&self.text)
     }
 
     pub(super) fn is_too_large(&self) -> bool {
         is_too_large(&self.text)
     }
 
-    /// Whether the text is what is on disk.
+    /// Returns whether the text equals the file on disk.
     pub(super) fn is_saved(&self) -> bool {
         steelbank_tree::read_source(&self.path).is_ok_and(|disk| disk == self.text.as_bytes())
     }
 
-    /// The document after `changes`, in order.
+    /// Returns the document after `changes`, applied in order.
     pub(super) fn changed(
         &self,
         version: i32,
@@ -83,7 +83,7 @@ impl OpenDocument {
         Ok(Self::new(self.uri.clone(), self.path.clone(), version, text.into()))
     }
 
-    /// The protocol's range of `range` of the text.
+    /// Converts a byte range of the text to a range of the protocol.
     pub(super) fn range(&self, range: Range, encoding: PositionEncoding) -> Value {
         convert::range(range, &self.text, &self.lines, encoding)
     }

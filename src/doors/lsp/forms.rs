@@ -1,4 +1,5 @@
-//! What is offered at a document's forms: how often a definition is used, and a mend of its parentheses.
+//! Code lenses that show the number of uses of a definition, and code actions that balance
+//! parentheses.
 
 use std::sync::atomic::Ordering;
 
@@ -14,10 +15,11 @@ use crate::answer::counted;
 use crate::engine::control::Control;
 
 impl Server {
-    /// A lens for each definition that has uses of its own; what it says is found when it is shown.
+    /// Returns a lens for each definition that can have uses. Its text is computed in
+    /// `resolve_lens`.
     pub(super) fn lenses(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
-        let counted = definitions(&document.looked_into()).into_iter().filter(|known| {
+        let counted = definitions(&document.analysed_text()).into_iter().filter(|known| {
             !matches!(known.kind, DefinitionKind::Package | DefinitionKind::Method | DefinitionKind::System)
         });
         let lenses = counted.map(|known| {
@@ -30,7 +32,7 @@ impl Server {
     pub(super) fn resolve_lens(&self, params: &Value, control: &Control) -> Answered {
         let mut lens = params.clone();
         let uri = params["data"]["uri"].as_str();
-        let uri = uri.ok_or_else(|| RequestRefusal::params("the lens is none of this server's"))?;
+        let uri = uri.ok_or_else(|| RequestRefusal::params("the lens was not created by this server"))?;
         let position = &params["data"]["position"];
         let at = json!({ "textDocument": { "uri": uri }, "position": position });
         let uses = match self.occurrence(&at, control)? {
@@ -38,21 +40,21 @@ impl Server {
             None => Vec::new(),
         };
         let title = if uses.is_empty() { "no uses".to_owned() } else { counted(uses.len(), "use", "uses") };
-        // The command is the editor's: steelbank's extension for VS Code shows the places.
+        // The editor implements the command: steelbank's extension for VS Code shows the places.
         let command =
             if self.shows_references.load(Ordering::Relaxed) { "steelbank.showReferences" } else { "" };
         lens["command"] = json!({ "title": title, "command": command, "arguments": [uri, position, uses] });
         Ok(lens)
     }
 
-    /// The edit that balances the document, judged by its indentation.
+    /// Returns an edit that balances the document's parentheses according to its indentation.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
         let asked = convert::range_from(&params["range"], &document.text, &document.lines, encoding)?;
         let wanted = params["context"]["only"].as_array();
         let is_wanted = wanted.is_none_or(|kinds| kinds.iter().any(|kind| kind == "quickfix"));
-        let text = document.looked_into();
+        let text = document.analysed_text();
         let problem = structure::check_structure(text.as_bytes(), Dialect::CommonLisp).problem;
         let Some(problem) = problem.filter(|_| is_wanted) else { return Ok(json!([])) };
         let (at, insert) = problem.mend;
@@ -64,7 +66,7 @@ impl Server {
         let line = document.lines.line(at);
         let (range, title) = match problem.kind {
             ProblemKind::ExtraClose => {
-                (Range::new(at, at + 1), format!("Take out the parenthesis in line {line}"))
+                (Range::new(at, at + 1), format!("Remove the parenthesis in line {line}"))
             }
             _ => (Range::new(at, at), format!("Insert {insert} in line {line}")),
         };

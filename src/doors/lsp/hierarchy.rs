@@ -1,4 +1,4 @@
-//! Hierarchies: who calls a function and what it calls; what a class inherits from and what from it.
+//! Call hierarchies (callers and callees) and type hierarchies (superclasses and subclasses).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ const CLASS: u32 = 5;
 const FUNCTION: u32 = 12;
 
 impl Server {
-    /// Makes an item of a hierarchy: a symbol, which is defined at `place`, as the protocol's `kind`.
+    /// Returns a hierarchy item for a symbol defined at `place`, with the protocol's `kind`.
     fn item(&self, package: &str, name: &str, kind: u32, place: &Place) -> Option<Value> {
         let location = self.locations(vec![place.clone()]).pop()?;
         Some(json!({
@@ -51,7 +51,7 @@ impl Server {
         data["package"]
             .as_str()
             .zip(data["name"].as_str())
-            .ok_or_else(|| RequestRefusal::params("the item is none of this server's"))
+            .ok_or_else(|| RequestRefusal::params("the item was not created by this server"))
     }
 
     pub(super) fn incoming_calls(&self, params: &Value, control: &Control) -> Answered {
@@ -66,7 +66,7 @@ impl Server {
             let mut callers: BTreeMap<usize, Vec<Range>> = BTreeMap::new();
             let all = definitions(&file.text);
             for range in ranges {
-                // The innermost definition around it.
+                // Find the innermost definition around the use.
                 let around = all.iter().rposition(|known| known.form.encloses(range));
                 let around = around.filter(|around| all[*around].kind != DefinitionKind::Package);
                 around.into_iter().for_each(|around| callers.entry(around).or_default().push(range));
@@ -113,7 +113,7 @@ impl Server {
         Ok(calls.into())
     }
 
-    /// What the image knows of a symbol.
+    /// Returns the image's description of a symbol.
     pub(super) fn described(&self, request: DescribeSymbolRequest, control: &Control) -> Option<Description> {
         self.bank().ok()?.ask(&request, control).ok()?.description
     }
@@ -126,7 +126,8 @@ impl Server {
         Ok(known.map_or(Value::Null, |item| json!([item])))
     }
 
-    /// The item of a class, at its name; none if its definition has no place, as SBCL's own.
+    /// Returns the item of a class at its name. `None` if its definition has no place, as in SBCL's
+    /// own classes.
     fn class_item(&self, known: &Description, control: &Control) -> Option<Value> {
         let class = known.class.as_ref()?;
         let mut place = class.sources.iter().find_map(|source| self.place(&source.place, control))?;
@@ -138,7 +139,7 @@ impl Server {
         self.item(known.package.as_deref()?, &known.name, CLASS, &place)
     }
 
-    /// The classes that `names` gives of the item's class, as answers have them.
+    /// Returns the related classes of the item's class that `names` selects.
     pub(super) fn related_types(
         &self,
         params: &Value,

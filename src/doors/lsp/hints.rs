@@ -1,4 +1,4 @@
-//! Inlay hints: which parameter an argument is for, where the call does not show it.
+//! Inlay hints: the names of parameters at arguments whose meaning is not obvious.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,13 @@ use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::actions::uses::occurrences::OccurrenceKind;
 use crate::engine::control::Control;
 
-/// The most hints of an answer.
-const MOST_HINTS: usize = 500;
+/// The maximum number of hints in an answer.
+const MAX_HINTS: usize = 500;
 
 impl Server {
-    /// Hints in calls of functions that are not the standard's: at each optional argument, and at each required one that is a
-    /// number, a string or a character. Nothing where the argument says so itself.
+    /// Returns hints in calls of functions outside the standard: at each optional argument, and at
+    /// required arguments that are numbers, strings or characters. Skips arguments that contain the
+    /// parameter's name.
     pub(super) fn hints(&self, params: &Value, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
@@ -28,7 +29,7 @@ impl Server {
         let mut known: HashMap<(&str, &str), Vec<String>> = HashMap::new();
         let mut hints = Vec::new();
         for (index, form) in read.forms().iter().enumerate() {
-            if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MOST_HINTS {
+            if form.kind != FormKind::List || !within.encloses(form.span) || hints.len() >= MAX_HINTS {
                 continue;
             }
             let found = read.head(form).and_then(|head| view.at(head.span.start));

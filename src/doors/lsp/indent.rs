@@ -1,4 +1,5 @@
-//! Indentation as Lisp programmers write it: bodies by the operator's lambda list, other arguments below each other.
+//! Indents Lisp code in the usual style: bodies according to the operator's lambda list, other
+//! arguments aligned.
 
 use std::collections::HashMap;
 
@@ -14,16 +15,16 @@ use super::server::Server;
 use crate::actions::symbols::describe_symbol::DescribeSymbolRequest;
 use crate::engine::control::Control;
 
-/// How the arguments of an operator are indented.
+/// The indentation of an operator's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// Below the first one.
+    /// Aligned with the first argument.
     Arguments,
-    /// After this many, a body.
+    /// A body after this number of arguments.
     Body(usize),
 }
 
-/// The operators of the standard whose lambda lists do not tell, or not all.
+/// The styles of standard operators that their lambda lists do not determine.
 const STANDARD: [(&str, Style); 21] = [
     ("flet", Style::Body(1)),
     ("labels", Style::Body(1)),
@@ -47,9 +48,10 @@ const STANDARD: [(&str, Style); 21] = [
     ("if", Style::Arguments),
     ("loop", Style::Arguments),
 ];
-/// Operators that bind local functions: each binding has a lambda list and a body.
+/// Operators that bind local functions. Each binding has a lambda list and a body.
 const LOCAL_FUNCTIONS: [&str; 3] = ["flet", "labels", "macrolet"];
-/// Operators with clauses, whose elements are below each other, and the number of what comes before the clauses.
+/// Operators with clauses, and the number of arguments before the first clause. The elements of a
+/// clause are aligned.
 const CLAUSES: [(&str, usize); 7] = [
     ("cond", 0),
     ("case", 1),
@@ -59,12 +61,12 @@ const CLAUSES: [(&str, usize); 7] = [
     ("etypecase", 1),
     ("ctypecase", 1),
 ];
-/// Operators whose first argument is a list of variables.
+/// Operators with a list of variables as the first argument.
 const BINDS: [&str; 2] = ["destructuring-bind", "multiple-value-bind"];
 /// Operators with clauses that have a lambda list and a body.
 const HANDLERS: [&str; 2] = ["handler-case", "restart-case"];
 
-/// The style that a lambda list tells.
+/// Returns the style that a lambda list determines.
 fn style_of(arglist: &str) -> Option<Style> {
     let parameters = parameters(arglist);
     let body = parameters.iter().position(|word| word.eq_ignore_ascii_case("&body"))?;
@@ -72,7 +74,7 @@ fn style_of(arglist: &str) -> Option<Style> {
     Some(Style::Body(before.filter(|word| !word.starts_with('&')).count()))
 }
 
-/// The style of an operator that nobody knows, by its name.
+/// Guesses the style of an unknown operator from its name.
 fn guess(name: &str) -> Style {
     match name {
         _ if name.starts_with("def") && name != "default" => Style::Body(1),
@@ -83,7 +85,7 @@ fn guess(name: &str) -> Style {
     }
 }
 
-/// Finds the columns that the lines of a text are to begin at: those of the given lines, from 1, that are to change.
+/// Computes the new columns of the given lines, numbered from 1. Omits lines that need no change.
 fn indentation(
     text: &str,
     read: &LispText,
@@ -104,7 +106,7 @@ fn indentation(
         let at = start + old as u32;
         let inside = read.token_at(start).is_some_and(|token| token.span.start < start);
         let rest = content[old..].trim_end();
-        if rest.is_empty() || inside || is_own_comment(rest) {
+        if rest.is_empty() || inside || keeps_column(rest) {
             continue;
         }
         let column = |offset: u32| -> usize {
@@ -126,12 +128,12 @@ fn indentation(
     changes
 }
 
-/// Whether a line is a comment that stays where it is.
-fn is_own_comment(rest: &str) -> bool {
+/// Returns whether a line is a comment that keeps its column.
+fn keeps_column(rest: &str) -> bool {
     rest.starts_with(";;;") || rest.starts_with(';') && !rest.starts_with(";;")
 }
 
-/// The column of what begins at `at` directly inside a list.
+/// Returns the column for an element at `at` directly inside a list.
 fn inner_column(
     text: &str,
     read: &LispText,
@@ -160,7 +162,7 @@ fn inner_column(
         Style::Body(distinguished) if argument < distinguished => column(open) + 4,
         Style::Body(_) => column(open) + 2,
         Style::Arguments if head == "loop" && before > 2 && text[at as usize..].starts_with(['(', ';']) => {
-            // Forms behind one DO are below each other.
+            // The forms after a DO keyword are aligned.
             let forms = elements[1..before].iter().rev();
             let forms = forms.take_while(|datum| matches!(datum, Datum::Form(_))).last();
             column(forms.map_or(read.span(elements[1]).start, |form| read.span(*form).start))
@@ -175,13 +177,13 @@ fn inner_column(
     }
 }
 
-/// What a list is where it stands.
+/// The syntactic role of a list.
 enum ListRole {
     Call,
-    /// Quoted, or bindings: no call.
+    /// Quoted data or bindings, not a call.
     Datum,
     Clause,
-    /// A lambda list and a body behind a name.
+    /// A lambda list and a body after a name.
     Bodied,
 }
 
@@ -224,7 +226,8 @@ fn role_of(text: &str, read: &LispText, index: usize) -> ListRole {
     ListRole::Call
 }
 
-/// The operator of a list, in lower case and without its package; none if it begins with something else.
+/// Returns the operator of a list in lower case without its package. `None` if the list does not
+/// start with a symbol.
 fn operator(text: &str, read: &LispText, form: &Form) -> Option<String> {
     let head = read.head(form).filter(|head| head.kind == TokenKind::Symbol)?;
     let name = text.get(head.span.indices())?;
@@ -232,7 +235,7 @@ fn operator(text: &str, read: &LispText, form: &Form) -> Option<String> {
     is_operator.then(|| name.rsplit(':').next().unwrap_or(name).to_lowercase())
 }
 
-/// What of a document is indented.
+/// The part of a document to indent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Formatted {
     Document,
@@ -242,7 +245,8 @@ pub(super) enum Formatted {
 }
 
 impl Server {
-    /// The edits that indent a document, or a range of it, or the line that a typed character has begun.
+    /// Returns the edits that indent a document, a range of it, or the line that a typed character
+    /// has started.
     pub(super) fn formatting(&self, params: &Value, part: Formatted, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
@@ -270,7 +274,7 @@ impl Server {
             known.insert(name.to_owned(), style);
             style
         };
-        let text = document.looked_into();
+        let text = document.analysed_text();
         let changes = indentation(&text, &document.read, lines, style);
         control.check().map_err(crate::handle::Error::from)?;
         let edits = changes.into_iter().map(|(line, old, new)| {
@@ -281,7 +285,7 @@ impl Server {
         Ok(edits.collect())
     }
 
-    /// The style that the image knows of the operator at `at`. Functions have none of their own.
+    /// Returns the style of the operator at `at` according to the image. Functions have no style.
     fn style(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Style> {
         let view = self.view(document, control).ok()?;
         let request = match view.at(at) {
@@ -303,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// Indents every line of `text`, which begins anywhere.
+    /// Indents every line of `text`, whatever its current columns.
     fn indented(text: &str) -> String {
         let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         let style = |name: &str, _: u32| {
@@ -329,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_is_written_well_stays_and_is_found_again_from_the_left() {
+    fn well_indented_code_is_restored_from_column_zero() {
         let text = "\
 (defun total (items
               &key (rate 1))
@@ -394,7 +398,7 @@ of two lines.\"
     }
 
     #[test]
-    fn lambda_lists_tell_where_a_body_begins() {
+    fn style_follows_lambda_list() {
         assert_eq!(style_of("(NAME LAMBDA-LIST &BODY BODY)"), Some(Style::Body(2)));
         assert_eq!(style_of("((VAR LIST &OPTIONAL RESULT) &BODY BODY)"), Some(Style::Body(1)));
         assert_eq!(style_of("(A &REST B)"), None);

@@ -1,8 +1,10 @@
-//! The language server: what the actions know, at the places of an editor's text. Only this module knows the Language
-//! Server Protocol.
+//! The language server: answers an editor's requests with the help of the actions. Only this module
+//! implements the Language Server Protocol.
 //!
-//! `server` is the loop over the streams, `documents` what the editor has open, `view` what stands in it, `convert` makes
-//! positions and places of the protocol, `restart` survives Lisp's death; the others carry out requests.
+//! `server` reads the editor's messages and runs each request on a thread. `documents` holds the
+//! open documents, `view` maps places between their text and the loaded text, and `convert`
+//! converts positions, ranges and URIs. `restart` lets the session survive Lisp's death. Each other
+//! module implements some of the requests.
 
 mod complete;
 mod convert;
@@ -21,4 +23,4 @@ mod view;
 mod workspace;
 
 pub use diagnostics::CheckCopies;
-pub use server::{FirstLoad, SeatedEditor, ServerOptions, serve};
+pub use server::{FirstLoad, ServedEditor, ServerOptions, serve};

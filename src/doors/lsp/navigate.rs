@@ -1,4 +1,4 @@
-//! Where symbols stand: hover, definitions, references, highlights, semantic tokens.
+//! Navigation: hover, definitions, references, highlights and semantic tokens.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::source::positions::PlaceAccess;
 
-/// A symbol's name as requests read it.
+/// Quotes a symbol's name for use in a request.
 pub(super) fn quoted(name: &str) -> String {
     format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
 }
 
 impl Server {
-    /// What stands at the position of a request.
+    /// Returns the occurrence at the position of a request.
     pub(super) fn occurrence(
         &self,
         params: &Value,
@@ -59,7 +59,8 @@ impl Server {
         Ok(json!({ "contents": contents, "range": range }))
     }
 
-    /// The places where a symbol is defined; with `methods`, those of the methods alone, if there are any.
+    /// Returns the places where a symbol is defined. With `methods`, returns only its methods, if
+    /// there are any.
     pub(super) fn defined(
         &self,
         package: &str,
@@ -74,7 +75,7 @@ impl Server {
         let known = known.iter().filter(|found| !any || found.kind == LispKind::Method);
         let places = known.filter_map(|found| self.place(&found.place, control));
         let mut places: Vec<Place> = places.map(|place| self.name_within(place, name)).collect();
-        // Text that is not loaded may define it, or define it elsewhere by now.
+        // Add definitions in text that is not loaded, which may be new or moved.
         let (there, _) = self.in_documents(package, name, control);
         let fresh = there.into_iter().filter(|place| {
             !places.iter().any(|known| known.path == place.path && known.range.encloses(place.range))
@@ -86,7 +87,8 @@ impl Server {
         Ok(places)
     }
 
-    /// The place of the name that the form at `place` defines; the form's, if the name does not stand in it.
+    /// Returns the place of the name that the form at `place` defines, or the form's place if the
+    /// name is not in it.
     fn name_within(&self, place: Place, name: &str) -> Place {
         let named = self.file_text(&place.path).and_then(|file| {
             let form = file.text.get(place.range.indices())?.as_bytes();
@@ -108,7 +110,7 @@ impl Server {
         Ok(self.locations(self.defined(&found.package, &found.name, methods, control)?).into())
     }
 
-    /// The places where a symbol is used, outside of its definitions.
+    /// Returns the places where a symbol is used outside its definitions.
     pub(super) fn used(
         &self,
         package: &str,
@@ -120,7 +122,7 @@ impl Server {
         let mut request = CodeFindReferencesRequest::new(quoted(name));
         (request.package, request.limit) = (Some(package.to_owned()), 100_000);
         request.project_only = bank.root().is_some();
-        // A symbol that the image does not have stands in open text alone.
+        // A symbol that does not exist in the image occurs only in open text.
         let Ok(answer) = bank.ask(&request, control) else {
             control.check().map_err(Error::from)?;
             return Ok(places);
@@ -189,7 +191,7 @@ impl Server {
             };
             let position = |offset| document.lines.position_in(document.text.as_bytes(), offset, encoding);
             let (from, to) = (position(found.range.start), position(found.range.end));
-            // A token of several lines cannot be told.
+            // Skip tokens of several lines, which the protocol's encoding cannot represent.
             if from.line != to.line {
                 continue;
             }

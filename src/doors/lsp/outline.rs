@@ -1,4 +1,4 @@
-//! The shape of a document: its definitions, what can be folded, and the forms around a place.
+//! The structure of a document: its definitions, folding ranges, and the forms around a position.
 
 use serde_json::{Value, json};
 use steelbank_reader::lines::{LineIndex, PositionEncoding};
@@ -10,18 +10,18 @@ use super::server::Server;
 
 /// A definition in a text.
 pub(super) struct DefinitionRange {
-    /// The name as the reader makes it.
+    /// The name as Lisp's reader returns it.
     pub(super) spelt: String,
     pub(super) kind: DefinitionKind,
     pub(super) operator: String,
-    /// The package that is current there.
+    /// The current package at the definition.
     pub(super) package: Option<String>,
     pub(super) name: Range,
-    /// The top-level form that has it.
+    /// The top-level form with the definition.
     pub(super) form: Range,
 }
 
-/// The definitions in a text, in order.
+/// Lists the definitions in a text, in order.
 pub(super) fn definitions(text: &str) -> Vec<DefinitionRange> {
     let lines = LineIndex::new(text.as_bytes());
     let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
@@ -39,7 +39,7 @@ pub(super) fn definitions(text: &str) -> Vec<DefinitionRange> {
     found.collect()
 }
 
-/// The protocol's kind of symbol.
+/// Returns the protocol's symbol kind.
 pub(super) fn symbol_kind(kind: DefinitionKind) -> u32 {
     match kind {
         DefinitionKind::Function | DefinitionKind::GenericFunction | DefinitionKind::Macro => 12,
@@ -54,7 +54,7 @@ pub(super) fn symbol_kind(kind: DefinitionKind) -> u32 {
 impl Server {
     pub(super) fn document_symbols(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
-        let symbols = definitions(&document.looked_into()).into_iter().map(|known| {
+        let symbols = definitions(&document.analysed_text()).into_iter().map(|known| {
             json!({
                 "name": known.spelt.to_lowercase(),
                 "detail": known.operator.to_lowercase(),

@@ -1,4 +1,4 @@
-//! Renames: of symbols, by the plan of the action; of local names, by what binds them.
+//! Renames symbols with the plan of the rename action, and local names within their binding form.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,16 @@ use crate::actions::uses::occurrences::{FileOccurrence, OccurrenceKind};
 use crate::engine::control::Control;
 use crate::source::positions::Evidence;
 
-/// The name of the annotation of edits that the person is to confirm.
+/// The name of the annotation for edits that the user must confirm.
 const DOUBTFUL: &str = "doubtful";
 
 impl Server {
     pub(super) fn prepare_rename(&self, params: &Value, control: &Control) -> Answered {
         let Some(found) = self.occurrence(params, control)? else { return Ok(Value::Null) };
         if found.package == "KEYWORD" || found.kind == OccurrenceKind::Keyword {
-            return Err(RequestRefusal::failed("A keyword is not renamed: everybody has it."));
+            return Err(RequestRefusal::failed(
+                "Keywords cannot be renamed, because other code may use them.",
+            ));
         }
         let document = self.document_of(params)?;
         let placeholder = document.text.get(found.name_range.indices()).unwrap_or_default();
@@ -41,23 +43,23 @@ impl Server {
         }
     }
 
-    /// Says why there is no symbol at the position of `params`.
+    /// Returns the error for a position without a symbol.
     pub(super) fn no_symbol(&self, params: &Value) -> RequestRefusal {
         let is_too_large = self.document_of(params).is_ok_and(|document| document.is_too_large());
-        RequestRefusal::failed(if is_too_large { TOO_LARGE } else { "There is no symbol here." })
+        RequestRefusal::failed(if is_too_large { TOO_LARGE } else { "There is no symbol at this position." })
     }
 
     fn rename_local(&self, params: &Value, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         if new.contains(|char: char| char.is_whitespace() || "()'\"`,;:|\\#".contains(char)) {
             return Err(RequestRefusal::failed(format!(
-                "{new:?} is no name of a local variable or function."
+                "{new:?} is not a valid name for a local variable or function."
             )));
         }
         let document = self.document_of(params)?;
         let view = self.view(&document, control)?;
         let binding = found.binding.unwrap_or(found.range);
         let read = &document.read;
-        // The keyword would change, too.
+        // Renaming a keyword parameter would change the keyword too.
         if read.key_parameters(document.text.as_bytes()).contains(&binding.start) {
             return Err(RequestRefusal::failed(
                 "It is a keyword parameter: callers give it by its keyword, which would change. Write \
@@ -76,7 +78,7 @@ impl Server {
         if let Some(taken) = taken {
             let line = document.lines.line(taken.range.start);
             return Err(RequestRefusal::failed(format!(
-                "{new} stands in that form already, in line {line}."
+                "{new} already occurs in this form, in line {line}."
             )));
         }
         let same = view.occurrences.iter().filter(|other| other.binding == Some(binding));
@@ -88,8 +90,8 @@ impl Server {
         Ok(json!({ "documentChanges": [{ "textDocument": edited, "edits": edits }] }))
     }
 
-    /// Plans a rename of the files as they are on disk; fails if it cannot be done. Returns the documents that differ from
-    /// them, too.
+    /// Plans a rename of the files on disk, and fails if it is not possible. Also returns the open
+    /// documents with unsaved changes.
     pub(super) fn saved_plan(
         &self,
         request: &RenameRequest,
@@ -104,8 +106,9 @@ impl Server {
         }
     }
 
-    /// Plans the rename on the texts that are loaded, and moves its edits to where they stand in the open documents. In
-    /// forms that have changed since, the reader tells where the symbol stands, and the person is to confirm.
+    /// Plans the rename on the loaded texts, and moves its edits to the current text of open
+    /// documents. In forms that have changed since they were loaded, the occurrences come from the
+    /// reader, and the user must confirm these edits.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(quoted(&found.name), new);
         request.package = Some(found.package.clone());
@@ -118,13 +121,13 @@ impl Server {
                 .map_err(|error| RequestRefusal::failed(format!("{} cannot be read: {error}.", file.path)))?;
             if !file.is_of(&bytes) {
                 return Err(RequestRefusal::failed(format!(
-                    "{} has just been written. Try again.",
+                    "{} was changed during the rename. Retry.",
                     file.path
                 )));
             }
             let text = String::from_utf8(bytes).map_err(|_| {
                 RequestRefusal::failed(format!(
-                    "{} is not in UTF-8: rename it on the command line.",
+                    "{} is not encoded in UTF-8. Use `steelbank rename` on the command line.",
                     file.path
                 ))
             })?;
@@ -142,7 +145,7 @@ impl Server {
             let loaded_is_disk = self.loaded_text(&path, control).is_some_and(|loaded| loaded == text);
             if !loaded_is_disk {
                 return Err(RequestRefusal::failed(format!(
-                    "{} has changed since it was loaded, and is not saved: save and load it first.",
+                    "{} has unsaved changes and has changed since it was loaded. Save and load it first.",
                     file.path
                 )));
             }
@@ -183,7 +186,7 @@ impl Server {
         if doubtful {
             answer["changeAnnotations"] = json!({ DOUBTFUL: {
                 "label": "In code that is not loaded",
-                "description": "The form has changed since it was loaded: the symbol may not be meant.",
+                "description": "The form has changed since it was loaded, so this may be another symbol.",
                 "needsConfirmation": true,
             } });
         }

@@ -1,4 +1,5 @@
-//! Lisp's death, survived: the program executed again in place, with the same editor, its documents and its requests.
+//! Lets an editor's session survive Lisp's death: hands its documents and pending requests over to
+//! the next image of the program.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -11,18 +12,18 @@ use serde_json::Value;
 use super::convert::RequestRefusal;
 use super::documents::OpenDocument;
 use super::server::{Server, framed, response};
-use crate::doors::restart::{GoOn, ServedClient, UNREAD_RESTART_TIME};
+use crate::doors::restart::{Restartable, Resume, UNREAD_RESTART_TIME};
 use crate::handle::recovery::ClientHandover;
 
-/// The time that a request waits for what is loaded again.
+/// How long a request waits for the loads to be repeated.
 const RELOAD_WAIT: Duration = Duration::from_secs(20);
 
-/// What one process knows of the editor, for the next.
+/// The editor's state, as handed over to the next process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EditorState {
     /// The parameters of `initialize`.
     pub(super) initialize: Value,
-    /// Whether the editor has said `initialized`.
+    /// Whether the editor has sent `initialized`.
     pub(super) started: bool,
     pub(super) shut_down: bool,
     /// The number of the next request to the editor.
@@ -39,7 +40,7 @@ struct DocumentState {
 }
 
 impl EditorState {
-    /// The documents that the editor has open.
+    /// Returns the open documents.
     pub(super) fn documents(&self, server: &Server) -> Vec<OpenDocument> {
         let document = |known: &DocumentState| {
             let path = super::convert::path_of(&known.uri)?;
@@ -52,24 +53,25 @@ impl EditorState {
     }
 }
 
-impl ServedClient for Server {
+impl Restartable for Server {
     fn halt(&self) -> Vec<u8> {
         self.input.halt()
     }
 
-    fn await_answers(&self, _: bool, end: Instant) {
+    fn await_calls(&self, _: bool, end: Instant) {
         let mut running = self.running.lock();
         while !running.is_empty() && !self.ended.wait_until(&mut running, end).timed_out() {}
     }
 
-    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, GoOn<'_>)> {
-        let mut requests = self.leave_requests();
-        // Wait for the message that is being carried out, which may be a further request. None comes after it.
+    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)> {
+        let mut requests = self.take_requests();
+        // Wait for the message that is being processed, which may become a further request. No
+        // message follows it.
         let turn = match others {
             true => *self.turn.try_lock_for(UNREAD_RESTART_TIME)?,
             false => *self.turn.lock(),
         };
-        requests.extend(self.leave_requests());
+        requests.extend(self.take_requests());
         let mut client = ClientHandover {
             input: self.input.stream.as_fd().as_raw_fd(),
             output: self.output.stream.as_fd().as_raw_fd(),
@@ -81,20 +83,20 @@ impl ServedClient for Server {
         }
         client.unread.extend_from_slice(unread);
         client.protocol = serde_json::to_string(&self.state(turn)).unwrap_or_default();
-        if !self.output.drain(others.then(|| Instant::now() + UNREAD_RESTART_TIME)) || self.output.is_gone() {
+        if !self.output.drain(others.then(|| Instant::now() + UNREAD_RESTART_TIME)) || self.output.failed() {
             return None;
         }
-        let go_on = move || {
+        let resume = move || {
             self.deferred.lock().extend(requests);
             self.answer_deferred();
             self.input.resume();
         };
-        Some((client, Box::new(go_on)))
+        Some((client, Box::new(resume)))
     }
 
-    fn go_without_lisp(&self) {
+    fn abandon_lisp(&self) {
         self.answer_deferred();
-        self.show(1, &format!("Lisp has died three times within a minute: {}.", self.remedy()));
+        self.show(1, &format!("Lisp died three times in a minute and stays down: {}.", self.remedy()));
     }
 }
 
@@ -115,8 +117,8 @@ impl Server {
         }
     }
 
-    /// Takes the requests that have no answer. Those that run code are answered.
-    fn leave_requests(&self) -> Vec<Arc<Request>> {
+    /// Removes and returns the unanswered requests. Requests that run code get an error instead.
+    fn take_requests(&self) -> Vec<Arc<Request>> {
         let mut running = self.running.lock();
         let mut left = std::mem::take(&mut *self.deferred.lock());
         for (_, (cancellation, request)) in running.drain() {
@@ -128,43 +130,44 @@ impl Server {
         let (lost, repeated): (Vec<_>, Vec<_>) =
             left.into_iter().partition(|request| request.method == "workspace/executeCommand");
         for request in lost {
-            let why = "Lisp died while the command was carried out. It is coming back.";
-            // Do not wait for an editor that does not read.
+            let why = "Lisp died during the command and is restarting. Retry.";
+            // Only add to the buffer, so as not to wait for an editor that does not read.
             self.output.add(&response(request.id.clone(), Err(RequestRefusal::failed(why))));
         }
         repeated
     }
 
-    /// Leaves a request, during which Lisp died, to the next process. False if there will be none.
+    /// Leaves a request that Lisp's death interrupted to the next process. Returns `false` if no
+    /// process will follow.
     pub(super) fn defer(&self, request: &Arc<Request>) -> bool {
         if !self.session().will_restart() {
             return false;
         }
         self.deferred.lock().push(Arc::clone(request));
-        // Look again: the decision against a restart may have come meanwhile.
+        // Check again, because the restart may have been rejected meanwhile.
         if !self.session().will_restart() {
             self.answer_deferred();
         }
         true
     }
 
-    /// Answers what no later process will.
+    /// Answers the deferred requests with errors, because no process will repeat them.
     fn answer_deferred(&self) {
         for request in std::mem::take(&mut *self.deferred.lock()) {
-            let why = format!("Lisp has died, and does not come back: {}.", self.remedy());
+            let why = format!("Lisp has died and will not restart: {}.", self.remedy());
             self.respond(request.id.clone(), Err(RequestRefusal::failed(why)));
         }
     }
 
-    /// What starts a Lisp again that has died too often.
+    /// Returns advice on how to start Lisp again after it has died too often.
     fn remedy(&self) -> &str {
         match self.joined {
             Some(_) => "an agent that shares it can call restart-lisp",
-            None => "start the language server again",
+            None => "restart the language server",
         }
     }
 
-    /// Waits until what the process before this one had loaded is loaded again.
+    /// Waits until the loads of the previous process have been repeated.
     pub(super) fn await_reload(&self, is_cancelled: impl Fn() -> bool) {
         let end = Instant::now() + RELOAD_WAIT;
         let mut reloading = self.reloading.lock();

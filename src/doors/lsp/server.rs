@@ -1,4 +1,5 @@
-//! The loop: reads what the editor sends, keeps its documents, and answers each request on a thread of its own.
+//! The main loop: reads the editor's messages, maintains its open documents, and answers each
+//! request on a thread of its own.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -22,7 +23,7 @@ use super::restart::EditorState;
 use super::view::LoadedTexts;
 use crate::Steelbank;
 use crate::actions::symbols::names::{Accessible, AccessibleNamesRequest};
-use crate::doors::restart::{Joined, LEAVING_TIME, RestartHooks, ServedClients};
+use crate::doors::restart::{LEAVING_TIME, RestartHooks, ServedClients, SharedSocket};
 use crate::doors::streams::input::{ClientInput, Framing, Taken};
 use crate::doors::streams::output::ClientOutput;
 use crate::engine::control::{Cancellation, Control};
@@ -30,21 +31,22 @@ use crate::handle::ChangeListener;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// The most requests that are answered at once; further ones wait, and nothing else is read meanwhile.
+/// The maximum number of concurrent requests. At this limit, no further messages are read.
 const THREADS: usize = 16;
 
-/// Loads the systems that are to be loaded first, and returns what went wrong.
+/// Runs the loads at startup, and returns their errors.
 pub type FirstLoad = Box<dyn FnOnce(&Session) -> Option<String> + Send>;
 
-/// What the person who starts the server decides.
+/// The settings of a language server.
 pub struct ServerOptions {
-    /// Whether files are compiled in a confined copy when they are saved. Otherwise their structure alone is checked.
+    /// Whether saved files are compiled in a confined copy of the image. Otherwise only their
+    /// parentheses are checked.
     pub compile: bool,
     /// See [`FirstLoad`].
     pub load: FirstLoad,
-    /// What the process before this one hands over.
+    /// The editor's state in the previous process.
     pub handover: Option<ClientHandover>,
-    /// The copies in which the documents of all editors of the image are compiled.
+    /// The copies that compile the documents of all editors of the image.
     pub copies: Arc<CheckCopies>,
 }
 
@@ -54,8 +56,8 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// The names that a request found, with the stamp of the index.
-type KnownNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
+/// The result of a request for names, with the stamp of the index.
+type CachedNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The server of one editor.
 pub(super) struct Server {
@@ -64,40 +66,41 @@ pub(super) struct Server {
     pub(super) output: ClientOutput,
     utf8: AtomicBool,
     pub(super) compile: bool,
-    /// Whether the editor asks for diagnostics itself.
+    /// Whether the editor requests diagnostics itself.
     pub(super) pulls: AtomicBool,
     progress: AtomicBool,
-    /// Whether the editor has a command that shows places which it is given.
+    /// Whether the editor has a command to show a list of places.
     pub(super) shows_references: AtomicBool,
     documents: Mutex<HashMap<PathBuf, Arc<OpenDocument>>>,
     pub(super) loaded: Mutex<LoadedTexts>,
-    pub(super) known_names: Mutex<Vec<KnownNames>>,
-    /// Held while a message is carried out: whether `initialized` and `shutdown` have come.
+    pub(super) cached_names: Mutex<Vec<CachedNames>>,
+    /// Locked while a message is processed. Records whether `initialized` and `shutdown` have been
+    /// received.
     pub(super) turn: Mutex<(bool, bool)>,
-    /// The parameters of `initialize`; null before.
+    /// The parameters of `initialize`; null before it.
     pub(super) initialized: Mutex<Value>,
     pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
     pub(super) ended: Condvar,
-    /// The requests that Lisp's death has left to the next process.
+    /// The requests that are left to the next process after Lisp's death.
     pub(super) deferred: Mutex<Vec<Arc<Request>>>,
-    /// Whether what the process before this one had loaded is being loaded again.
+    /// Whether the loads of the previous process are being repeated.
     pub(super) reloading: Mutex<bool>,
     pub(super) reloaded: Condvar,
     pub(super) checks: Mutex<ChecksDue>,
     pub(super) check_due: Condvar,
     pub(super) copies: Arc<CheckCopies>,
-    /// Hears that the image has changed, for as long as it is kept.
-    hears: OnceLock<Arc<ChangeListener>>,
-    /// What the editor's process has handed over, if it shares the image.
-    pub(super) joined: Option<Joined>,
+    /// Listens for changes of the image as long as it exists.
+    change_listener: OnceLock<Arc<ChangeListener>>,
+    /// The connection to the editor's process, if the image is shared.
+    pub(super) joined: Option<SharedSocket>,
     requests: AtomicI32,
 }
 
-/// Serves one editor until it says `exit` or closes its stream, and restarts the program by `restarts`. True if it said
-/// `shutdown` before.
+/// Serves one editor until it sends `exit` or closes its stream. `restarts` enables restarts of the
+/// program. Returns whether the editor sent `shutdown`.
 ///
 /// # Errors
-/// The system refuses a thread.
+/// A thread or a descriptor could not be created.
 pub fn serve(
     streams: [OwnedFd; 2],
     session: Session,
@@ -105,35 +108,35 @@ pub fn serve(
     restarts: Option<RestartHooks>,
 ) -> io::Result<bool> {
     let served = ServedClients::new(&session);
-    let editor = SeatedEditor::new(&served, streams, session, None, options, || ())?;
+    let editor = ServedEditor::new(&served, streams, session, None, options, || ())?;
     restarts.map_or(Ok(()), |hooks| served.restart_by(hooks))?;
     editor.wait()
 }
 
 /// An editor that is being served.
-pub struct SeatedEditor {
+pub struct ServedEditor {
     served: Arc<ServedClients>,
     server: Arc<Server>,
     load: Option<FirstLoad>,
 }
 
-impl std::fmt::Debug for SeatedEditor {
+impl std::fmt::Debug for ServedEditor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SeatedEditor").finish_non_exhaustive()
+        f.debug_struct("ServedEditor").finish_non_exhaustive()
     }
 }
 
-impl SeatedEditor {
-    /// Begins to serve an editor on a pair of streams, or takes over that of the image before this one. Nothing is read before
-    /// [`SeatedEditor::wait`], and `welcome` is called first.
+impl ServedEditor {
+    /// Starts to serve an editor on a pair of streams, or resumes the one in the handover.
+    /// `welcome` is called before anything is read. Reading starts with [`ServedEditor::wait`].
     ///
     /// # Errors
-    /// The system refuses a thread or a descriptor.
+    /// A thread or a descriptor could not be created.
     pub fn new(
         served: &Arc<ServedClients>,
         [input, output]: [OwnedFd; 2],
         session: Session,
-        joined: Option<Joined>,
+        joined: Option<SharedSocket>,
         options: ServerOptions,
         welcome: impl FnOnce(),
     ) -> io::Result<Self> {
@@ -149,7 +152,7 @@ impl SeatedEditor {
             shows_references: AtomicBool::new(false),
             documents: Mutex::default(),
             loaded: Mutex::default(),
-            known_names: Mutex::default(),
+            cached_names: Mutex::default(),
             turn: Mutex::default(),
             initialized: Mutex::default(),
             running: Mutex::default(),
@@ -160,7 +163,7 @@ impl SeatedEditor {
             checks: Mutex::default(),
             check_due: Condvar::new(),
             copies: options.copies,
-            hears: OnceLock::new(),
+            change_listener: OnceLock::new(),
             joined,
             requests: AtomicI32::new(0),
         });
@@ -173,7 +176,7 @@ impl SeatedEditor {
             server.spawn("lsp-check", |server| server.run_checks())?;
             if server.joined.is_some() {
                 server.spawn("lsp-socket", |server| {
-                    server.joined.iter().for_each(Joined::wait_for_end);
+                    server.joined.iter().for_each(SharedSocket::wait_for_end);
                     server.input.close();
                 })?;
             }
@@ -182,19 +185,19 @@ impl SeatedEditor {
         Ok(Self { served: Arc::clone(served), server, load })
     }
 
-    /// Serves the editor until it has left. True if it said `shutdown` before.
+    /// Serves the editor until it disconnects. Returns whether it sent `shutdown`.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// A thread could not be created.
     pub fn wait(mut self) -> io::Result<bool> {
-        let outcome = self.server.carry_out_all(&mut self.load);
+        let outcome = self.server.serve(&mut self.load);
         self.server.leave();
         self.served.remove(&self.server);
         outcome.map(|()| self.server.turn.lock().1)
     }
 }
 
-/// The folders that the parameters of `initialize` name.
+/// Returns the folders in the parameters of `initialize`.
 fn folders_of(params: &Value) -> Vec<PathBuf> {
     let folders = params["workspaceFolders"].as_array().into_iter().flatten();
     let folders = folders.filter_map(|folder| convert::path_of(folder["uri"].as_str()?));
@@ -210,16 +213,16 @@ pub(super) fn response(id: RequestId, answer: Answered) -> Vec<u8> {
     framed(&Message::Response(Response { id, response_result }))
 }
 
-/// A message with its header.
+/// Returns a message with its header.
 pub(super) fn framed(message: &Message) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Memory takes all that is written.
+    // Ignore the result: writing to memory cannot fail.
     let _ = message.write(&mut bytes);
     bytes
 }
 
 impl Server {
-    /// SBCL and its indexes.
+    /// Returns SBCL and its indexes.
     pub(super) fn bank(&self) -> Result<&Steelbank, RequestRefusal> {
         Ok(self.session.bank()?)
     }
@@ -237,26 +240,28 @@ impl Server {
         std::thread::Builder::new().name(name.into()).spawn(move || body(&server)).map(drop)
     }
 
-    /// Carries out what the editor says, until it leaves.
-    fn carry_out_all(self: &Arc<Self>, load: &mut Option<FirstLoad>) -> io::Result<()> {
+    /// Processes the editor's messages until it disconnects.
+    fn serve(self: &Arc<Self>, load: &mut Option<FirstLoad>) -> io::Result<()> {
         let mut body = Vec::new();
         loop {
             let mut turn = self.turn.lock();
             match self.input.take(&mut body) {
                 Taken::Message => match serde_json::from_slice(&body) {
                     Ok(message) => {
-                        if !self.carry_out(message, &mut turn, load)? {
+                        if !self.dispatch(message, &mut turn, load)? {
                             return Ok(());
                         }
                     }
-                    Err(error) => self.log(&format!("A message could not be read: {error}.")),
+                    Err(error) => {
+                        self.log(&format!("Ignored a message that is not valid JSON-RPC: {error}."))
+                    }
                 },
                 Taken::Refused => {
-                    self.log("A message could not be read: it has no fit header, or is too long.");
+                    self.log("Ignored a message that is too long or has no valid Content-Length header.");
                 }
                 Taken::Nothing => {
                     drop(turn);
-                    if self.output.is_gone() || self.input.fill().is_err() {
+                    if self.output.failed() || self.input.fill().is_err() {
                         return Ok(());
                     }
                 }
@@ -265,7 +270,7 @@ impl Server {
         }
     }
 
-    /// Ends the requests and threads once the editor has left.
+    /// Ends requests and threads after the editor has disconnected.
     fn leave(&self) {
         self.running.lock().values().for_each(|(cancellation, _)| cancellation.cancel());
         self.end_checks();
@@ -274,8 +279,8 @@ impl Server {
         self.input.close();
     }
 
-    /// Carries a message out, or begins to. False after the last one.
-    fn carry_out(
+    /// Processes a message, or starts to. Returns `false` after the last one.
+    fn dispatch(
         self: &Arc<Self>,
         message: Message,
         (started, shut_down): &mut (bool, bool),
@@ -286,7 +291,7 @@ impl Server {
             Message::Request(request) if request.method == "initialize" && !initialized => {
                 let answer = self.initialize(&request.params);
                 self.respond(request.id, Ok(answer));
-                self.tell_others(&request.params);
+                self.warn_of_other_folders(&request.params);
                 *self.initialized.lock() = request.params;
             }
             Message::Request(request) if !initialized => {
@@ -321,7 +326,7 @@ impl Server {
         self.spawn("lsp-load", move |server| server.load_first(load, again))
     }
 
-    /// Goes on where the process before this one had to stop.
+    /// Resumes from the state of the previous process.
     fn take_over(self: &Arc<Self>, state: &EditorState, load: &mut Option<FirstLoad>) -> io::Result<()> {
         self.requests.store(state.requests, Ordering::Relaxed);
         if !state.initialize.is_null() {
@@ -336,12 +341,12 @@ impl Server {
         Ok(())
     }
 
-    /// The number of the next request to the editor.
+    /// Returns the number of the next request to the editor.
     pub(super) fn requests(&self) -> i32 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// The real path of a file that an answer or the editor names.
+    /// Returns the real path of a file in an answer or a message.
     pub(super) fn native(&self, path: &Path) -> PathBuf {
         let path = self.session.project_folder().map_or_else(|| path.to_owned(), |root| root.join(path));
         path.canonicalize().unwrap_or(path)
@@ -355,7 +360,7 @@ impl Server {
         self.documents.lock().values().cloned().collect()
     }
 
-    /// The document that a request is about.
+    /// Returns the open document in a request's parameters.
     pub(super) fn document_of(&self, params: &Value) -> Result<Arc<OpenDocument>, RequestRefusal> {
         let uri = params["textDocument"]["uri"].as_str().unwrap_or_default();
         let path = convert::path_of(uri).map(|path| self.native(&path));
@@ -363,7 +368,7 @@ impl Server {
         open.ok_or_else(|| RequestRefusal::params(format!("{uri:?} is not open.")))
     }
 
-    /// The document that a request is about, and the byte of its position.
+    /// Returns the document in a request's parameters, and the byte offset of the position.
     pub(super) fn at(&self, params: &Value) -> Result<(Arc<OpenDocument>, u32), RequestRefusal> {
         let document = self.document_of(params)?;
         let at = convert::offset_from(&params["position"], &document.text, &document.lines, self.encoding())?;
@@ -372,7 +377,8 @@ impl Server {
 
     fn initialize(&self, params: &Value) -> Value {
         let client = &params["capabilities"];
-        if let (Some(seat), Some(name)) = (self.session.seat(), params["clientInfo"]["name"].as_str()) {
+        if let (Some(seat), Some(name)) = (self.session.client_slot(), params["clientInfo"]["name"].as_str())
+        {
             let version = params["clientInfo"]["version"].as_str().unwrap_or_default();
             seat.set_name(format!("{name} {version}").trim_end());
         }
@@ -428,8 +434,9 @@ impl Server {
         })
     }
 
-    /// Tells of the folders that are not of the project: symbols are sought in its files, and in those that are open.
-    fn tell_others(&self, params: &Value) {
+    /// Warns about workspace folders outside the project, because only the project's files and open
+    /// documents are searched.
+    fn warn_of_other_folders(&self, params: &Value) {
         let Some(root) = self.session.project_folder() else { return };
         let real = |folder: PathBuf| folder.canonicalize().unwrap_or(folder);
         let root = real(root);
@@ -438,16 +445,16 @@ impl Server {
             let (other, root) = (other.display(), root.display());
             self.show(
                 2,
-                &format!("steelbank serves the project in {root}. What lies in {other} is not searched."),
+                &format!("steelbank serves only the project in {root}. It does not search {other}."),
             );
         }
     }
 
-    /// Loads what is to be loaded first, or `again` after a restart, and shows it as progress.
+    /// Runs the loads at startup or, with `again`, after a restart. Shows their progress.
     fn load_first(self: &Arc<Self>, load: FirstLoad, again: bool) {
         let token = "steelbank/load";
         let shown = self.progress.load(Ordering::Relaxed);
-        let tell = |value: Value| {
+        let report = |value: Value| {
             if shown {
                 self.notify("$/progress", json!({ "token": token, "value": value }));
             }
@@ -455,15 +462,15 @@ impl Server {
         if shown {
             self.request("window/workDoneProgress/create", json!({ "token": token }));
         }
-        tell(json!({ "kind": "begin", "title": "Loading the project" }));
+        report(json!({ "kind": "begin", "title": "Loading the project" }));
         let is_there = self.joined.is_some() && self.bank().is_ok_and(|bank| !bank.is_loading());
         let trouble = load(&self.session);
         let message = match trouble {
-            Some(_) => "Not all of it is loaded.",
-            None if is_there && !again => "It is loaded already, in a Lisp that is shared.",
-            None => "It is loaded.",
+            Some(_) => "Some systems did not load.",
+            None if is_there && !again => "Already loaded in the shared Lisp.",
+            None => "Loaded.",
         };
-        tell(json!({ "kind": "end", "message": message }));
+        report(json!({ "kind": "end", "message": message }));
         if let Some(trouble) = trouble {
             self.show(2, &trouble);
         }
@@ -471,8 +478,9 @@ impl Server {
         self.reloaded.notify_all();
         if let Ok(bank) = self.bank() {
             let server = Arc::downgrade(self);
-            let hears = move || server.upgrade().iter().for_each(|server| server.note_changed_image());
-            bank.tell_changes_to(self.hears.get_or_init(|| Arc::new(hears)));
+            let change_listener =
+                move || server.upgrade().iter().for_each(|server| server.note_changed_image());
+            bank.subscribe(self.change_listener.get_or_init(|| Arc::new(change_listener)));
         }
         if let Some(restart) = self.session.recovery().sentences().last().filter(|_| again) {
             self.show(2, restart);
@@ -488,7 +496,7 @@ impl Server {
                 self.ended.wait(&mut running);
             }
             if running.contains_key(&request.id) {
-                let message = "A request of this id has no answer yet.".to_owned();
+                let message = "Another request with this id is in progress.".to_owned();
                 self.respond(request.id.clone(), Err(RequestRefusal { code: -32600, message }));
                 return Ok(());
             }
@@ -504,7 +512,8 @@ impl Server {
                 }),
                 false => answer,
             };
-            // Lisp's death takes what has not been answered from there.
+            // After Lisp's death, unanswered requests are removed from `running` and repeated by
+            // the next process.
             let mut running = server.running.lock();
             if running.contains_key(&request.id) && !server.defer(&request) {
                 server.output.add(&response(request.id.clone(), answer));
@@ -549,10 +558,7 @@ impl Server {
             "textDocument/semanticTokens/range" => self.semantic_tokens(params, false, control),
             "textDocument/diagnostic" => self.diagnostic(params),
             "workspace/executeCommand" => self.execute(params, control),
-            other => Err(RequestRefusal {
-                code: -32601,
-                message: format!("{other:?} is no request of this server."),
-            }),
+            other => Err(RequestRefusal { code: -32601, message: format!("Unknown request {other:?}.") }),
         }
     }
 
@@ -589,8 +595,8 @@ impl Server {
 
     fn open(&self, document: &Value) -> Result<(), RequestRefusal> {
         let uri = document["uri"].as_str().unwrap_or_default().to_owned();
-        let path =
-            convert::path_of(&uri).ok_or_else(|| RequestRefusal::params(format!("{uri:?} names no file")))?;
+        let path = convert::path_of(&uri)
+            .ok_or_else(|| RequestRefusal::params(format!("{uri:?} is not a file URI")))?;
         let text =
             document["text"].as_str().ok_or_else(|| RequestRefusal::params("the document has no text"))?;
         let version = document["version"].as_i64().and_then(|version| i32::try_from(version).ok());
@@ -605,7 +611,7 @@ impl Server {
             params["textDocument"]["version"].as_i64().and_then(|version| i32::try_from(version).ok());
         let version = version.unwrap_or(document.version.saturating_add(1));
         if version < document.version {
-            let message = format!("version {version} comes after version {}", document.version);
+            let message = format!("version {version} is older than the current version {}", document.version);
             return Err(RequestRefusal::params(message));
         }
         let changes = params["contentChanges"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -634,7 +640,7 @@ impl Server {
         self.request("workspace/diagnostic/refresh", Value::Null);
     }
 
-    /// Has the editor ask anew what stands in its documents, if it can.
+    /// Requests that the editor refresh the semantic tokens of its documents, if it supports that.
     pub(super) fn refresh_tokens(&self) {
         if self.initialized.lock()["capabilities"]["workspace"]["semanticTokens"]["refreshSupport"] == true {
             self.request("workspace/semanticTokens/refresh", Value::Null);
@@ -645,7 +651,7 @@ impl Server {
         self.output.send(&response(id, answer));
     }
 
-    /// Shows the person a message of this type: 1 error, 2 warning, 3 info.
+    /// Shows the user a message of type `kind`: 1 error, 2 warning, 3 information.
     pub(super) fn show(&self, kind: u32, message: &str) {
         self.notify("window/showMessage", json!({ "type": kind, "message": message }));
     }

@@ -1,4 +1,4 @@
-//! What stands in the open documents, and where an answer's places are in them.
+//! Finds the symbols in open documents, and maps places in answers to the documents' current text.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,24 +17,26 @@ use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
 
-/// What is known of the texts that were loaded: by path, with the write date and the stamp of the index.
+/// The occurrences in loaded texts, by path. Each entry has the file's write date and the stamp of
+/// the index.
 pub(super) type LoadedTexts = HashMap<PathBuf, (u64, u64, Option<Arc<OccurrencesAnswer>>)>;
 
-/// A place of the protocol.
+/// A place for the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) range: Range,
 }
 
-/// A file's text, with its lines.
+/// A file's text and its lines.
 pub(super) struct ShownText {
     pub(super) text: String,
     pub(super) lines: LineIndex,
 }
 
 impl Server {
-    /// What stands in the loaded version of the file at `path`; none if that is not known.
+    /// Returns the occurrences in the loaded version of the file at `path`. `None` if they cannot
+    /// be determined.
     fn loaded(&self, path: &Path, control: &Control) -> Option<Arc<OccurrencesAnswer>> {
         let bank = self.bank().ok()?;
         let (date, stamp) = (bank.loaded_date(path)?, bank.index().stamp());
@@ -46,13 +48,14 @@ impl Server {
         };
         let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
         let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh).map(Arc::new);
-        // What was loaded is not on disk any more: keep what was seen of it.
+        // The file has changed on disk since it was loaded: keep the earlier answer about the
+        // loaded text.
         let answer = answer.or(before);
         self.loaded.lock().insert(path.to_owned(), (date, stamp, answer.clone()));
         answer
     }
 
-    /// What stands in a document.
+    /// Returns the occurrences in a document.
     pub(super) fn view(
         &self,
         document: &OpenDocument,
@@ -65,18 +68,19 @@ impl Server {
             return Ok(Arc::clone(answer));
         }
         let loaded = self.loaded(&document.path, control);
-        let request = OpenTextRequest { path: document.path.clone(), text: document.looked_into(), loaded };
+        let request = OpenTextRequest { path: document.path.clone(), text: document.analysed_text(), loaded };
         let answer = Arc::new(bank.ask(&request, control)?);
         *view = Some((stamp, Arc::clone(&answer)));
         Ok(answer)
     }
 
-    /// The text of the file at `path` that was loaded, if it is known.
+    /// Returns the loaded text of the file at `path`, if available.
     pub(super) fn loaded_text(&self, path: &Path, control: &Control) -> Option<String> {
         Some(self.loaded(path, control)?.text.clone())
     }
 
-    /// The place of an answer's location; none if it is not known in the text as it is now.
+    /// Returns the place of an answer's location in the current text. `None` if it cannot be found
+    /// there.
     pub(super) fn place(&self, at: &Location, control: &Control) -> Option<Place> {
         let path = self.native(Path::new(&at.file));
         let Some(document) = self.document(&path) else {
@@ -92,7 +96,7 @@ impl Server {
         Some(Place { path, range: view.moved(range)? })
     }
 
-    /// The text of the file at `path`, as the editor or the disk has it.
+    /// Returns the text of the file at `path` from the editor or the disk.
     pub(super) fn file_text(&self, path: &Path) -> Option<ShownText> {
         let text = match self.document(path) {
             Some(document) => document.text.to_string(),
@@ -101,7 +105,7 @@ impl Server {
         Some(ShownText { lines: LineIndex::new(text.as_bytes()), text })
     }
 
-    /// The protocol's locations of `places`, each once.
+    /// Converts `places` to the protocol's locations, without duplicates.
     pub(super) fn locations(&self, mut places: Vec<Place>) -> Vec<Value> {
         places.sort();
         places.dedup();
@@ -117,7 +121,8 @@ impl Server {
         located.collect()
     }
 
-    /// The places of the symbol called `name` of `package` in the open documents: of its definitions, and of the rest.
+    /// Returns the places of the symbol `name` of `package` in open documents: first the
+    /// definitions, then the other ones.
     pub(super) fn in_documents(
         &self,
         package: &str,
@@ -139,7 +144,7 @@ impl Server {
     }
 }
 
-/// Whether an occurrence is of that symbol, and of no local thing called so.
+/// Returns whether an occurrence is this global symbol and not a local name of the same spelling.
 pub(super) fn is_global(found: &FileOccurrence, package: &str, name: &str) -> bool {
     found.name == name && found.package == package && (found.use_type.is_some() || defines(found))
 }
@@ -148,7 +153,7 @@ pub(super) fn defines(found: &FileOccurrence) -> bool {
     matches!(found.role, SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named)
 }
 
-/// The token or form that starts at a location's line and column in `text`.
+/// Returns the token or form that starts at a location's line and column in `text`.
 fn token_at(text: &str, lines: &LineIndex, at: &Location) -> Option<Range> {
     let at = LineColumn { line: at.line?, column: at.column.unwrap_or(1) };
     let start = lines.offset(text.as_bytes(), at, PositionEncoding::Characters)?;

@@ -1,4 +1,4 @@
-//! What is about the whole project: its symbols, and commands.
+//! Requests about the entire project: workspace symbols and commands.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,7 +22,7 @@ use crate::engine::control::Control;
 use crate::handle::recovery::LoadedItem;
 use crate::tools::Permission;
 
-/// The commands that the server carries out.
+/// The commands that the server executes.
 pub(super) const COMMANDS: [&str; 8] = [
     "steelbank.check", "steelbank.load", "steelbank.loadFile", "steelbank.reload", "steelbank.runTests",
     "steelbank.verifyRename", "steelbank.macroexpand", "steelbank.evaluate",
@@ -44,7 +44,7 @@ impl Server {
         Ok(shown.collect())
     }
 
-    /// The names that can be written where a package is current. Kept until something is loaded.
+    /// Returns the names that are accessible in a package. Cached until the index changes.
     pub(super) fn names(
         &self,
         request: &AccessibleNamesRequest,
@@ -52,7 +52,7 @@ impl Server {
     ) -> Result<Arc<Vec<Accessible>>, RequestRefusal> {
         let bank = self.bank()?;
         let stamp = bank.index().stamp();
-        let mut known = self.known_names.lock();
+        let mut known = self.cached_names.lock();
         if let Some((_, _, names)) = known.iter().find(|(at, of, _)| *at == stamp && of == request) {
             return Ok(Arc::clone(names));
         }
@@ -62,7 +62,7 @@ impl Server {
         Ok(names)
     }
 
-    /// Loads, and remembers it, as all loads by clients of the image are.
+    /// Loads an item and records it, so that it is loaded again after a restart.
     fn load(&self, what: LoadedItem, request: &LoadRequest, control: &Control) -> Answered {
         self.session().recovery().note_begun(&what);
         let outcome = self.bank()?.run(request, control);
@@ -75,7 +75,7 @@ impl Server {
         let given = &params["arguments"][0];
         let word = |key: &str| {
             given[key].as_str().ok_or_else(|| {
-                RequestRefusal::params(format!("the command needs an argument {{\"{key}\": \"…\"}}"))
+                RequestRefusal::params(format!("the command requires an argument {{\"{key}\": \"…\"}}"))
             })
         };
         let bank = self.bank()?;
@@ -110,7 +110,8 @@ impl Server {
                 let (document, at) = self.at(given)?;
                 let forms = document.read.forms().iter();
                 let form = forms.rev().find(|form| form.span.start <= at && at < form.span.end);
-                let form = form.ok_or_else(|| RequestRefusal::failed("There is no form here."))?;
+                let form =
+                    form.ok_or_else(|| RequestRefusal::failed("There is no form at this position."))?;
                 let text = document.text.get(form.span.indices()).unwrap_or_default();
                 let top = document.read.toplevel_from(at).and_then(|top| top.package.clone());
                 let mut request = MacroexpandRequest::new(text);
@@ -125,7 +126,7 @@ impl Server {
                 let answer = bank.run(&request, control)?;
                 Ok(json!({ "values": answer.values, "output": answer.output }))
             }
-            other => Err(RequestRefusal::params(format!("{other:?} is no command of this server."))),
+            other => Err(RequestRefusal::params(format!("Unknown command {other:?}."))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The server's description of itself in the protocol.
+//! Describes the server to the client: its version, capabilities and instructions.
 
 use rmcp::model::{
     DiscoverResult, Implementation, InitializeResult, PromptsCapability, ProtocolVersion,
@@ -11,7 +11,7 @@ use super::protocol::VERSIONS;
 use super::{prompts, resources};
 use crate::tools::Session;
 
-/// Makes the answer to `initialize`.
+/// Returns the result of `initialize`.
 pub(super) fn initialize_result(version: ProtocolVersion, session: &Session) -> InitializeResult {
     InitializeResult::new(capabilities(session))
         .with_protocol_version(version)
@@ -19,7 +19,7 @@ pub(super) fn initialize_result(version: ProtocolVersion, session: &Session) -> 
         .with_instructions(INSTRUCTIONS)
 }
 
-/// Makes the answer to `server/discover`.
+/// Returns the result of `server/discover`.
 pub(super) fn discovery(session: &Session) -> DiscoverResult {
     DiscoverResult::from_server_info(
         VERSIONS.to_vec(),
@@ -27,7 +27,8 @@ pub(super) fn discovery(session: &Session) -> DiscoverResult {
     )
 }
 
-/// Declares what is answered: resources and prompts are of the tools that this client is offered.
+/// Returns the server's capabilities. Resources and prompts depend on the tools that this client is
+/// offered.
 pub(super) fn capabilities(session: &Session) -> ServerCapabilities {
     let mut capabilities = ServerCapabilities::default();
     let has_resources = resources::kinds(session.tools()).next().is_some();
@@ -45,12 +46,12 @@ fn about() -> Implementation {
         .with_description(env!("CARGO_PKG_DESCRIPTION"))
 }
 
-/// Wraps `value` as a cacheable result of 2026-07-28: complete, private, and expired at once.
+/// Formats `value` as a cacheable result of 2026-07-28: complete, private and immediately stale.
 pub(super) fn cacheable_result(value: Value) -> Vec<u8> {
     extended(json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" }), value)
 }
 
-/// Wraps `value` as a complete result of 2026-07-28.
+/// Formats `value` as a complete result of 2026-07-28.
 pub(super) fn complete_result(value: Value) -> Vec<u8> {
     extended(json!({ "resultType": "complete" }), value)
 }

@@ -1,4 +1,5 @@
-//! Carries out calls of tools: from the request to the line that answers it.
+//! Runs calls of tools: parses the request, runs the tool at once or on a pool's thread, and writes
+//! the response line.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -16,8 +17,9 @@ use super::protocol::{Meta, ResultFormat};
 use crate::answer::escape::escaped;
 use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, ToolAnswer};
 
-/// The time for which a call waits that may go on without it: hosts give up after a minute, most of them.
-const HOST_PATIENCE: Duration = Duration::from_secs(45);
+/// How long a call waits for work that can continue in the background. Most hosts time out after a
+/// minute.
+const MAX_WAIT: Duration = Duration::from_secs(45);
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -30,7 +32,8 @@ pub(super) struct CallParams<'a> {
 }
 
 impl Client {
-    /// Answers `tools/call`: appends to `answer` at once, or hands the call to a pool.
+    /// Answers `tools/call`: appends the response to `answer` at once, or submits the call to a
+    /// pool.
     pub(super) fn call(
         self: &Arc<Self>,
         line: &[u8],
@@ -43,30 +46,30 @@ impl Client {
         let format = self.protocol.lock().negotiate("tools/call", &meta)?;
         let wrong = |why: &'static str| ErrorData::invalid_params(why, None);
         let Some(params) = read else {
-            return Err(wrong("tools/call needs \"name\" to be a string: the name of a tool."));
+            return Err(wrong("tools/call requires \"name\", the name of a tool, as a string."));
         };
         let arguments = match params.arguments.map(RawValue::get) {
             None | Some("null") => Object::new(),
             Some(json) => serde_json::from_str::<Object>(json)
-                .map_err(|_| wrong("tools/call needs \"arguments\" to be an object."))?,
+                .map_err(|_| wrong("The \"arguments\" of tools/call must be an object."))?,
         };
         let tool =
             self.session.tools().get(&params.name).map_err(|why| ErrorData::invalid_params(why, None))?;
         let about = PooledRequest {
             effect: tool.about().effect,
-            at_once: tool.is_at_once(&self.session),
-            ends_soon: tool.ends_soon(),
+            at_once: tool.is_immediate(&self.session),
+            is_short: tool.is_short(),
             call: self.new_call(&meta),
         };
         let of = id.clone();
-        self.carry(line, id, about, answer, move |session, call, line| {
+        self.submit(line, id, about, answer, move |session, call, line| {
             let outcome = tool.call(session, arguments, call);
             write_outcome(line, &of, format, &outcome);
             matches!(outcome, Err(Failure { blame: Blame::Engine, .. }))
         })
     }
 
-    /// Makes a call that reports its progress to the client, if it has asked for that.
+    /// Creates a call. It reports its progress if the request has a progress token.
     pub(super) fn new_call(self: &Arc<Self>, meta: &Meta<'_>) -> Call {
         let call = match meta.progress_token.map(RawValue::to_owned) {
             None => Call::default(),
@@ -75,12 +78,13 @@ impl Client {
                 Call::new(move |progress| client.output.try_queue_progress(&progress_line(&token, &progress)))
             }
         };
-        call.patient_for(HOST_PATIENCE)
+        call.with_patience(MAX_WAIT)
     }
 
-    /// Carries out a request: at once, or on a thread of a pool. `work` writes the line that answers it, and returns whether
-    /// the engine failed, so that the next process may be asked. A panic becomes an internal error, and ends nothing else.
-    pub(super) fn carry(
+    /// Runs a request at once or on a pool's thread. `work` writes the response line and returns
+    /// whether the engine failed, in which case the request may be repeated by the next process. A
+    /// panic becomes an internal error of this request alone.
+    pub(super) fn submit(
         self: &Arc<Self>,
         line: &[u8],
         id: &Id,
@@ -88,11 +92,11 @@ impl Client {
         answer: &mut Vec<u8>,
         work: impl FnOnce(&Session, &Call, &mut Vec<u8>) -> bool + Send + 'static,
     ) -> Result<(), ErrorData> {
-        let PooledRequest { effect, at_once, ends_soon, call } = about;
+        let PooledRequest { effect, at_once, is_short, call } = about;
         let asks = effect == Effect::Reads;
         let again = asks.then(|| line.to_vec());
         if at_once && !self.output.is_full() {
-            let serial = self.calls.note(id.clone(), call.cancellation(), again, true);
+            let serial = self.calls.add(id.clone(), call.cancellation(), again, true);
             let before = answer.len();
             guarded(id, answer, |line| work(&self.session, &call, line));
             if !self.calls.answer(serial) {
@@ -105,7 +109,7 @@ impl Client {
             Effect::Runs => &self.code,
             Effect::Reads | Effect::Writes => &self.questions,
         };
-        let serial = self.calls.note(id.clone(), call.cancellation(), again, ends_soon);
+        let serial = self.calls.add(id.clone(), call.cancellation(), again, is_short);
         let (client, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
         let submitted = pool.submit(Box::new(move || {
             if !client.calls.begin(serial, &of) {
@@ -121,32 +125,32 @@ impl Client {
             }
             client.output.send(&line);
             client.calls.end(serial);
-            if client.output.is_gone() {
+            if client.output.failed() {
                 client.end();
             }
             true
         }));
         submitted.map_err(|error| {
             self.calls.end(serial);
-            ErrorData::internal_error(format!("The system gives no thread for this call: {error}."), None)
+            ErrorData::internal_error(format!("No thread could be started for this call: {error}."), None)
         })
     }
 }
 
-/// A request that is carried out at once or by a pool.
+/// The properties of a request that decide where it runs.
 pub(super) struct PooledRequest {
     pub(super) effect: Effect,
     pub(super) at_once: bool,
-    pub(super) ends_soon: bool,
+    pub(super) is_short: bool,
     pub(super) call: Call,
 }
 
-/// Has `work` append a line. If it panics, the line is that of an internal error.
+/// Lets `work` append a line. If it panics, appends an internal error instead.
 fn guarded(id: &Id, line: &mut Vec<u8>, work: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let before = line.len();
     std::panic::catch_unwind(AssertUnwindSafe(|| work(line))).unwrap_or_else(|_| {
         line.truncate(before);
-        let why = "The request failed inside: this is a bug of steelbank's.";
+        let why = "The request failed because of a bug in steelbank.";
         message::write_error(line, Some(id), &ErrorData::internal_error(why, None));
         false
     })

@@ -1,5 +1,5 @@
-//! The calls in progress, by which a cancellation finds its call, and the pools of threads for calls that may
-//! wait.
+//! Tracks a client's calls in progress, so that they can be cancelled, and runs calls that may wait
+//! on pools of threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use serde_json::value::RawValue;
 use super::message::{self, Id};
 use crate::engine::control::Cancellation;
 
-/// The most calls that wait for Lisp at once; further ones queue.
+/// The maximum number of threads in a pool. Further calls queue.
 const THREADS: usize = 64;
 /// The time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The calls without an answer.
+/// The calls without a response.
 #[derive(Default)]
 pub(super) struct Calls {
     table: Mutex<CallTable>,
     emptied: Condvar,
-    /// The number of lines in progress on the threads that read them.
+    /// The number of lines that reader threads are processing.
     lines: AtomicUsize,
 }
 
@@ -34,27 +34,28 @@ struct CallTable {
     running: Vec<UnansweredCall>,
 }
 
-/// A call that has no answer yet. Whoever takes it out of [`Calls`] must answer it.
+/// A call without a response. The code that removes it from [`Calls`] must respond to it.
 pub(super) struct UnansweredCall {
     serial: u64,
     id: Id,
     pub(super) cancellation: Cancellation,
-    /// The pool whose thread runs the call, once one does.
+    /// The pool whose thread runs the call. `None` until it starts.
     on: Option<Arc<Pool>>,
-    /// Whether the answer is there, and being written.
+    /// Whether the response exists and is being written.
     answered: bool,
-    /// The line that asked for the call, if it may be repeated.
+    /// The request line, if the call may be repeated.
     pub(super) line: Option<Vec<u8>>,
-    /// Whether the call does not wait for the lane of long work.
+    /// Whether the call runs on Lisp's thread for short work, so that it need not wait for long
+    /// work.
     brief: bool,
-    /// The error to answer if Lisp died during the call, and no later process repeats it.
+    /// The error to send if Lisp died during the call and no later process repeats it.
     failed: Option<Vec<u8>>,
 }
 
 impl UnansweredCall {
-    /// Returns the line with the error for a call that Lisp's death or restart has ended.
+    /// Returns the error line for a call that was interrupted by Lisp's death or restart.
     pub(super) fn error(&self) -> Vec<u8> {
-        let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
+        let why = "Lisp restarted during this call, and its work is lost. Retry.";
         self.failed.clone().unwrap_or_else(|| {
             let mut line = Vec::new();
             let passing = serde_json::json!({ "passing": true });
@@ -65,9 +66,9 @@ impl UnansweredCall {
 }
 
 impl Calls {
-    /// Adds a call that begins or queues. `line` is its request, if it may be repeated; a `brief` one does
-    /// not wait for the lane of long work.
-    pub(super) fn note(&self, id: Id, cancellation: Cancellation, line: Option<Vec<u8>>, brief: bool) -> u64 {
+    /// Adds a call that starts or queues. `line` is its request if it may be repeated. A `brief`
+    /// call need not wait for long work.
+    pub(super) fn add(&self, id: Id, cancellation: Cancellation, line: Option<Vec<u8>>, brief: bool) -> u64 {
         let mut table = self.table.lock();
         table.next += 1;
         let serial = table.next;
@@ -77,7 +78,8 @@ impl Calls {
         serial
     }
 
-    /// Defers a repeatable call to the next process, with the answer `failed` if none comes.
+    /// Leaves a repeatable call to the next process. `failed` is the response if there is no next
+    /// process.
     pub(super) fn defer(&self, serial: u64, failed: &[u8]) {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial && call.line.is_some());
@@ -87,48 +89,50 @@ impl Calls {
         self.emptied.notify_all();
     }
 
-    /// Takes the deferred calls. The caller must answer them.
+    /// Removes and returns the deferred calls. The caller must respond to them.
     pub(super) fn take_deferred(&self) -> Vec<UnansweredCall> {
         self.take_if(|call| call.failed.is_some())
     }
 
-    /// Counts a line that is carried out by the thread that read it.
+    /// Counts a line that its reader thread starts to process.
     pub(super) fn begin_line(&self) {
         self.lines.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Counts a line as done.
+    /// Counts a line as processed.
     pub(super) fn end_line(&self) {
         self.lines.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Notes that a thread of `pool` runs the call. False if it was cancelled before.
+    /// Records that a thread of `pool` runs the call. Returns `false` if the call has been
+    /// cancelled.
     pub(super) fn begin(&self, serial: u64, pool: &Arc<Pool>) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial);
         call.map(|call| call.on = Some(Arc::clone(pool))).is_some()
     }
 
-    /// Marks the call as answered. False if it was cancelled: then no answer is sent.
+    /// Marks the call as answered. Returns `false` if it has been cancelled; then no response may
+    /// be sent.
     pub(super) fn answer(&self, serial: u64) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial);
         call.map(|call| call.answered = true).is_some()
     }
 
-    /// Removes a call after its answer.
+    /// Removes a call after its response.
     pub(super) fn end(&self, serial: u64) {
         let mut table = self.table.lock();
         table.running.retain(|call| call.serial != serial);
         self.emptied.notify_all();
     }
 
-    /// Cancels all calls with the id `id`: a client may give one id to several.
+    /// Cancels all calls with this id, because clients may use one id for several calls.
     pub(super) fn cancel(&self, id: &Id) {
         self.cancel_if(|call| call.id == *id);
     }
 
-    /// Takes the calls that have no answer yet. The caller must answer them.
+    /// Removes and returns the calls without a response. The caller must respond to them.
     pub(super) fn take_unanswered(&self) -> Vec<UnansweredCall> {
         self.take_if(|call| !call.answered)
     }
@@ -159,7 +163,7 @@ impl Calls {
         }
         drop(table);
         for call in off {
-            // Replace the thread before cancelling: its work may take a while to stop.
+            // Replace the thread before cancelling, because the call may take a while to stop.
             if let Some(pool) = &call.on {
                 pool.replace_thread();
             }
@@ -167,19 +171,20 @@ impl Calls {
         }
     }
 
-    /// Waits until all calls have ended, or until `end`, while `meanwhile` is true.
+    /// Waits until all calls have ended, but not longer than `end` and only while `meanwhile`
+    /// returns `true`.
     pub(super) fn wait_until_none(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
         self.wait_while(end, meanwhile, |_| true);
     }
 
-    /// Waits until all calls that will end soon have ended, or until `end`. Does not wait for deferred
-    /// ones, nor, with `brief`, for long work.
+    /// Waits until all calls that will end soon have ended, but not longer than `end`. Excludes
+    /// deferred calls and, with `brief`, long work.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }
 
-    /// Waits until the lines in progress are carried out and the answers that are there written, or until `end`, while
-    /// `meanwhile` is true.
+    /// Waits until all lines are processed and all existing responses written, but not longer than
+    /// `end` and only while `meanwhile` returns `true`.
     pub(super) fn wait_until_written(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
         self.wait_while(end, meanwhile, |call| call.answered);
     }
@@ -205,9 +210,9 @@ impl Calls {
     }
 }
 
-/// Parses the id of the request that a notification cancels.
+/// Parses a cancellation and returns the id of the request to cancel.
 pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
-    // Keep the id as it was written, which rmcp's `CancelledNotificationParam` does not.
+    // Preserve the id's spelling, which rmcp's `CancelledNotificationParam` does not.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Cancelled<'a> {
@@ -218,10 +223,11 @@ pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
     Id::new(cancelled.request_id)
 }
 
-/// A task for a pool's thread. Returns false if the thread has been replaced meanwhile.
+/// A task for a pool's thread. Returns `false` if the thread has been replaced meanwhile and must
+/// end.
 pub(super) type PoolTask = Box<dyn FnOnce() -> bool + Send>;
 
-/// A pool of threads for calls that may wait.
+/// A pool of threads for calls that may wait. Threads start on demand and end when idle.
 pub(super) struct Pool {
     state: Mutex<PoolState>,
     changed: Condvar,
@@ -242,7 +248,7 @@ impl Pool {
     /// Runs `job` on a thread of the pool.
     ///
     /// # Errors
-    /// There is no thread, and the system refuses one.
+    /// The pool has no thread, and none can be started.
     pub(super) fn submit(self: &Arc<Self>, job: PoolTask) -> std::io::Result<()> {
         let mut state = self.state.lock();
         state.queue.push_back(job);
@@ -251,7 +257,7 @@ impl Pool {
             return Ok(());
         }
         let outcome = self.add_thread(&mut state);
-        // Fail only without any thread: else the threads that exist will run the job.
+        // Fail only if there is no thread at all; otherwise an existing one will run the job.
         if outcome.is_err() && state.threads == 0 {
             state.queue.pop_back();
             return outcome;
@@ -269,12 +275,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Stops counting a thread whose call was cancelled, so that another thread can take the next job.
+    /// Stops counting a thread with a cancelled call, so that another thread can take the next job.
     fn replace_thread(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.threads = state.threads.saturating_sub(1);
         if state.queue.len() > state.idle {
-            // Ignore the error: without a new thread the queue waits for the others.
+            // Ignore the error: the queued jobs then wait for the existing threads.
             let _ = self.add_thread(&mut state);
         }
     }
@@ -307,7 +313,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_call_that_is_called_off_gives_its_thread_back_at_once() {
+    fn cancelled_call_frees_its_thread_immediately() {
         let (calls, pool) = (Arc::new(Calls::default()), Pool::new());
         let (release, wait) = mpsc::channel::<()>();
         let (begins, begun) = mpsc::channel();
@@ -316,12 +322,12 @@ mod tests {
         for _ in 0..THREADS {
             let (calls, running) = (Arc::clone(&calls), Arc::clone(&pool));
             let (serial, wait) =
-                (calls.note(id.clone(), Cancellation::default(), None, false), Arc::clone(&wait));
+                (calls.add(id.clone(), Cancellation::default(), None, false), Arc::clone(&wait));
             let begins = begins.clone();
             pool.submit(Box::new(move || {
                 assert!(calls.begin(serial, &running));
                 begins.send(()).unwrap();
-                // Block until the test lets go.
+                // Block until the test ends.
                 let _ = wait.lock().recv();
                 calls.answer(serial)
             }))
@@ -337,11 +343,11 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_id_are_called_off_together() {
+    fn cancel_affects_all_calls_with_one_id() {
         let calls = Calls::default();
         let cancellations = [Cancellation::default(), Cancellation::default(), Cancellation::default()];
         for (id, cancellation) in ["a", "b", "a"].into_iter().zip(&cancellations) {
-            calls.note(Id::string(id), cancellation.clone(), None, false);
+            calls.add(Id::string(id), cancellation.clone(), None, false);
         }
         calls.cancel(&Id::string("a"));
         assert_eq!(cancellations.map(|cancellation| cancellation.is_cancelled()), [true, false, true]);

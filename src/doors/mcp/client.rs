@@ -1,5 +1,5 @@
-//! What is one client's: its streams, the protocol's state, its calls, and its session, which has its permissions and
-//! tools. Sessions of several clients may share the image and its record of restarts.
+//! The state of one client: its streams, the protocol, its calls, and its session with permissions
+//! and tools. The sessions of several clients may share one image.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,47 +13,51 @@ use super::calls::{Calls, Pool};
 use super::protocol::Protocol;
 use super::reader::ReaderRole;
 use super::server::ServeError;
-use crate::doors::restart::{Joined, LEAVING_TIME};
+use crate::doors::restart::{LEAVING_TIME, SharedSocket};
 use crate::doors::streams::input::{ClientInput, Framing};
 use crate::doors::streams::output::ClientOutput;
 use crate::engine::Writing;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// A client. `dispatch` and `call` answer its messages, `reader` reads them.
+/// One client. `reader` reads its messages, `dispatch` and `call` answer them.
 pub(super) struct Client {
     pub(super) session: Session,
-    /// The rendered results of `tools/list`, one for each [`ResultFormat`](super::protocol::ResultFormat).
+    /// The serialized results of `tools/list`, one for each
+    /// [`ResultFormat`](super::protocol::ResultFormat).
     pub(super) listing: OnceLock<[Vec<u8>; 2]>,
     pub(super) input: ClientInput,
     pub(super) output: ClientOutput,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,
-    /// The pool for questions that may wait for Lisp, or walk a tree.
+    /// The pool for calls that read, and may wait for Lisp or walk a folder tree.
     pub(super) questions: Arc<Pool>,
-    /// The pool for calls that run code: however many loads wait, a question finds a thread.
+    /// The pool for calls that run code. It is separate so that waiting loads never block calls
+    /// that read.
     pub(super) code: Arc<Pool>,
     pub(super) reader: ReaderRole,
-    pub(super) joined: Option<Joined>,
+    pub(super) joined: Option<SharedSocket>,
     ended: Sender<()>,
 }
 
 impl Client {
-    /// Makes a client on a pair of streams, or takes over that of the process before this one. The receiver hears when there
-    /// is nothing more to read, or nobody to write to.
+    /// Creates a client on a pair of streams, or resumes the one in `handover`. The receiver gets a
+    /// message when the input has ended or the output is closed.
     ///
     /// # Errors
-    /// The system refuses a descriptor.
+    /// A descriptor cannot be duplicated.
     pub(super) fn new(
         input: OwnedFd,
         output: OwnedFd,
         session: Session,
-        joined: Option<Joined>,
+        joined: Option<SharedSocket>,
         handover: Option<&ClientHandover>,
     ) -> Result<(Arc<Self>, Receiver<()>), ServeError> {
         let protocol: Option<Protocol> =
             handover.and_then(|client| serde_json::from_str(&client.protocol).ok());
-        if let (Some(seat), Some(name)) = (session.seat(), protocol.as_ref().and_then(Protocol::client)) {
+        if let (Some(seat), Some(name)) =
+            (session.client_slot(), protocol.as_ref().and_then(Protocol::client))
+        {
             seat.set_name(name);
         }
         let unread = handover.map(|client| client.unread.clone()).unwrap_or_default();
@@ -74,7 +78,7 @@ impl Client {
         Ok((Arc::new(client), end))
     }
 
-    /// Runs `body` on a thread of its own.
+    /// Runs `body` on a new thread.
     pub(super) fn spawn(
         self: &Arc<Self>,
         name: &str,
@@ -84,19 +88,20 @@ impl Client {
         std::thread::Builder::new().name(name.into()).spawn(move || body(&client)).map(drop)
     }
 
-    /// Notes that there is nothing more to read, or nobody to write to.
+    /// Reports that the input has ended or the output is closed.
     pub(super) fn end(&self) {
-        // Ignore the error: nobody waits any more.
+        // Ignore the error: the receiver no longer waits.
         let _ = self.ended.send(());
     }
 
-    /// Ends the calls once the client has left, or seems to have.
+    /// Ends the calls of a client that has disconnected. Calls may still finish while the client
+    /// reads responses.
     pub(super) fn leave(&self) {
-        let reads = || !self.output.is_gone() && !self.output.has_no_reader();
+        let reads = || !self.output.failed() && !self.output.has_no_reader();
         let end = (!self.input.is_file()).then(|| Instant::now() + LEAVING_TIME);
         self.calls.wait_until_none(end, reads);
         self.calls.cancel_all();
-        // Let no edit be cut by the program's end.
+        // Wait for file writes, so that the end of the program interrupts no edit.
         Writing::wait_for_end();
         if reads() {
             self.output.drain(end);
@@ -111,7 +116,7 @@ impl Client {
         self.reader.close();
     }
 
-    /// Spawns the threads that read and write.
+    /// Starts the threads that read and write.
     pub(super) fn spawn_threads(self: &Arc<Self>) -> io::Result<()> {
         self.spawn("mcp-progress", |client| {
             client.output.run_progress_writer();
@@ -119,7 +124,7 @@ impl Client {
         })?;
         if self.joined.is_some() {
             self.spawn("mcp-socket", |client| {
-                client.joined.iter().for_each(Joined::wait_for_end);
+                client.joined.iter().for_each(SharedSocket::wait_for_end);
                 client.end();
             })?;
         }

@@ -1,18 +1,18 @@
-//! Completion of the variables of resources' templates, and of the prompt's arguments.
+//! Completes the variables of resource templates and the arguments of prompts.
 
 use rmcp::model::{CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Reference};
 use serde_json::value::RawValue;
 
-use super::ask::{AskRefusal, Asking, answer_of, asking, params_of};
 use super::prompts;
+use super::query::{Query, QueryError, answer_of, params_of, query};
 use super::resources::{kinds, systems_and_files};
 use crate::answer::name::{readable, short};
 use crate::tools::{Call, CallOutcome, Object, Session, quoted};
 
-/// Completes an argument.
-pub(super) fn complete(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
+/// Completes an argument of a resource template or a prompt.
+pub(super) fn complete(params: Option<&RawValue>) -> Result<Query, ErrorData> {
     let given: CompleteRequestParams = params_of("completion/complete", params)?;
-    Ok(asking(move |session, call| {
+    Ok(query(move |session, call| {
         let name = given.argument.name.as_str();
         let is_known = match &given.r#ref {
             Reference::Resource(of) => {
@@ -25,7 +25,7 @@ pub(super) fn complete(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
             _ => false,
         };
         if !is_known {
-            let why = format!("Nothing that is offered has an argument {}.", quoted(name));
+            let why = format!("There is no argument {} to complete.", quoted(name));
             return Err(ErrorData::invalid_params(why, None).into());
         }
         let (values, total) = values(name, &given.argument.value, session, call)?;
@@ -38,13 +38,14 @@ pub(super) fn complete(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
     }))
 }
 
-/// Returns the values that `typed` may become, best first and as many as may be told, and how many there are.
+/// Returns the best values for `typed`, at most as many as the protocol allows, and the total
+/// number of matches.
 fn values(
     name: &str,
     typed: &str,
     session: &Session,
     call: &Call,
-) -> Result<(Vec<String>, usize), AskRefusal> {
+) -> Result<(Vec<String>, usize), QueryError> {
     let known = match name {
         "name" => return symbols(typed, session, call),
         "package" => packages(session)?,
@@ -61,8 +62,8 @@ fn values(
     Ok((found.into_iter().map(|(_, value)| value).collect(), total))
 }
 
-/// Returns the names of symbols, as they are written in any package.
-fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, usize), AskRefusal> {
+/// Returns the names of matching symbols, with package prefixes as typed.
+fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, usize), QueryError> {
     if session.tools().get("apropos").is_err() {
         return Ok(Default::default());
     }
@@ -75,7 +76,7 @@ fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, 
     ]);
     match (package, part) {
         ("", "") => return Ok(Default::default()),
-        // Ask for all of the package.
+        // Request all symbols of the package.
         (_, "") => {
             arguments.extend([("pattern".to_owned(), "^".into()), ("matching".to_owned(), "regex".into())])
         }
@@ -98,8 +99,8 @@ fn symbols(typed: &str, session: &Session, call: &Call) -> Result<(Vec<String>, 
     Ok((names, answer.structured["total"].as_u64().unwrap_or_default() as usize))
 }
 
-/// Returns the names of the image's packages, as a person writes them.
-fn packages(session: &Session) -> Result<Vec<String>, AskRefusal> {
+/// Returns the names of all packages in lower case where Lisp reads them the same.
+fn packages(session: &Session) -> Result<Vec<String>, QueryError> {
     let bank = session.bank()?;
     bank.catch_up();
     let index = bank.index();

@@ -1,5 +1,6 @@
-//! Dispatch: a client's message becomes a call, a change of the protocol's state, or an answer. Knows no transport but the
-//! output for answers that come later.
+//! Dispatches a client's messages: runs a call, changes the protocol's state, or appends a
+//! response. It does not depend on the transport, except that later responses go to the client's
+//! output.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,18 +10,19 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::about::{cacheable_result, capabilities, complete_result, discovery, initialize_result};
-use super::ask::session_result;
 use super::calls::cancelled;
 use super::client::Client;
 use super::listing::listing;
 use super::message::{self, Id, Message};
 use super::protocol::{Meta, ResultFormat};
+use super::query::session_result;
 use super::roots::{ask_for_roots, folders};
 use super::{prompts, resources};
 use crate::tools::quoted;
 
 impl Client {
-    /// Carries out a message. Answers that are ready are appended to `answer`, others go to the output later.
+    /// Processes a message. Appends an immediate response to `answer`; later ones go to the
+    /// client's output.
     pub(super) fn dispatch(self: &Arc<Self>, line: &[u8], answer: &mut Vec<u8>) {
         match message::read(line) {
             Ok(Message::Request { id, method, params }) => self.request(line, id, &method, params, answer),
@@ -40,7 +42,8 @@ impl Client {
         answer: &mut Vec<u8>,
     ) {
         let outcome = match method {
-            // A request that names 2026-07-28 begins no session: that version has no such method.
+            // A request of version 2026-07-28 cannot start a session, because that version has no
+            // `initialize`.
             "initialize" if !Meta::of(params).is_inline() => self.initialize(params).map(|version| {
                 message::write_result(answer, &id, |line| {
                     message::write(line, &initialize_result(version, &self.session))
@@ -48,7 +51,7 @@ impl Client {
             }),
             "tools/call" => self.call(line, &id, params, answer),
             "resources/list" | "resources/read" | "completion/complete" if self.declares(method) => {
-                self.ask(line, &id, method, params, answer)
+                self.query(line, &id, method, params, answer)
             }
             _ => {
                 let format = self.protocol.lock().negotiate(method, &Meta::of(params));
@@ -65,13 +68,13 @@ impl Client {
     fn initialize(&self, params: Option<&RawValue>) -> Result<ProtocolVersion, ErrorData> {
         let mut protocol = self.protocol.lock();
         let version = protocol.initialize(params)?;
-        if let (Some(seat), Some(name)) = (self.session.seat(), protocol.client()) {
+        if let (Some(seat), Some(name)) = (self.session.client_slot(), protocol.client()) {
             seat.set_name(name);
         }
         Ok(version)
     }
 
-    /// Whether a method is one of a capability that is declared.
+    /// Returns whether the server declares the capability that `method` belongs to.
     fn declares(&self, method: &str) -> bool {
         let declared = capabilities(&self.session);
         match method.split('/').next() {
@@ -135,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Takes the client's response: the only request that we send is for its roots.
+    /// Processes a response of the client. The only request that we send asks for its roots.
     fn response(&self, id: &Id, result: Option<&RawValue>) {
         if !self.protocol.lock().is_roots(id) {
             return;

@@ -1,4 +1,4 @@
-//! Lists the tools for MCP: schemas, and hints about a call's effects.
+//! Lists the tools for MCP, with their schemas and hints about their effects.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::tools::{Effect, Tool, Tools};
 
-/// Makes the answer to `tools/list` for `tools`.
+/// Returns the result of `tools/list` for `tools`.
 pub fn listing(tools: &Tools) -> Value {
     json!({ "tools": tools.list().iter().map(|tool| entry(tool)).collect::<Vec<_>>() })
 }

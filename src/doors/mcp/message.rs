@@ -9,26 +9,26 @@ use serde_json::value::RawValue;
 
 use crate::answer::escape::escaped;
 
-/// A request's id: a JSON string or number, as the client wrote it. rmcp's `RequestId` is an `i64` or a string: `1.5`
-/// cannot be answered with it, and `1.0` comes back as `1`.
+/// A request's id: a JSON string or number with the client's spelling. rmcp's `RequestId` cannot
+/// represent `1.5`, and turns `1.0` into `1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Id(String);
 
 impl Id {
-    /// Makes the id of `json`; none if it is neither a string nor a number.
+    /// Creates an id from `json`. Returns `None` if it is neither a string nor a number.
     pub(super) fn new(json: &RawValue) -> Option<Self> {
         let text = json.get();
         let fits = text.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit());
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// Makes the id of the number `number`.
+    /// Creates the id `number`.
     #[cfg(feature = "http")]
     pub(super) fn number(number: u64) -> Self {
         Self(number.to_string())
     }
 
-    /// Makes the id of the string `text`.
+    /// Creates the id with the string `text`.
     pub(super) fn string(text: &str) -> Self {
         Self(Value::from(text).to_string())
     }
@@ -37,17 +37,17 @@ impl Id {
 /// A parsed line.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// A request of the client.
+    /// A request from the client.
     Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A notification of the client.
+    /// A notification from the client.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A response to a request of ours; an error has no result.
+    /// A response to a request of ours. An error has no result.
     Response { id: Id, result: Option<&'a RawValue> },
     /// An empty line.
     Blank,
 }
 
-/// The fields of a message, as they stand there.
+/// The fields of a message, unparsed.
 #[derive(Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -64,7 +64,8 @@ pub(super) struct Envelope<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Parses a line, without its end. Refuses what is no message, with its id if it has one.
+/// Parses a line without its end. Returns an error with the request's id, if there is one, for a
+/// line that is not a valid message.
 pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> {
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii();
     if line.is_empty() {
@@ -73,7 +74,7 @@ pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> 
     let Ok(text) = std::str::from_utf8(line) else {
         return Err((None, ErrorData::parse_error("The message is not UTF-8.", None)));
     };
-    // Refuse an array, which serde would accept as the fields in order.
+    // Reject arrays, which serde would accept as the fields in order.
     let envelope = match serde_json::from_str::<Envelope<'_>>(text) {
         Ok(envelope) if text.starts_with('{') => envelope,
         other => return Err(unread(text, other.err())),
@@ -82,23 +83,23 @@ pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> 
     let known = id.and_then(Id::new);
     let refused = |why: &'static str| (known.clone(), ErrorData::invalid_request(why, None));
     if envelope.jsonrpc.as_deref() != Some("2.0") {
-        return Err(refused("The message is no JSON-RPC: \"jsonrpc\" must be \"2.0\"."));
+        return Err(refused("The message is not JSON-RPC: \"jsonrpc\" must be \"2.0\"."));
     }
     match (envelope.method, id, known.clone()) {
         (Some(method), None, _) => Ok(Message::Notification { method, params: envelope.params }),
         (Some(method), Some(_), Some(id)) => Ok(Message::Request { id, method, params: envelope.params }),
         (None, Some(_), Some(id)) => Ok(Message::Response { id, result: envelope.result }),
         (_, Some(_), None) => Err(refused("The request's \"id\" must be a string or a number.")),
-        (None, None, _) => Err(refused("The message is no JSON-RPC message of MCP's.")),
+        (None, None, _) => Err(refused("The message is not a JSON-RPC request, notification or response.")),
     }
 }
 
-/// Makes the error for a line that is no message, with the id if the line is JSON and has one.
+/// Returns the error for an invalid message, with the id if the line is JSON and has one.
 fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorData) {
     match serde_json::from_str::<Value>(text) {
         Ok(value) => {
             let id = value.get("id").filter(|id| id.is_string() || id.is_number());
-            let why = "The message is no JSON-RPC message of MCP's.";
+            let why = "The message is not a JSON-RPC request, notification or response.";
             (id.map(|id| Id(id.to_string())), ErrorData::invalid_request(why, None))
         }
         Err(unread) => {
@@ -108,7 +109,7 @@ fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorDat
     }
 }
 
-/// Appends the beginning of a message.
+/// Appends the start of a message.
 pub(super) fn begin(line: &mut Vec<u8>, id: Option<&Id>) {
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
     if let Some(id) = id {
@@ -117,7 +118,7 @@ pub(super) fn begin(line: &mut Vec<u8>, id: Option<&Id>) {
     }
 }
 
-/// Appends the line that answers `id` with the result that `body` writes.
+/// Appends the response to `id`. `body` writes the result.
 pub(super) fn write_result(line: &mut Vec<u8>, id: &Id, body: impl FnOnce(&mut Vec<u8>)) {
     begin(line, Some(id));
     line.extend_from_slice(b",\"result\":");
@@ -125,7 +126,7 @@ pub(super) fn write_result(line: &mut Vec<u8>, id: &Id, body: impl FnOnce(&mut V
     line.extend_from_slice(b"}\n");
 }
 
-/// Appends the line that answers with an error.
+/// Appends an error response.
 pub(super) fn write_error(line: &mut Vec<u8>, id: Option<&Id>, refusal: &ErrorData) {
     begin(line, id);
     line.extend_from_slice(b",\"error\":");
@@ -136,7 +137,7 @@ pub(super) fn write_error(line: &mut Vec<u8>, id: Option<&Id>, refusal: &ErrorDa
     line.extend_from_slice(b"}\n");
 }
 
-/// Appends a notification, or with an id a request of ours.
+/// Appends a notification, or a request if `id` is given.
 pub(super) fn write_call<T: Serialize>(line: &mut Vec<u8>, id: Option<&Id>, method: &str, params: &T) {
     begin(line, id);
     line.extend_from_slice(b",\"method\":");
@@ -150,7 +151,8 @@ pub(super) fn write_call<T: Serialize>(line: &mut Vec<u8>, id: Option<&Id>, meth
 pub(super) fn write<T: Serialize + ?Sized>(line: &mut Vec<u8>, value: &T) {
     let before = line.len();
     if serde_json::to_writer(&mut *line, value).is_err() {
-        // Write null: serialization fails only for maps whose keys are no strings, and there are none.
+        // Write null. Serialization fails only for maps with keys that are not strings, which do
+        // not occur.
         line.truncate(before);
         line.extend_from_slice(b"null");
     }
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_with_its_id_if_it_has_one() {
+    fn invalid_message_is_rejected_with_its_id() {
         refused(b"{", ErrorCode::PARSE_ERROR, None);
         refused(b"\xff\xfe", ErrorCode::PARSE_ERROR, None);
         refused(b"[]", ErrorCode::INVALID_REQUEST, None);
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_back_as_they_were_written() {
+    fn ids_keep_their_spelling() {
         for id in ["1", "-7", "1.5e3", "\"a\\u0041\\ud800\""] {
             let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}");
             let Ok(Message::Request { id: read, .. }) = read(line.as_bytes()) else { panic!("{id}") };

@@ -1,16 +1,17 @@
-//! The MCP server: the tools over a pair of streams. Only this module knows the Model Context Protocol.
+//! The MCP server, which offers the tools to a client over a pair of streams. Only this module
+//! implements the Model Context Protocol.
 //!
-//! `client` is what is one client's: its streams, the state agreed with it (`protocol`), its calls
-//! (`calls`) and its session. `reader` is the transport; it hands each line to `dispatch`, which has `message` read it and
-//! `call` carry out a tool's call, or `ask` ask tools for what `resources` and `completion` tell. `server` is the entry; `restart`
-//! takes a client through a restart of the program. `http` makes a client of each session over HTTP: it carries
-//! the client's lines, and dispatches nothing.
+//! A `client` holds everything that belongs to one client: its streams, the state of the
+//! `protocol`, its `calls` in progress and its session. `reader` reads the client's lines and
+//! passes each to `dispatch`, which parses it with `message`. `call` runs tools; `query` uses tools
+//! to answer requests about `resources` and `completion`. `server` is the entry point, and
+//! `restart` lets a client survive a restart of the program. `http` forwards each HTTP session to
+//! such a client line by line.
 //!
-//! rmcp provides the types of the messages. The loop over the streams is ours: rmcp's service switches tasks
-//! for each message.
+//! rmcp provides the types of the messages, but not the loop over the streams: its service would
+//! switch tasks for each message.
 
 mod about;
-mod ask;
 mod call;
 mod calls;
 mod client;
@@ -24,6 +25,7 @@ mod message;
 mod progress;
 mod prompts;
 mod protocol;
+mod query;
 mod reader;
 mod resources;
 mod restart;
@@ -32,12 +34,12 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use crate::doors::restart::{Joined, RestartHooks, ServedClients};
+pub use crate::doors::restart::{RestartHooks, ServedClients, SharedSocket};
 pub use instructions::INSTRUCTIONS;
 pub use listing::listing;
-pub use server::{SeatedClient, ServeError, serve_on, serve_stdio, serve_with_restarts};
+pub use server::{ServeError, ServedClient, serve_on, serve_stdio, serve_with_restarts};
 
-/// Whether `line` parses as a message of the protocol. For fuzzing: no input may panic.
+/// Returns whether `line` parses as a message of the protocol. For fuzzing: no input may panic.
 #[doc(hidden)]
 pub fn reads_as_message(line: &[u8]) -> bool {
     message::read(line).is_ok()

@@ -1,4 +1,4 @@
-//! Notifications of a call's progress.
+//! Writes progress notifications.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -7,13 +7,13 @@ use super::message;
 use crate::answer::escape::escaped;
 use crate::engine::Progress;
 
-/// Makes the notification line of a call's progress.
+/// Returns the notification line for a call's progress.
 pub(super) fn progress_line(token: &RawValue, progress: &Progress) -> Vec<u8> {
-    // Keep the token as it was written, and integers: rmcp's `ProgressNotificationParam` writes floats, `3.0`
-    // for `3`.
+    // Preserve the token's spelling and integers: rmcp's `ProgressNotificationParam` writes `3` as
+    // `3.0`.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct News<'a> {
+    struct Params<'a> {
         progress_token: &'a RawValue,
         progress: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub(super) fn progress_line(token: &RawValue, progress: &Progress) -> Vec<u8> {
         Some(path) => &format!("{} {}", progress.what, escaped(path)),
         None => &progress.what.to_string(),
     };
-    let params = News { progress_token: token, progress: progress.done, total: progress.total, message };
+    let params = Params { progress_token: token, progress: progress.done, total: progress.total, message };
     let mut line = Vec::new();
     message::write_call(&mut line, None, "notifications/progress", &params);
     line

@@ -1,4 +1,4 @@
-//! Prompts, which a person chooses from a host's menu: one, for the review of a change.
+//! Prompts that a user selects in a host's menu. There is one, for reviewing a change.
 
 use std::fmt::Write as _;
 
@@ -9,36 +9,33 @@ use rmcp::model::{
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::ask::params_of;
+use super::query::params_of;
 use crate::tools::{Session, quoted};
 
-/// The tools of a review, and what each is for.
+/// The tools for a review, each with its instruction.
 const STEPS: [(&str, &str); 9] = [
     (
         "load-system",
-        "if the project is not loaded: what is not loaded is known as text only. It runs the project's code.",
+        "if the project is not loaded; without it, only text is searched. It runs the project's code.",
     ),
     (
         "impact",
-        "with diff=true for what is not committed, else with the names and paths that changed: who uses it, \
-        calls that no longer fit its lambda list, and the tests that reach it.",
+        "with diff=true for uncommitted changes, else with the names and paths that changed: lists users of the changed code, \
+        calls that no longer match its lambda list, and the tests that reach it.",
     ),
-    (
-        "check",
-        "compiles the change in a copy of the image: its warnings and errors count, each with its place.",
-    ),
-    ("check-structure", "for each Lisp file that changed: parentheses that do not match the indentation."),
+    ("check", "compiles the change in a copy of the image and lists warnings and errors with their places."),
+    ("check-structure", "for each changed Lisp file: finds parentheses that do not match the indentation."),
     (
         "code-find-references",
-        "for each definition that was removed, renamed or takes other arguments: is each use changed too?",
+        "for each definition that was removed, renamed or got other arguments: check that each use changed too.",
     ),
-    ("describe-symbol", "for each name that you do not know, in place of a guess."),
-    ("package-info", "when exports changed: does anything need what is no longer exported?"),
-    ("outline", "with unused=true for each file that changed: what nothing uses any more."),
-    ("run-tests", "which tests fail, and do they fail without the change?"),
+    ("describe-symbol", "for each unfamiliar name, instead of guessing."),
+    ("package-info", "if exports changed: check that nothing needs a symbol that is no longer exported."),
+    ("outline", "with unused=true for each changed file: finds definitions without uses."),
+    ("run-tests", "to find failing tests; check whether they also fail without the change."),
 ];
 
-/// A prompt that is offered.
+/// A prompt: its name, and its arguments with their descriptions.
 pub(super) struct OfferedPrompt(&'static str, [(&'static str, &'static str); 2]);
 
 const REVIEW: OfferedPrompt = OfferedPrompt(
@@ -46,9 +43,9 @@ const REVIEW: OfferedPrompt = OfferedPrompt(
     [
         (
             "revision",
-            "The commit or range of git to review, as for `git diff`; left out: what is not committed.",
+            "The git commit or range to review, as for `git diff`. If omitted, the uncommitted changes.",
         ),
-        ("system", "The system whose tests are to be run; left out: those that are loaded."),
+        ("system", "The system to test. If omitted, the loaded systems."),
     ],
 );
 
@@ -58,7 +55,7 @@ impl OfferedPrompt {
     }
 }
 
-/// Returns the steps of a review whose tools the client may call.
+/// Returns the steps of a review with tools that the client may call.
 fn steps(session: &Session) -> impl Iterator<Item = (&'static str, &'static str)> {
     STEPS.into_iter().filter(|(name, _)| {
         let tool = session.tools().get(name);
@@ -66,7 +63,8 @@ fn steps(session: &Session) -> impl Iterator<Item = (&'static str, &'static str)
     })
 }
 
-/// Finds a prompt, if it is offered: there is no review without a tool.
+/// Finds a prompt by its name. The review is offered only if the client may call at least one of
+/// its tools.
 pub(super) fn find(session: &Session, name: &str) -> Option<OfferedPrompt> {
     (name == REVIEW.0 && steps(session).next().is_some()).then_some(REVIEW)
 }
@@ -80,13 +78,13 @@ pub(super) fn list(session: &Session) -> ListPromptsResult {
         prompt.1.into_iter().map(argument).collect::<Vec<_>>()
     };
     let prompts = find(session, REVIEW.0).into_iter().map(|prompt| {
-        let what = "Has a model review a change of the project with what the compiler knows of it.";
+        let what = "Asks a model to review a change of the project with the compiler's records.";
         Prompt::new(prompt.0, Some(what), Some(arguments(&prompt))).with_title("Review a change")
     });
     ListPromptsResult::with_all_items(prompts.collect())
 }
 
-/// Writes the prompt that is asked for.
+/// Returns the requested prompt.
 pub(super) fn get(params: Option<&RawValue>, session: &Session) -> Result<GetPromptResult, ErrorData> {
     let wrong = |why: String| ErrorData::invalid_params(why, None);
     let given: GetPromptRequestParams = params_of("prompts/get", params)?;
@@ -98,11 +96,14 @@ pub(super) fn get(params: Option<&RawValue>, session: &Session) -> Result<GetPro
     }
     let text = |name: &str| match arguments.get(name) {
         None => Ok(None),
-        // Refuse what a shell or git would take for something else than a name.
+        // Reject values that a shell or git would not treat as a plain name.
         Some(Value::String(value)) if is_name(value) => {
             Ok(Some(value.as_str()).filter(|value| !value.is_empty()))
         }
-        Some(_) => Err(wrong(format!("The argument {} is no name.", quoted(name)))),
+        Some(_) => Err(wrong(format!(
+            "The argument {} must be a plain name or revision, without spaces or shell syntax.",
+            quoted(name)
+        ))),
     };
     Ok(GetPromptResult::new(vec![PromptMessage::new_text(
         Role::User,
@@ -118,20 +119,20 @@ fn is_name(value: &str) -> bool {
 fn review(session: &Session, revision: Option<&str>, system: Option<&str>) -> String {
     let (what, command) = match revision {
         Some(revision) => (format!("the change {revision}"), format!("git diff {revision}")),
-        None => ("what is not committed".to_owned(), "git diff HEAD".to_owned()),
+        None => ("the uncommitted changes".to_owned(), "git diff HEAD".to_owned()),
     };
     let mut text = format!(
-        "Review {what} in this Common Lisp project. Read the change first (`{command}`), and say in a sentence what it is to \
-         do. Then ask the tools of steelbank, which answer from the compiler's records, where reading leaves a doubt:\n"
+        "Review {what} in this Common Lisp project. First read the change (`{command}`) and summarize its purpose in one sentence. \
+         Then use steelbank's tools, which answer from the compiler's records, where the text leaves a doubt:\n"
     );
     for (tool, what) in steps(session) {
-        // Writing to a string cannot fail.
+        // Ignore the result: writing to a string cannot fail.
         let _ = write!(text, "\n- {tool}: {what}");
         if let ("run-tests" | "load-system", Some(system)) = (tool, system) {
             let _ = write!(text, " The system is {system}.");
         }
     }
-    text + "\n\nChange nothing. Report what is wrong, the worst first, each with file:line:column, what goes wrong by which \
-            input or caller, and how you know it (which tool said so). Then say what you did not check, and why. If nothing \
-            is wrong, say so."
+    text + "\n\nChange nothing. Report each problem, the worst first, with file:line:column, the input or caller for which it goes \
+            wrong, and your evidence (which tool reported it). Then list what you did not check, and why. If there are no \
+            problems, report that."
 }

@@ -1,12 +1,12 @@
-//! The protocol's state. There are two lifecycles: a session that `initialize` begins (up to 2025-11-25), and
-//! requests that each name their version (from 2026-07-28 on).
+//! The state of the protocol with one client. Versions up to 2025-11-25 have sessions that start
+//! with `initialize`; from 2026-07-28 on, each request names its version.
 
 use rmcp::model::{ErrorData, ProtocolVersion};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The supported protocol versions, oldest first. A list of our own: a version that rmcp adds must be
-/// implemented here first.
+/// The supported protocol versions, oldest first. rmcp's list is not used, because a version that
+/// rmcp adds must be implemented here first.
 pub(super) static VERSIONS: [ProtocolVersion; 5] = [
     ProtocolVersion::V_2024_11_05,
     ProtocolVersion::V_2025_03_26,
@@ -14,19 +14,20 @@ pub(super) static VERSIONS: [ProtocolVersion; 5] = [
     SESSION,
     ProtocolVersion::V_2026_07_28,
 ];
-/// The newest version that has sessions.
+/// The newest version with sessions.
 const SESSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// The state of a session with a client. Plain data, so that it can be handed to another process.
+/// The state of a session with a client. It is serializable, so that it can be handed over to
+/// another process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Protocol {
     lifecycle: Lifecycle,
-    /// Whether the client offers to list its roots.
+    /// Whether the client supports listing its roots.
     roots: bool,
-    /// The client's name and version, if it has given them.
+    /// The client's name and version, if given.
     #[serde(default)]
     client: Option<String>,
     /// The number of requests that we have sent.
@@ -35,12 +36,12 @@ pub(super) struct Protocol {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 enum Lifecycle {
-    /// The client has not begun.
+    /// The client has sent no request yet.
     #[default]
     None,
-    /// `initialize` was answered with this version.
+    /// The client has sent `initialize`; the response had this version.
     Session { version: ProtocolVersion },
-    /// A first request named this version.
+    /// The first request named this version, without `initialize`.
     Inline { version: ProtocolVersion },
 }
 
@@ -56,12 +57,12 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads a request's `_meta`. Ignores what is no object.
+    /// Parses a request's `_meta`. Ignores values that are not objects.
     pub(super) fn read(json: Option<&'a RawValue>) -> Self {
         json.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
     }
 
-    /// Reads the `_meta` of parameters.
+    /// Parses the `_meta` of parameters.
     pub(super) fn of(params: Option<&'a RawValue>) -> Self {
         #[derive(Deserialize)]
         struct Params<'a> {
@@ -72,17 +73,18 @@ impl<'a> Meta<'a> {
         Self::read(params.and_then(|params| params._meta))
     }
 
-    /// Returns the version that the request names.
+    /// Returns the version in the request.
     pub(super) fn version(&self) -> Option<ProtocolVersion> {
         serde_json::from_str(self.version?.get()).ok()
     }
 
-    /// Whether the request names a version that has no sessions.
+    /// Returns whether the request names a version without sessions.
     pub(super) fn is_inline(&self) -> bool {
         self.version().is_some_and(|version| VERSIONS.contains(&version) && !version.has_initialize())
     }
 
-    /// Makes the error for a request without a session that does not say what it must; none if it does.
+    /// Returns the error for a request outside a session with missing metadata, or `None` if it is
+    /// complete.
     pub(super) fn incomplete(&self, before: &str) -> Option<ErrorData> {
         let missing = self.missing();
         (!missing.is_empty()).then(|| {
@@ -98,17 +100,17 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The form of a result.
+/// The format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResultFormat {
-    /// That of the versions with sessions.
+    /// The format of versions with sessions.
     Session,
-    /// That of 2026-07-28: results say that they are complete, and how long they may be cached.
+    /// The format of 2026-07-28: results have a completion state and a cache lifetime.
     Stateless,
 }
 
-/// The parts of `initialize` that we use. rmcp's `InitializeRequestParams` refuses clients for capabilities
-/// and names that we do not need.
+/// The used fields of `initialize`. rmcp's `InitializeRequestParams` would reject clients because
+/// of fields that we do not need.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialize {
@@ -124,12 +126,12 @@ struct Capabilities {
 }
 
 impl Protocol {
-    /// Begins a session, and returns the version to speak in it.
+    /// Starts a session, and returns its version.
     pub(super) fn initialize(&mut self, params: Option<&RawValue>) -> Result<ProtocolVersion, ErrorData> {
         let read = params.and_then(|params| serde_json::from_str::<Initialize>(params.get()).ok());
         let Some(asked) = read else {
             return Err(ErrorData::invalid_params(
-                "initialize needs \"protocolVersion\", \"capabilities\" and \"clientInfo\".",
+                "initialize requires \"protocolVersion\", \"capabilities\" and \"clientInfo\".",
                 None,
             ));
         };
@@ -143,7 +145,7 @@ impl Protocol {
         Ok(version)
     }
 
-    /// Decides whether a request may be answered, and in which form.
+    /// Checks that a request is allowed in the current state, and returns the format of its result.
     pub(super) fn negotiate(&mut self, method: &str, meta: &Meta<'_>) -> Result<ResultFormat, ErrorData> {
         let named = meta.version();
         if let Some(version) = &named
@@ -176,12 +178,13 @@ impl Protocol {
         })
     }
 
-    /// Returns the client's name and version, if it has given them.
+    /// Returns the client's name and version, if given.
     pub(super) fn client(&self) -> Option<&str> {
         self.client.as_deref()
     }
 
-    /// Returns the id of our next request for the client's roots; none if the client does not list them.
+    /// Returns the id of our next request for the client's roots, or `None` if the client does not
+    /// support roots.
     pub(super) fn ask_for_roots(&mut self) -> Option<String> {
         if !self.roots {
             return None;
@@ -190,7 +193,7 @@ impl Protocol {
         Some(format!("steelbank-roots-{}", self.asked))
     }
 
-    /// Whether `id` is that of our last request for the client's roots.
+    /// Returns whether `id` is the id of our last request for the client's roots.
     pub(super) fn is_roots(&self, id: &super::message::Id) -> bool {
         *id == super::message::Id::string(&format!("steelbank-roots-{}", self.asked))
     }
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_speaks_what_the_client_asks_for_or_the_newest_that_has_sessions() {
+    fn initialize_returns_requested_or_newest_session_version() {
         assert_eq!(begin("2024-11-05"), "2024-11-05");
         for version in ["2025-11-25", "2026-07-28", "1999-01-01"] {
             assert_eq!(begin(version), "2025-11-25");
@@ -222,20 +225,20 @@ mod tests {
     }
 
     #[test]
-    fn rmcp_knows_no_version_that_is_not_spoken_here() {
+    fn all_rmcp_versions_are_supported() {
         assert_eq!(VERSIONS, ProtocolVersion::KNOWN_VERSIONS);
         assert_eq!(SESSION, ProtocolVersion::LATEST_WITH_INITIALIZE);
     }
 
     #[test]
-    fn requests_without_a_session_say_what_they_speak() {
+    fn requests_without_session_require_version() {
         let params = raw(json!({ "_meta": { VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {} } }));
         let meta = Meta::of(Some(&params));
         let mut protocol = Protocol::default();
         assert!(protocol.negotiate("tools/list", &Meta::default()).is_err());
         assert_eq!(protocol.negotiate("ping", &Meta::default()), Ok(ResultFormat::Session));
         assert_eq!(protocol.negotiate("server/discover", &meta), Ok(ResultFormat::Stateless));
-        assert_eq!(protocol.lifecycle, Lifecycle::None, "asking what there is begins nothing");
+        assert_eq!(protocol.lifecycle, Lifecycle::None, "query what there is begins nothing");
         assert_eq!(protocol.negotiate("tools/list", &meta), Ok(ResultFormat::Stateless));
         let refusal = protocol.negotiate("tools/list", &Meta::default()).unwrap_err();
         assert!(refusal.message.contains(VERSION_KEY) && refusal.message.contains(CAPABILITIES_KEY));

@@ -1,7 +1,8 @@
-//! The transport: reads a client's lines, and has each dispatched.
+//! The transport: reads a client's lines and dispatches each.
 //!
-//! One thread at a time is the reader: it carries out what needs no Lisp itself, without a change of threads between line
-//! and answer. If a line takes it long, a thread that stands by takes over, so that the server always reads.
+//! One thread at a time is the reader. It also runs calls that need not wait for Lisp, to avoid a
+//! thread switch between request and response. If a line takes too long, a standby thread becomes
+//! the reader, so that the server always reads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use super::client::Client;
 use super::message;
 use crate::doors::streams::input::Taken;
 
-/// The time that the reader may be busy before another thread takes over.
+/// How long the reader may be busy before the standby thread takes over.
 const TAKEOVER_AFTER: Duration = Duration::from_millis(5);
 
 impl Client {
-    /// Reads and carries out lines, until another thread reads or the stream ends.
+    /// Reads and processes lines until another thread is the reader or the stream ends.
     pub(super) fn read_lines(self: &Arc<Self>, mine: u64) {
         let mut line = Vec::new();
         let mut answer = Vec::new();
@@ -49,7 +50,7 @@ impl Client {
                     if !self.reader.begin_wait(mine) {
                         return;
                     }
-                    if self.output.is_gone() || self.input.fill().is_err() {
+                    if self.output.failed() || self.input.fill().is_err() {
                         return self.end();
                     }
                 }
@@ -62,16 +63,16 @@ impl Client {
         self.output.flush();
     }
 
-    /// Takes over reading when a line takes the reader long.
+    /// Waits as the standby thread, and takes over if a line keeps the reader busy for too long.
     pub(super) fn stand_by(self: &Arc<Self>) {
         let Some(mine) = self.reader.take_over() else { return };
-        // Ignore the error: without a stand-by, the next long call blocks reading.
+        // Ignore the error: without a standby thread, the next long call blocks reading.
         let _ = self.spawn("mcp-standby", Self::stand_by);
         self.read_lines(mine);
     }
 }
 
-/// The role of the reader, which one thread has at a time.
+/// The role of the reader, which one thread holds at a time.
 pub(super) struct ReaderRole {
     takeover_after: Duration,
     state: Mutex<RoleState>,
@@ -86,15 +87,15 @@ impl Default for ReaderRole {
 
 #[derive(Default)]
 struct RoleState {
-    /// The number of the current reader; each new one counts on.
+    /// The number of the current reader. Each new reader increments it.
     reader: u64,
-    /// The time since which the reader is busy; none while it waits for the client.
+    /// The time since which the reader is busy, or `None` while it waits for input.
     busy: Option<Instant>,
-    /// The number of lines that readers have begun.
+    /// The number of lines that readers have started.
     begun: u64,
-    /// Whether the thread that stands by sleeps until a reader begins a line.
+    /// Whether the standby thread sleeps until a reader starts a line.
     asleep: bool,
-    /// Whether nobody takes over any more.
+    /// Whether taking over is disabled.
     closed: bool,
 }
 
@@ -103,13 +104,13 @@ impl ReaderRole {
         Self { takeover_after, state: Mutex::default(), wake: Condvar::new() }
     }
 
-    /// Whether reader number `mine` still reads.
+    /// Returns whether reader number `mine` is still the reader.
     fn is(&self, mine: u64) -> bool {
         self.state.lock().reader == mine
     }
 
-    /// Marks reader number `mine` as busy. Not if another thread reads by now: were that one's wait for the client taken
-    /// over, what it reads then would be left to nobody.
+    /// Marks reader number `mine` as busy. No effect if another thread has become the reader: a
+    /// third would take over its wait, and its next line would be lost.
     fn begin_line(&self, mine: u64) {
         let mut state = self.state.lock();
         if state.reader != mine {
@@ -122,8 +123,8 @@ impl ReaderRole {
         }
     }
 
-    /// Marks reader number `mine` as waiting for the client. False if another thread reads by now: two that
-    /// wait for the same stream would take each other's lines.
+    /// Marks reader number `mine` as waiting for input. Returns `false` if another thread has
+    /// become the reader, because two threads waiting for one stream would take each other's lines.
     #[must_use]
     fn begin_wait(&self, mine: u64) -> bool {
         let mut state = self.state.lock();
@@ -134,15 +135,15 @@ impl ReaderRole {
         reads
     }
 
-    /// Lets nobody take over any more.
+    /// Disables taking over, and ends the standby thread.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         (state.closed, state.asleep) = (true, false);
         self.wake.notify_all();
     }
 
-    /// Waits until the reader has been busy for too long, and takes over. Returns the new reader's number; none once the
-    /// role is closed.
+    /// Waits until the reader has been busy for too long, and takes over. Returns the new reader's
+    /// number, or `None` once the role is closed.
     fn take_over(&self) -> Option<u64> {
         let mut state = self.state.lock();
         while !state.closed {
@@ -173,7 +174,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn what_a_reader_was_late_to_begin_gives_nobody_the_wait_of_the_next() {
+    fn late_begin_line_does_not_affect_next_reader() {
         let role = ReaderRole::new(Duration::ZERO);
         role.begin_line(0);
         let next = role.take_over().unwrap();
@@ -182,10 +183,10 @@ mod tests {
         assert!(role.state.lock().busy.is_none(), "a third reader would wait beside the second");
     }
 
-    /// Reads lines that take about as long as the stand-by waits, so that each end of a line
-    /// races for the role.
+    /// Reads lines that take about as long as the standby thread waits, so that the end of each
+    /// line races with a takeover.
     #[test]
-    fn no_two_readers_wait_for_the_client() {
+    fn only_one_reader_waits_for_input() {
         const LINES: u32 = 4000;
         let patience = Duration::from_micros(50);
         let role = ReaderRole::new(patience);
@@ -194,7 +195,7 @@ mod tests {
         let serve = |mine: u64| {
             readers.fetch_add(1, Ordering::SeqCst);
             while role.is(mine) && !over() {
-                // Yield where a server would write its answers.
+                // Yield at the point where a server would write its responses.
                 std::thread::yield_now();
                 if !role.begin_wait(mine) {
                     return;
@@ -218,7 +219,7 @@ mod tests {
                 })
             });
             serve(0);
-            // Begin a line, so that the threads that stand by wake and see the end.
+            // Start a line to wake the standby threads, so that they notice the end.
             while !successors.iter().all(|thread| thread.is_finished()) {
                 if over() {
                     let reader = role.state.lock().reader;

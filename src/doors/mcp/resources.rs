@@ -1,6 +1,6 @@
-//! Resources: what tools that only read say of one thing, by its URI. A host offers them to a person, and hands what they
-//! say to a model. They are plain text: as Markdown `*print-base*` would lose its asterisks, and a cut answer's cursor would
-//! be of no use, so that none is cut.
+//! Resources: answers of read-only tools, each addressed by a URI. A host shows them to its user
+//! and passes their text to a model. They are plain text, because Markdown would drop the asterisks
+//! of `*print-base*`. They are never truncated, because a host cannot use a cursor.
 
 use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
@@ -9,26 +9,26 @@ use rmcp::model::{
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::ask::{AskRefusal, Asking, answer_of, asking, params_of};
 use super::protocol::ResultFormat;
+use super::query::{Query, QueryError, answer_of, params_of, query};
 use super::roots::decoded;
 use crate::answer::escape::{escaped, uri_path};
 use crate::tools::page::Paging;
 use crate::tools::{Call, CallOutcome, Object, Session, Tools, quoted};
 
 const TEXT: &str = "text/plain";
-/// The most resources that are listed at once.
+/// The number of resources in a page of the list.
 const PAGE: usize = 100;
 
-/// A kind of resource.
+/// A kind of resource, which one tool provides.
 pub(super) struct ResourceKind {
     /// The tool that answers.
     tool: &'static str,
     title: &'static str,
     description: &'static str,
-    /// What URIs begin with; all of one that has no variable.
+    /// The start of its URIs, or the entire URI if there is no variable.
     prefix: &'static str,
-    /// The variable at the end of the template, which is the tool's argument.
+    /// The variable at the end of the template. It is also the tool's argument.
     pub(super) variable: Option<&'static str>,
 }
 
@@ -82,12 +82,12 @@ const KINDS: [ResourceKind; 6] = [
 ];
 
 impl ResourceKind {
-    /// The tool's name, or that of a template's variable.
+    /// Returns the name of the template's variable, or else the tool's name.
     fn name(&self) -> &'static str {
         self.variable.unwrap_or(self.tool)
     }
 
-    /// The URI, or its template after RFC 6570.
+    /// Returns the URI, or its template according to RFC 6570.
     pub(super) fn template(&self) -> String {
         match self.variable {
             None => self.prefix.to_owned(),
@@ -96,7 +96,7 @@ impl ResourceKind {
         }
     }
 
-    /// Reads the tool's arguments from a URI of this kind.
+    /// Parses the tool's arguments from a URI of this kind. Returns `None` for other URIs.
     fn arguments(&self, uri: &str) -> Option<Object> {
         let rest = uri.strip_prefix(self.prefix)?;
         let Some(variable) = self.variable else { return rest.is_empty().then(Object::new) };
@@ -110,7 +110,7 @@ impl ResourceKind {
         Some(Object::from_iter([(variable.to_owned(), value.into())]))
     }
 
-    /// Makes the URI of which the variable is `value`.
+    /// Returns the URI with `value` as its variable.
     fn uri(&self, value: &str) -> String {
         let escaped = uri_path(value.as_bytes());
         match self.variable {
@@ -127,7 +127,7 @@ impl ResourceKind {
     }
 }
 
-/// Returns the kinds whose tools are offered.
+/// Returns the kinds of resources with tools that the client is offered.
 pub(super) fn kinds(tools: &Tools) -> impl Iterator<Item = &'static ResourceKind> {
     KINDS.iter().filter(|kind| tools.get(kind.tool).is_ok())
 }
@@ -147,12 +147,12 @@ pub(super) fn templates(tools: &Tools) -> ListResourceTemplatesResult {
     )
 }
 
-/// Lists a page of the resources: those without a variable, the project's systems that are loaded, and
-/// the files of all.
-pub(super) fn list(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
+/// Lists a page of the resources: those without a variable, the project's loaded systems, and the
+/// files of all its systems.
+pub(super) fn list(params: Option<&RawValue>) -> Result<Query, ErrorData> {
     let given = params.map(|_| params_of::<PaginatedRequestParams>("resources/list", params)).transpose()?;
     let paging = Paging::at(given.and_then(|given| given.cursor));
-    Ok(asking(move |session, call| {
+    Ok(query(move |session, call| {
         let offset = paging.offset()?;
         let all = all(session, call)?;
         paging.within(all.len())?;
@@ -163,11 +163,11 @@ pub(super) fn list(params: Option<&RawValue>) -> Result<Asking, ErrorData> {
     }))
 }
 
-fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, AskRefusal> {
+fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, QueryError> {
     let kinds: Vec<_> = kinds(session.tools()).collect();
     let whole = kinds.iter().filter(|kind| kind.variable.is_none());
     let mut all: Vec<_> = whole.map(|kind| kind.resource(kind.prefix.to_owned(), kind.name())).collect();
-    // A system that is not loaded has no outline.
+    // Only a loaded system has an outline.
     let (systems, files) = systems_and_files(session, call, true)?;
     for (prefix, names) in [(SYSTEMS, systems), (FILES, files)] {
         for kind in kinds.iter().filter(|kind| kind.prefix == prefix) {
@@ -177,13 +177,13 @@ fn all(session: &Session, call: &Call) -> Result<Vec<Resource>, AskRefusal> {
     Ok(all)
 }
 
-/// Returns the names of the project's systems, of all or of those that are loaded, and of their files. None without a
-/// project, or while the client may still name it.
+/// Returns the names of the project's systems (with `loaded`, only of loaded ones) and of the files
+/// of all systems. Both lists are empty without a project, and while the client may still name it.
 pub(super) fn systems_and_files(
     session: &Session,
     call: &Call,
     loaded: bool,
-) -> Result<(Vec<String>, Vec<String>), AskRefusal> {
+) -> Result<(Vec<String>, Vec<String>), QueryError> {
     let arguments = Object::from_iter([("files".to_owned(), true.into())]);
     let is_asked = !session.awaits_project() && session.tools().get("list-systems").is_ok();
     if !is_asked || session.bank()?.root().is_none() {
@@ -204,12 +204,12 @@ pub(super) fn systems_and_files(
 }
 
 /// Reads a resource.
-pub(super) fn read(params: Option<&RawValue>, format: ResultFormat) -> Result<Asking, ErrorData> {
+pub(super) fn read(params: Option<&RawValue>, format: ResultFormat) -> Result<Query, ErrorData> {
     let uri = params_of::<ReadResourceRequestParams>("resources/read", params)?.uri;
-    Ok(asking(move |session, call| {
+    Ok(query(move |session, call| {
         let missing = |why: String| {
             let data = Some(json!({ "uri": uri }));
-            AskRefusal::from(match format {
+            QueryError::from(match format {
                 ResultFormat::Session => ErrorData::resource_not_found(why, data),
                 ResultFormat::Stateless => ErrorData::invalid_params(why, data),
             })
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_are_read_strictly() {
+    fn uris_are_parsed_strictly() {
         for (uri, expected) in [
             ("steelbank:///status", "status {}"),
             ("steelbank:///symbol/cl:mapcar", r#"describe-symbol {"name":"cl:mapcar"}"#),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_read_back() {
+    fn resource_uris_round_trip() {
         for kind in KINDS.iter().filter(|kind| kind.variable.is_some()) {
             for name in ["shop/tests", "a b", "100%", "é|x", "src/a?b#c.lisp", "cl:/"] {
                 let expected = json!({ kind.variable.unwrap(): name });

@@ -1,32 +1,33 @@
-//! A client as a restart of the program in place sees it.
+//! Lets a client survive a restart of the program in place: interrupts its calls, hands its state
+//! over to the next image, and resumes it if the restart fails.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
 use super::calls::UnansweredCall;
 use super::client::Client;
-use crate::doors::restart::{GoOn, ServedClient, UNREAD_RESTART_TIME};
+use crate::doors::restart::{Restartable, Resume, UNREAD_RESTART_TIME};
 use crate::handle::recovery::ClientHandover;
 
-impl ServedClient for Client {
+impl Restartable for Client {
     fn halt(&self) -> Vec<u8> {
         self.input.halt()
     }
 
-    fn await_answers(&self, lisp_lives: bool, end: Instant) {
-        self.calls.wait_for_answers(lisp_lives, end, || !self.output.is_gone());
+    fn await_calls(&self, lisp_lives: bool, end: Instant) {
+        self.calls.wait_for_answers(lisp_lives, end, || !self.output.failed());
     }
 
-    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, GoOn<'_>)> {
+    fn hand_over(&self, unread: &[u8], others: bool) -> Option<(ClientHandover, Resume<'_>)> {
         let end = || others.then(|| Instant::now() + UNREAD_RESTART_TIME);
         let (mut repeated, mut lost) = (Vec::new(), Vec::new());
-        // Take the calls twice: a line that is being carried out may become one.
+        // Take the calls twice, because a line that is being processed may become a call.
         for _ in 0..2 {
             for call in self.calls.take_unanswered() {
                 call.cancellation.cancel();
                 if call.line.is_some() { repeated.push(call) } else { lost.push(call) }
             }
-            self.calls.wait_until_written(end(), || !self.output.is_gone());
+            self.calls.wait_until_written(end(), || !self.output.failed());
         }
         let mut handover = ClientHandover::default();
         for call in &repeated {
@@ -36,37 +37,38 @@ impl ServedClient for Client {
         handover.unread.extend_from_slice(unread);
         let errors = lost.iter().flat_map(UnansweredCall::error);
         self.output.add(&errors.collect::<Vec<u8>>());
-        if !self.output.drain(end()) || self.output.is_gone() {
+        if !self.output.drain(end()) || self.output.failed() {
             return None;
         }
         handover.input = self.input.stream.as_fd().as_raw_fd();
         handover.output = self.output.stream.as_fd().as_raw_fd();
         handover.joined = self.joined.as_ref().map(|joined| joined.hand_over(&self.session));
         handover.protocol = serde_json::to_string(&*self.protocol.lock()).unwrap_or_default();
-        let go_on = move || {
+        let resume = move || {
             self.output.send(&repeated.iter().flat_map(UnansweredCall::error).collect::<Vec<u8>>());
-            self.go_without_lisp();
+            self.abandon_lisp();
             self.input.resume();
         };
-        Some((handover, Box::new(go_on)))
+        Some((handover, Box::new(resume)))
     }
 
-    fn go_without_lisp(&self) {
+    fn abandon_lisp(&self) {
         let failed = self.calls.take_deferred().into_iter().flat_map(|call| call.error());
         self.output.send(&failed.collect::<Vec<u8>>());
     }
 }
 
 impl Client {
-    /// Defers a question that Lisp's death interrupted to the next process. False if none comes.
+    /// Leaves a call that reads, and that Lisp's death interrupted, to the next process. Returns
+    /// `false` if no process will follow.
     pub(super) fn defer_to_next_process(&self, serial: u64, failed: &[u8]) -> bool {
         if !self.session.will_restart() {
             return false;
         }
         self.calls.defer(serial, failed);
-        // Check again: a decision against a restart may have come meanwhile.
+        // Check again, because the restart may have been rejected meanwhile.
         if !self.session.will_restart() {
-            self.go_without_lisp();
+            self.abandon_lisp();
         }
         true
     }
@@ -80,7 +82,7 @@ mod tests {
     use crate::tools::Session;
 
     #[test]
-    fn a_question_that_comes_of_a_line_in_progress_is_asked_again() {
+    fn restart_repeats_call_from_line_in_progress() {
         let ((input, _request), (_response, output)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
         let session = Session::starting(|| Err(crate::Error::NeverBegan));
         let (client, _end) = Client::new(input.into(), output.into(), session, None, None).unwrap();
@@ -89,7 +91,7 @@ mod tests {
             scope.spawn(|| {
                 std::thread::sleep(std::time::Duration::from_millis(50));
                 let line = Some(b"{\"id\":7}".to_vec());
-                let serial = client.calls.note(Id::string("late"), Cancellation::default(), line, true);
+                let serial = client.calls.add(Id::string("late"), Cancellation::default(), line, true);
                 client.calls.defer(serial, b"Lisp has died");
                 client.calls.end_line();
             });

@@ -1,4 +1,4 @@
-//! The client's roots: requests them, and reads their folders.
+//! Requests the client's roots, and parses their folders from the response.
 
 use std::path::PathBuf;
 
@@ -14,14 +14,14 @@ pub(super) fn ask_for_roots(line: &mut Vec<u8>, id: &Id) {
     message::write_call(line, Some(id), "roots/list", &json!({}));
 }
 
-/// Reads the folders of a client's roots.
+/// Returns the folders of a client's roots.
 #[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
 pub(super) fn folders(result: Option<&RawValue>) -> impl Iterator<Item = PathBuf> {
     let roots = result.and_then(|result| serde_json::from_str::<ListRootsResult>(result.get()).ok());
     roots.into_iter().flat_map(|roots| roots.roots).filter_map(|root| path_of(&root.uri))
 }
 
-/// Decodes the path of a `file:` URI.
+/// Returns the path of a `file:` URI.
 fn path_of(uri: &str) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let path = uri.strip_prefix("file://")?;
@@ -29,7 +29,7 @@ fn path_of(uri: &str) -> Option<PathBuf> {
     bytes.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
-/// Decodes the `%` and two digits of a URI's part; none if a `%` has no digits.
+/// Decodes a URI's percent-encoded part. Returns `None` if a `%` is not followed by two digits.
 pub(super) fn decoded(part: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = part.chars();
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_are_files_addresses() {
+    fn roots_are_file_uris() {
         assert_eq!(path_of("file:///a%20b/%C3%A9"), Some(PathBuf::from("/a b/é")));
         assert_eq!(path_of("file://localhost/a"), Some(PathBuf::from("/a")));
         assert_eq!(path_of("https://example/a"), None);

@@ -1,4 +1,5 @@
-//! Serves clients: makes the threads of each, and ends its calls when it leaves.
+//! The entry points of the MCP server. They start the threads of a client, and end its calls when
+//! it disconnects.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,41 +7,40 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use super::client::Client;
-use crate::doors::restart::{Joined, RestartHooks, ServedClients};
+use crate::doors::restart::{RestartHooks, ServedClients, SharedSocket};
 use crate::doors::streams;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// The reasons for which the server ends other than by its client's leaving.
+/// The reasons for which serving a client fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The system refused a thread or a descriptor.
+    /// A thread or a descriptor could not be created.
     #[error(
-        "cannot set up the protocol's streams and threads: {0}; does a limit of this process (ulimit -a) leave no room?"
+        "cannot create the streams and threads for the protocol: {0}; check the limits of this process (ulimit -a)"
     )]
     System(#[from] io::Error),
-    /// Code that was loaded has closed the client's streams, or put others in their place.
-    #[error(
-        "code that was loaded has closed the streams to the client, so nothing more can be heard or answered"
-    )]
+    /// Loaded code has closed or replaced the client's streams.
+    #[error("loaded code closed stdin or stdout; the session cannot continue")]
     StreamsLost,
 }
 
-/// Serves the process's standard input and output until the client leaves. From now on, descriptor 0 is empty, and what
-/// the process writes to descriptor 1 goes to standard error. Call it before anything can write there.
+/// Serves the process's standard input and output until the client disconnects. Moves the client's
+/// streams away: descriptor 0 then reads as empty, and descriptor 1 writes to standard error. Call
+/// it before other code can use them.
 ///
-/// `start` is called once the streams are safe; it gives the session.
+/// `start` creates the session after the streams have been moved.
 ///
 /// # Errors
-/// [`ServeError`], or what `start` says.
+/// [`ServeError`], or the error of `start`.
 pub fn serve_stdio<E: From<ServeError>>(start: impl FnOnce() -> Result<Session, E>) -> Result<(), E> {
     let (input, output) = streams::take().map_err(ServeError::from)?;
     let session = start()?;
     Ok(serve_on(input, output, session)?)
 }
 
-/// Serves one client on a pair of streams until it leaves: until `input` ends, or `output` cannot be written.
+/// Serves one client on a pair of streams until `input` ends or `output` is closed.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -52,8 +52,8 @@ pub fn serve_on(
     serve_with_restarts(input.into(), output.into(), session, None, None)
 }
 
-/// Like [`serve_on`], but restarts the program in place, with the same client, when Lisp has died or a restart is
-/// requested. `handover` is the client's of the image before this one.
+/// Like [`serve_on`], but restarts the program in place, with the same client, when Lisp dies or a
+/// restart is requested. `handover` is the state of the client in the previous image.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -65,7 +65,7 @@ pub fn serve_with_restarts(
     restarts: Option<RestartHooks>,
 ) -> Result<(), ServeError> {
     let served = ServedClients::new(&session);
-    let client = SeatedClient::new(&served, [input, output], session, None, handover, || ())?;
+    let client = ServedClient::new(&served, [input, output], session, None, handover, || ())?;
     if let Some(hooks) = restarts {
         served.restart_by(hooks)?;
     }
@@ -73,21 +73,22 @@ pub fn serve_with_restarts(
 }
 
 /// A client that is being served.
-pub struct SeatedClient {
+pub struct ServedClient {
     served: Arc<ServedClients>,
     client: Arc<Client>,
     ended: Receiver<()>,
 }
 
-impl std::fmt::Debug for SeatedClient {
+impl std::fmt::Debug for ServedClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SeatedClient").finish_non_exhaustive()
+        f.debug_struct("ServedClient").finish_non_exhaustive()
     }
 }
 
-impl SeatedClient {
-    /// Begins to serve a client on a pair of streams, or takes over that of the image before this one. Nothing is read before
-    /// `welcome` has been called, and a restart comes before it, or takes the client along.
+impl ServedClient {
+    /// Starts to serve a client on a pair of streams, or resumes the one in `handover`. `welcome`
+    /// is called before anything is read. A restart happens either before this call or includes the
+    /// new client.
     ///
     /// # Errors
     /// [`ServeError`].
@@ -95,7 +96,7 @@ impl SeatedClient {
         served: &Arc<ServedClients>,
         [input, output]: [OwnedFd; 2],
         session: Session,
-        joined: Option<Joined>,
+        joined: Option<SharedSocket>,
         handover: Option<&ClientHandover>,
         welcome: impl FnOnce(),
     ) -> Result<Self, ServeError> {
@@ -108,13 +109,13 @@ impl SeatedClient {
         Ok(Self { served: Arc::clone(served), client, ended })
     }
 
-    /// Waits until the client has left, and ends its calls.
+    /// Waits until the client has disconnected, and ends its calls.
     ///
     /// # Errors
     /// [`ServeError::StreamsLost`].
     pub fn wait(self) -> Result<(), ServeError> {
         let Self { served, client, ended } = self;
-        // An error would say that the client is gone: it is not, while `client` lives.
+        // Ignore the error: the sender exists as long as `client`.
         let _ = ended.recv();
         client.leave();
         served.remove(&client);

@@ -1,4 +1,4 @@
-//! Compares with rmcp: it reads the lines that are written here, and its lines are read here.
+//! Compares with rmcp: it must parse the lines that we write, and we must parse its lines.
 #![expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
 
 use rmcp::model::{
@@ -25,7 +25,7 @@ fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
 }
 
-/// Reads one line as rmcp's client does.
+/// Parses one line as rmcp's client does.
 #[track_caller]
 fn read(line: &[u8]) -> ServerJsonRpcMessage {
     let text = line.strip_suffix(b"\n").unwrap();
@@ -33,7 +33,7 @@ fn read(line: &[u8]) -> ServerJsonRpcMessage {
     serde_json::from_slice(text).unwrap()
 }
 
-/// Reads the result of the line that `body` writes.
+/// Parses the result in the line that `body` writes.
 #[track_caller]
 fn result(body: impl FnOnce(&mut Vec<u8>)) -> ServerResult {
     let mut line = Vec::new();
@@ -50,7 +50,7 @@ fn session(tools: Tools) -> Session {
 }
 
 #[test]
-fn what_no_tool_answers_is_not_declared() {
+fn capabilities_depend_on_tools() {
     let declared = |choice: &str| {
         let tools = crate::actions::tools().chosen(choice).unwrap();
         json!(about::capabilities(&session(tools)))
@@ -61,7 +61,7 @@ fn what_no_tool_answers_is_not_declared() {
 }
 
 #[test]
-fn rmcp_reads_resources_and_prompts() {
+fn rmcp_parses_resources_and_prompts() {
     let session = session(crate::actions::tools().chosen("read").unwrap());
     let templates = resources::templates(session.tools());
     let ServerResult::ListResourceTemplatesResult(read) = result(|line| message::write(line, &templates))
@@ -82,7 +82,7 @@ fn rmcp_reads_resources_and_prompts() {
 }
 
 #[test]
-fn a_review_names_the_tools_that_this_client_may_call() {
+fn review_lists_only_permitted_tools() {
     let review = |choice: &str, arguments: Value| {
         let session = session(crate::actions::tools().chosen(choice).unwrap());
         let params =
@@ -109,7 +109,7 @@ fn a_review_names_the_tools_that_this_client_may_call() {
 }
 
 #[test]
-fn rmcp_reads_the_beginning() {
+fn rmcp_parses_initialize_and_discover() {
     let hello =
         about::initialize_result(ProtocolVersion::V_2025_06_18, &session(crate::actions::tools().clone()));
     let ServerResult::InitializeResult(read) = result(|line| message::write(line, &hello)) else { panic!() };
@@ -145,7 +145,7 @@ fn rmcp_reads_the_beginning() {
 }
 
 #[test]
-fn rmcp_reads_the_list_of_tools() {
+fn rmcp_parses_tool_list() {
     let listing = listing(crate::actions::tools());
     for body in [listing.to_string().into_bytes(), about::cacheable_result(listing.clone())] {
         let ServerResult::ListToolsResult(read) = result(|line| line.extend_from_slice(&body)) else {
@@ -161,7 +161,7 @@ fn rmcp_reads_the_list_of_tools() {
 }
 
 #[test]
-fn rmcp_reads_a_tools_answer() {
+fn rmcp_parses_tool_results() {
     let structured = json!({ "found": true, "symbols": [{ "name": "CAR" }] });
     let answer = |outcome| ToolAnswer {
         text: "\"Ä\"\n".into(),
@@ -195,7 +195,7 @@ fn rmcp_reads_a_tools_answer() {
 }
 
 #[test]
-fn rmcp_reads_errors_and_empty_results() {
+fn rmcp_parses_errors_and_empty_results() {
     let told = ErrorData::unsupported_protocol_version(ProtocolVersion::V_2025_11_25, &VERSIONS);
     let id = RawValue::from_string("7".into()).unwrap();
     for (id, expected) in [(Id::new(&id), Some(NumberOrString::Number(7))), (None, None)] {
@@ -213,7 +213,7 @@ fn rmcp_reads_errors_and_empty_results() {
 }
 
 #[test]
-fn rmcp_reads_progress_and_the_request_for_roots() {
+fn rmcp_parses_progress_and_roots_request() {
     let progress =
         Progress { what: crate::engine::Step::Compile, path: Some("a.lisp".into()), done: 3, total: Some(7) };
     let JsonRpcMessage::Notification(told) = read(&progress_line(&raw(&json!("t")), &progress)) else {
@@ -231,7 +231,7 @@ fn rmcp_reads_progress_and_the_request_for_roots() {
     assert!(matches!(asked.request, ServerRequest::ListRootsRequest(_)));
 }
 
-/// Writes a message as rmcp's client does.
+/// Serializes a message as rmcp's client does.
 fn written(message: ClientJsonRpcMessage) -> Vec<u8> {
     serde_json::to_vec(&message).unwrap()
 }
@@ -246,7 +246,7 @@ fn notification(notification: impl Into<rmcp::model::ClientNotification>) -> Vec
 }
 
 #[test]
-fn rmcps_client_begins_a_session() {
+fn rmcp_client_starts_session() {
     let mut capabilities = ClientCapabilities::default();
     capabilities.roots = Some(RootsCapabilities::default());
     for (capabilities, has_roots) in [(capabilities, true), (ClientCapabilities::default(), false)] {
@@ -265,7 +265,7 @@ fn rmcps_client_begins_a_session() {
 }
 
 #[test]
-fn rmcps_client_calls_tools() {
+fn rmcp_client_calls_tools() {
     let Value::Object(arguments) = json!({ "name": "\"car\"" }) else { unreachable!() };
     let mut params = CallToolRequestParams::new("who-calls").with_arguments(arguments.clone());
     params.set_progress_token(ProgressToken(NumberOrString::Number(5)));
@@ -279,7 +279,7 @@ fn rmcps_client_calls_tools() {
 }
 
 #[test]
-fn rmcps_client_without_a_session_says_what_it_speaks() {
+fn rmcp_client_works_without_session() {
     let mut params = CallToolRequestParams::new("status");
     *params.meta_mut() = Some(rmcp::model::RequestMetaObject::new());
     let meta = params.meta_mut().as_mut().unwrap();
@@ -292,7 +292,7 @@ fn rmcps_client_without_a_session_says_what_it_speaks() {
 }
 
 #[test]
-fn rmcps_client_calls_off_and_pings() {
+fn rmcp_client_cancels_and_pings() {
     for id in [NumberOrString::Number(9), NumberOrString::String("ä\"".into())] {
         let asked = request(id.clone(), PingRequest::default());
         let Ok(Message::Request { id: of, method, .. }) = message::read(&asked) else { panic!() };
@@ -306,7 +306,7 @@ fn rmcps_client_calls_off_and_pings() {
 }
 
 #[test]
-fn rmcps_client_tells_its_roots() {
+fn rmcp_client_lists_roots() {
     let roots =
         ListRootsResult::new(vec![Root::new("https://a/b"), Root::new("file:///a%20b").with_name("b")]);
     let response = JsonRpcResponse {

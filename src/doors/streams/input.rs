@@ -1,5 +1,5 @@
-//! The client's stream, split into messages. Reading and taking them are separate, so that a restart can
-//! collect what was read and not taken.
+//! The input stream of a client, split into messages. Reading bytes and taking messages are
+//! separate, so that a restart can collect the bytes that were read but not taken.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,28 +7,28 @@ use std::os::fd::OwnedFd;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::{ClientStream, NOW, out_of_reach, wait};
+use super::{ClientStream, NOW, private_copy, wait};
 
-/// The longest line that is read, in bytes.
-const LONGEST_LINE: usize = 16 << 20;
-/// The longest message after a header, in bytes: an editor sends whole documents.
-const LONGEST_BODY: usize = 256 << 20;
-/// The longest header, in bytes.
-const LONGEST_HEADER: usize = 64 << 10;
+/// The maximum length of a line, in bytes.
+const MAX_LINE: usize = 16 << 20;
+/// The maximum length of a message after a header, in bytes. Editors send entire documents.
+const MAX_BODY: usize = 256 << 20;
+/// The maximum length of a header, in bytes.
+const MAX_HEADER: usize = 64 << 10;
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// How messages follow each other in a stream.
+/// How a stream is split into messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::doors) enum Framing {
-    /// Each is a line.
+    /// Each message is a line.
     #[default]
     Lines,
-    /// Each follows a header with its `Content-Length`.
+    /// Each message follows a header with its `Content-Length`.
     Headers,
 }
 
-/// The client's stream.
+/// The input stream of a client.
 pub(in crate::doors) struct ClientInput {
     pub(in crate::doors) stream: ClientStream,
     unread: Mutex<Unread>,
@@ -37,7 +37,7 @@ pub(in crate::doors) struct ClientInput {
     resumed: Condvar,
 }
 
-/// The header of a message of so many bytes.
+/// Returns the header of a message of `length` bytes.
 pub(in crate::doors) fn header(length: usize) -> String {
     format!("Content-Length: {length}\r\n\r\n")
 }
@@ -47,17 +47,17 @@ pub(in crate::doors) fn header(length: usize) -> String {
 struct Unread {
     framing: Framing,
     bytes: Vec<u8>,
-    /// The bytes before this index were taken.
+    /// The index of the first byte that was not taken.
     start: usize,
-    /// Whether nothing more may be taken or read.
+    /// Whether taking and reading are suspended.
     halted: bool,
-    /// Whether that is for good.
+    /// Whether taking and reading have ended for good.
     closed: bool,
-    /// The bytes before this index have no line end.
+    /// The index up to which no line end was found.
     searched: usize,
-    /// Whether the current line is too long, and its bytes so far were dropped.
+    /// Whether the current line is too long, so that its bytes are dropped.
     skipping: bool,
-    /// How many bytes of a body that is too long are still to be dropped.
+    /// The number of bytes of an overlong body that remain to be dropped.
     dropped: usize,
     ended: bool,
 }
@@ -65,38 +65,40 @@ struct Unread {
 /// The result of [`ClientInput::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::doors) enum Taken {
-    /// A message: a line without its end, or what follows a header.
+    /// A message: a line without its end, or the body after a header.
     Message,
-    /// What is no message that is read, and was dropped: it is too long, or has no fit header.
+    /// A message that was dropped, because it is too long or has no valid header.
     Refused,
-    /// No whole message is there.
+    /// There is no complete message yet.
     Nothing,
     /// The stream has ended.
     End,
 }
 
 impl ClientInput {
-    /// Reads `stream`, after the bytes in `unread`, which were read from it before.
+    /// Creates an input that starts with the bytes in `unread`, which were read from the stream
+    /// before, and continues with `stream`.
     ///
     /// # Errors
-    /// The system refuses a descriptor.
+    /// A descriptor cannot be created.
     pub(in crate::doors) fn new(stream: OwnedFd, framing: Framing, unread: Vec<u8>) -> io::Result<Self> {
         let unread = Mutex::new(Unread { framing, bytes: unread, ..Unread::default() });
         let halt = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let halt = out_of_reach(&halt)?;
+        let halt = private_copy(&halt)?;
         Ok(Self { stream: ClientStream::new(stream), unread, halt, resumed: Condvar::new() })
     }
 
-    /// Stops taking and reading, until [`ClientInput::resume`]. Returns what was read and not taken.
+    /// Suspends taking and reading until [`ClientInput::resume`]. Returns the bytes that were read
+    /// but not taken.
     pub(in crate::doors) fn halt(&self) -> Vec<u8> {
         let mut unread = self.unread.lock();
-        // Set this before waking the readers: one that missed it would read, and wait for the client with the
+        // Set this before waking the readers. A reader that missed it would wait for input with the
         // lock held.
         unread.halted = true;
         let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
-        // Stand in for an overlong line whose bytes were dropped, so that the next image refuses it too.
+        // Replace the dropped bytes of an overlong message, so that the next image rejects it too.
         let skipped = match unread.framing {
-            Framing::Lines if unread.skipping => vec![b' '; LONGEST_LINE + 1],
+            Framing::Lines if unread.skipping => vec![b' '; MAX_LINE + 1],
             Framing::Headers if unread.dropped > 0 => header(unread.dropped).into_bytes(),
             _ => Vec::new(),
         };
@@ -113,7 +115,7 @@ impl ClientInput {
         self.resumed.notify_all();
     }
 
-    /// Stops taking and reading for good. Threads that read see the end.
+    /// Ends taking and reading for good. Readers see the end of the stream.
     pub(in crate::doors) fn close(&self) {
         let mut unread = self.unread.lock();
         (unread.closed, unread.halted) = (true, false);
@@ -121,13 +123,14 @@ impl ClientInput {
         self.resumed.notify_all();
     }
 
-    /// Whether the stream is a file on disk. It is answered to its end: its writer does not leave.
+    /// Returns whether the stream is a regular file. All messages in a file are answered, because
+    /// its end does not mean that the client has disconnected.
     pub(in crate::doors) fn is_file(&self) -> bool {
         rustix::fs::fstat(&self.stream)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
     }
 
-    /// Takes the next whole message into `message`. A last line without an end counts.
+    /// Takes the next complete message into `message`. The last line needs no line end.
     pub(in crate::doors) fn take(&self, message: &mut Vec<u8>) -> Taken {
         let mut unread = self.unread.lock();
         message.clear();
@@ -142,7 +145,7 @@ impl ClientInput {
     /// Waits until the stream is readable, and reads from it.
     ///
     /// # Errors
-    /// The stream cannot be read any more.
+    /// The stream is closed or cannot be read.
     pub(in crate::doors) fn fill(&self) -> io::Result<()> {
         loop {
             wait(
@@ -162,8 +165,8 @@ impl ClientInput {
             if unread.closed {
                 return Ok(());
             }
-            // Check again under the lock: another thread may have read first, and a read that waits would
-            // hold the lock.
+            // Check again under the lock, because another thread may have read first, and a
+            // blocking read would hold the lock.
             if !wait(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&NOW))? {
                 continue;
             }
@@ -172,7 +175,7 @@ impl ClientInput {
             match rustix::io::read(&self.stream, rustix::buffer::spare_capacity(&mut unread.bytes)) {
                 Ok(0) => unread.ended = true,
                 Ok(_) => (),
-                // Wait again after a signal, or if another reader of the stream was first.
+                // Wait again after a signal, or if another reader of the stream was faster.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -188,7 +191,7 @@ impl Unread {
             Some(at) => self.searched + at,
             None => {
                 self.searched = self.bytes.len();
-                if self.bytes.len() - self.start > LONGEST_LINE {
+                if self.bytes.len() - self.start > MAX_LINE {
                     self.skipping = true;
                     self.clear();
                 }
@@ -202,10 +205,10 @@ impl Unread {
             }
         };
         let length = end - self.start;
-        if !self.skipping && length <= LONGEST_LINE {
+        if !self.skipping && length <= MAX_LINE {
             line.extend_from_slice(&self.bytes[self.start..end]);
         }
-        let too_long = std::mem::take(&mut self.skipping) || length > LONGEST_LINE;
+        let too_long = std::mem::take(&mut self.skipping) || length > MAX_LINE;
         self.start = (end + 1).min(self.bytes.len());
         self.searched = self.start;
         if too_long { Taken::Refused } else { Taken::Message }
@@ -220,7 +223,7 @@ impl Unread {
         let (mut at, mut length) = (0, None);
         loop {
             let Some(end) = memchr::memchr(b'\n', &rest[at..]) else {
-                if rest.len() - at <= LONGEST_HEADER {
+                if rest.len() - at <= MAX_HEADER {
                     return none;
                 }
                 self.start = self.bytes.len();
@@ -241,7 +244,7 @@ impl Unread {
             }
         }
         match length {
-            Some(length) if length <= LONGEST_BODY => {
+            Some(length) if length <= MAX_BODY => {
                 let Some(found) = rest.get(at..at + length) else { return none };
                 body.extend_from_slice(found);
                 self.start += at + length;
@@ -255,7 +258,7 @@ impl Unread {
         }
     }
 
-    /// Drops the taken bytes, where that is cheap.
+    /// Removes the taken bytes from the buffer when that is cheap.
     fn make_room(&mut self) {
         if self.start == self.bytes.len() {
             self.clear();
@@ -298,16 +301,16 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_whole_and_the_last_needs_no_end() {
+    fn last_line_needs_no_line_end() {
         let lines = read(&[b"on", b"e\n\nth", b"ree", b""]);
         let expected = [&b"one"[..], b"", b"three"].map(|line| (Taken::Message, line.to_vec()));
         assert_eq!(lines, expected);
     }
 
     #[test]
-    fn bodies_follow_their_headers_and_what_has_none_is_refused() {
+    fn bodies_without_valid_header_are_rejected() {
         let mut unread = Unread { framing: Framing::Headers, ..Unread::default() };
-        let long = LONGEST_BODY + 1;
+        let long = MAX_BODY + 1;
         let text = format!("{}ab\r\nContent-Length: x\r\n\r\n{}cd", header(1), header(2));
         let (mut taken, mut body) = (Vec::new(), Vec::new());
         for chunk in text.as_bytes().chunks(3) {
@@ -330,11 +333,11 @@ mod tests {
     }
 
     #[test]
-    fn halting_waits_for_no_client() {
+    fn halt_does_not_wait_for_client() {
         for _ in 0..200 {
             let (stream, mut client) = std::io::pipe().unwrap();
             let input = Arc::new(ClientInput::new(stream.into(), Framing::Lines, Vec::new()).unwrap());
-            // Two may wait for a line, when one leads on.
+            // During a takeover, two threads may wait for input.
             let readers = [0, 1].map(|_| {
                 let input = Arc::clone(&input);
                 std::thread::spawn(move || {
@@ -357,8 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
-        let long = vec![b'x'; LONGEST_LINE / 2 + 1];
+    fn overlong_line_is_skipped() {
+        let long = vec![b'x'; MAX_LINE / 2 + 1];
         for chunks in [
             vec![&long[..], &long, b"\nshort\n", b""],
             vec![&[&long[..], &long, b"\nshort\n"].concat()[..], b""],

@@ -1,7 +1,8 @@
-//! Moves the protocol's streams out of reach for all other code in the process.
+//! Moves the protocol's streams away from descriptors 0 and 1.
 //!
-//! Lisp code, C code and the runtime itself may write to descriptor 1 or read from descriptor 0. So the
-//! protocol gets private copies first, then 0 becomes empty, and 1 another standard error.
+//! Lisp code, C code and the runtime may write to descriptor 1 or read from descriptor 0. Therefore
+//! the protocol gets private copies first; then descriptor 0 becomes /dev/null, and descriptor 1 a
+//! copy of standard error.
 
 pub(in crate::doors) mod input;
 pub(in crate::doors) mod output;
@@ -13,11 +14,11 @@ use rustix::event::{PollFd, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 
-use crate::engine::keep_from_children;
+use crate::engine::close_in_children;
 
-/// A stream with its device and inode, to notice when its descriptor has been closed and reused: code in the process may
-/// close any. Children that code of this process forks close it: its other end could not see otherwise that the process
-/// has ended.
+/// A stream with its device and inode, to detect that its descriptor was closed and reused by other
+/// code in the process. Forked children close the descriptor; otherwise the other end could not
+/// detect that this process has ended.
 pub(in crate::doors) struct ClientStream {
     descriptor: OwnedFd,
     inode: Option<(u64, u64)>,
@@ -25,11 +26,11 @@ pub(in crate::doors) struct ClientStream {
 
 impl ClientStream {
     pub(in crate::doors) fn new(descriptor: OwnedFd) -> Self {
-        keep_from_children(descriptor.as_raw_fd(), true);
+        close_in_children(descriptor.as_raw_fd(), true);
         Self { inode: inode(&descriptor), descriptor }
     }
 
-    /// Whether code of this process has closed the stream.
+    /// Returns whether code in this process has closed the stream.
     pub(in crate::doors) fn is_lost(&self) -> bool {
         self.inode.is_none() || inode(&self.descriptor) != self.inode
     }
@@ -37,8 +38,8 @@ impl ClientStream {
 
 impl Drop for ClientStream {
     fn drop(&mut self) {
-        // Forget the number: the next descriptor that has it is another's.
-        keep_from_children(self.descriptor.as_raw_fd(), false);
+        // Unregister the number, because the next descriptor may reuse it.
+        close_in_children(self.descriptor.as_raw_fd(), false);
     }
 }
 
@@ -52,33 +53,34 @@ fn inode(descriptor: &OwnedFd) -> Option<(u64, u64)> {
     rustix::fs::fstat(descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// Waits until one of `streams` is ready, or until `timeout`. Whether one is.
+/// Waits until one of `streams` is ready or `timeout` has passed. Returns whether one is ready.
 pub(in crate::doors) fn wait(streams: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<bool> {
     Ok(rustix::io::retry_on_intr(|| poll(streams, timeout))? > 0)
 }
 
-/// A timeout for [`wait`] that does not wait.
+/// A timeout that makes [`wait`] return immediately.
 pub(in crate::doors) const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Lowest descriptor for private copies: above those that programs close in a loop. Where the system allows no such number, the least above the standard ones is taken.
+/// The lowest descriptor for private copies, above the range that programs close in a loop. If the
+/// limit on descriptors is lower, the lowest one above the standard ones is used.
 const HIGH: i32 = 900;
 
-/// Copies `stream` to a descriptor with a high number.
+/// Duplicates `stream` to a high descriptor.
 ///
 /// # Errors
-/// The system has no free descriptor.
-pub(in crate::doors) fn out_of_reach(stream: &impl AsFd) -> io::Result<OwnedFd> {
+/// There is no free descriptor.
+pub(in crate::doors) fn private_copy(stream: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(stream, HIGH).or_else(|_| fcntl_dupfd_cloexec(stream, 3))?)
 }
 
-/// Takes the standard streams away from the process. Returns private copies for the protocol: one to read
-/// from, one to write to.
+/// Removes the standard streams from the process. Returns private copies for the protocol's input
+/// and output.
 ///
 /// # Errors
-/// The system has no free descriptor, or no /dev/null.
+/// There is no free descriptor or no /dev/null.
 pub(in crate::doors) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
-    let input = out_of_reach(&rustix::stdio::stdin())?;
-    let output = out_of_reach(&rustix::stdio::stdout())?;
+    let input = private_copy(&rustix::stdio::stdin())?;
+    let output = private_copy(&rustix::stdio::stdout())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;

@@ -1,5 +1,6 @@
-//! The stream to the client. The thread that has an answer writes it, with no thread in between. While one
-//! thread writes, others add their lines to its next write; a full buffer blocks the threads that add to it.
+//! The output stream to a client. A thread writes its response itself, without a thread switch.
+//! While it writes, other threads add their lines to the next write. A full buffer blocks the
+//! threads that add to it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,36 +11,36 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::{ClientStream, NOW, wait};
 
-/// The most bytes that may wait for the client to read.
-const MOST_UNREAD: usize = 64 << 20;
-/// The waiting bytes beyond which progress notifications are dropped.
+/// The maximum number of bytes that wait for the client to read them.
+const MAX_UNREAD: usize = 64 << 20;
+/// The number of waiting bytes above which progress notifications are dropped.
 const PROGRESS_DROP_ABOVE: usize = 256 << 10;
 
-/// The client's stream.
+/// The output stream to a client.
 pub(in crate::doors) struct ClientOutput {
     pub(in crate::doors) stream: ClientStream,
     waiting: Mutex<Waiting>,
-    /// Notified after each write, and when writing has failed.
+    /// Notified after each write and when writing has failed.
     written: Condvar,
     /// Notified when a progress notification waits to be written.
-    news: Condvar,
+    progress_added: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     lines: Vec<u8>,
-    /// The bytes that the writing thread has taken and not yet written.
+    /// The number of bytes that the writing thread has taken but not yet written.
     taken: usize,
     writing: bool,
-    gone: bool,
+    failed: bool,
     closed: bool,
-    /// Whether a progress notification came while nobody wrote.
-    news: bool,
+    /// Whether a progress notification was added while no thread was writing.
+    progress: bool,
 }
 
 impl Waiting {
     fn is_full(&self) -> bool {
-        self.lines.len() + self.taken >= MOST_UNREAD
+        self.lines.len() + self.taken >= MAX_UNREAD
     }
 }
 
@@ -49,35 +50,35 @@ impl ClientOutput {
             stream: ClientStream::new(stream),
             waiting: Mutex::default(),
             written: Condvar::new(),
-            news: Condvar::new(),
+            progress_added: Condvar::new(),
         }
     }
 
-    /// Whether the buffer is full.
+    /// Returns whether the buffer is full.
     pub(in crate::doors) fn is_full(&self) -> bool {
         self.waiting.lock().is_full()
     }
 
-    /// Whether the client has stopped reading.
-    pub(in crate::doors) fn is_gone(&self) -> bool {
-        self.waiting.lock().gone
+    /// Returns whether writing has failed because the client does not read any more.
+    pub(in crate::doors) fn failed(&self) -> bool {
+        self.waiting.lock().failed
     }
 
     /// Adds lines, which the next [`ClientOutput::flush`] writes. Never blocks.
     pub(in crate::doors) fn add(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
-        if !waiting.gone {
+        if !waiting.failed {
             waiting.lines.extend_from_slice(lines);
         }
     }
 
-    /// Adds lines and writes them; blocks while the buffer is full.
+    /// Adds lines and writes them. Blocks while the buffer is full.
     pub(in crate::doors) fn send(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
-        while waiting.is_full() && !waiting.gone {
+        while waiting.is_full() && !waiting.failed {
             self.written.wait(&mut waiting);
         }
-        if waiting.gone {
+        if waiting.failed {
             return;
         }
         waiting.lines.extend_from_slice(lines);
@@ -85,42 +86,42 @@ impl ClientOutput {
         self.flush();
     }
 
-    /// Adds a line that may be dropped if the client reads slowly. Never blocks, as a thread of Lisp's calls
-    /// it.
+    /// Adds a line that may be dropped if the client reads slowly. Never blocks, because Lisp's
+    /// threads call it.
     pub(in crate::doors) fn try_queue_progress(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
-        if waiting.gone || waiting.lines.len() + waiting.taken > PROGRESS_DROP_ABOVE {
+        if waiting.failed || waiting.lines.len() + waiting.taken > PROGRESS_DROP_ABOVE {
             return;
         }
         waiting.lines.extend_from_slice(line);
         if !waiting.writing {
-            waiting.news = true;
-            self.news.notify_one();
+            waiting.progress = true;
+            self.progress_added.notify_one();
         }
     }
 
-    /// Writes the waiting lines, unless another thread writes already.
+    /// Writes the waiting lines, unless another thread is writing.
     pub(in crate::doors) fn flush(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.writing {
             return;
         }
         waiting.writing = true;
-        while !waiting.lines.is_empty() && !waiting.gone {
+        while !waiting.lines.is_empty() && !waiting.failed {
             let mut lines = std::mem::take(&mut waiting.lines);
             waiting.taken = lines.len();
             drop(waiting);
             let outcome = self.write(&lines);
             waiting = self.waiting.lock();
             waiting.taken = 0;
-            waiting.gone |= outcome.is_err();
+            waiting.failed |= outcome.is_err();
             if waiting.lines.is_empty() && lines.capacity() <= 1 << 20 {
                 lines.clear();
                 waiting.lines = lines;
             }
             self.written.notify_all();
-            if waiting.gone {
-                self.news.notify_all();
+            if waiting.failed {
+                self.progress_added.notify_all();
             }
         }
         waiting.writing = false;
@@ -135,7 +136,7 @@ impl ClientOutput {
             match rustix::io::write(&self.stream, lines) {
                 Ok(written) => lines = &lines[written..],
                 Err(rustix::io::Errno::INTR) => (),
-                // Wait where another process that shares the stream has made it non-blocking.
+                // Another process that shares the stream may have made it non-blocking.
                 Err(rustix::io::Errno::AGAIN) => {
                     wait(&mut [PollFd::new(&self.stream, PollFlags::OUT)], None)?;
                 }
@@ -145,26 +146,27 @@ impl ClientOutput {
         Ok(())
     }
 
-    /// Writes the lines of [`ClientOutput::try_queue_progress`], until [`ClientOutput::close`] or the client stops
-    /// reading.
+    /// Writes the lines of [`ClientOutput::try_queue_progress`] until [`ClientOutput::close`] or a
+    /// write failure.
     pub(in crate::doors) fn run_progress_writer(&self) {
         let mut waiting = self.waiting.lock();
-        while !waiting.closed && !waiting.gone {
-            if std::mem::take(&mut waiting.news) {
+        while !waiting.closed && !waiting.failed {
+            if std::mem::take(&mut waiting.progress) {
                 drop(waiting);
                 self.flush();
                 waiting = self.waiting.lock();
             } else {
-                self.news.wait(&mut waiting);
+                self.progress_added.wait(&mut waiting);
             }
         }
     }
 
-    /// Writes all waiting lines, and waits until they are written, or until `end`. Whether they are.
+    /// Writes all waiting lines, and waits until they are written or `end` has passed. Returns
+    /// `false` after `end`.
     pub(in crate::doors) fn drain(&self, end: Option<Instant>) -> bool {
         self.flush();
         let mut waiting = self.waiting.lock();
-        while (waiting.writing || !waiting.lines.is_empty()) && !waiting.gone {
+        while (waiting.writing || !waiting.lines.is_empty()) && !waiting.failed {
             match end {
                 None => self.written.wait(&mut waiting),
                 Some(end) if self.written.wait_until(&mut waiting, end).timed_out() => return false,
@@ -174,7 +176,7 @@ impl ClientOutput {
         true
     }
 
-    /// Whether nobody has the stream's other end open, as far as the system tells.
+    /// Returns whether the other end of the stream is known to be closed.
     pub(in crate::doors) fn has_no_reader(&self) -> bool {
         let mut streams = [PollFd::new(&self.stream, PollFlags::empty())];
         wait(&mut streams, Some(&NOW)).is_ok()
@@ -184,7 +186,7 @@ impl ClientOutput {
     /// Ends the thread that writes progress notifications.
     pub(in crate::doors) fn close(&self) {
         self.waiting.lock().closed = true;
-        self.news.notify_all();
+        self.progress_added.notify_all();
         self.written.notify_all();
     }
 }

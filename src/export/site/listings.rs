@@ -15,7 +15,7 @@ use crate::answer::name::readable;
 use crate::export::ExportError;
 use crate::export::model::{Facet, SymbolNumber, principal};
 
-/// The number of symbols whose callers and callees are in one data file of the script.
+/// The number of symbols in each data file with callers and callees for the script.
 const CHUNK: usize = 512;
 
 impl Site<'_> {

@@ -51,10 +51,10 @@ pub enum MakeError {
     #[error("another process is making a snapshot")]
     Busy,
     /// No systems were given.
-    #[error("a snapshot is of systems: name them with --system")]
+    #[error("a snapshot needs systems: pass them with --system")]
     NoSystems,
     /// The system could not create a file or a process.
-    #[error("the snapshot cannot be kept: {0}")]
+    #[error("the snapshot cannot be stored: {0}")]
     System(#[from] std::io::Error),
     /// The systems do not load, or their image cannot be saved.
     #[error("{0}")]
@@ -368,7 +368,7 @@ fn try_to_save(
     }
     let part = |name: &str| File::open(folder.join(name)).and_then(|file| FilePart::of(&file));
     let core = File::open(folder.join("core")).and_then(|core| {
-        steelbank_cache::close_to_others(&core)?;
+        steelbank_cache::restrict_to_owner(&core)?;
         FilePart::of(&core)
     });
     if key.kind == SnapshotKind::Dependencies {

@@ -1,7 +1,7 @@
 //! Snapshots: saved images of a project with its systems loaded, from which the program starts
 //! quickly. A [`SnapshotKey`] identifies a project's snapshot. At a start, [`Choice`] finds one
-//! whose inputs (files, folders, environment variables) are unchanged: the complete snapshot, or
-//! else one of the dependencies only. `make` creates snapshots in copies of the program, `inputs`
+//! with unchanged inputs (files, folders, environment variables): the complete snapshot, or else
+//! one of the dependencies only. `make` creates snapshots in copies of the program, `inputs`
 //! records and compares the inputs, `format` defines the files, and `store` limits their number and
 //! size.
 
@@ -50,8 +50,8 @@ const SAVE_COST: Duration = Duration::from_secs(2);
 pub(crate) enum SnapshotKind {
     /// All of them.
     Whole,
-    /// The systems that are loaded before the first of the project's own, or before the first whose
-    /// files have changed recently. A load depends only on earlier loads, so this image is valid
+    /// The systems that are loaded before the first of the project's own, or before the first with
+    /// recently changed files. A load depends only on earlier loads, so this image is valid
     /// whatever happens to the later systems.
     Dependencies,
 }
@@ -65,8 +65,7 @@ pub(crate) struct SnapshotKey {
     pub(crate) loads: Vec<LoadedItem>,
     pub(crate) root: Option<PathBuf>,
     pub(crate) kind: SnapshotKind,
-    /// Whether to accept a snapshot whose files have changed since, to get an image as it was
-    /// loaded.
+    /// Whether to accept a snapshot with changed files, to get an image as it was loaded.
     #[serde(default)]
     pub(crate) as_loaded: bool,
     /// A hash of the identity without the kind. Folders are named after the sum of both.
@@ -118,7 +117,7 @@ impl SnapshotKey {
         format!("{:016x}", self.number.wrapping_add(self.kind as u64))
     }
 
-    /// Returns whether to create a snapshot after a start whose loads took `load_time`. If the
+    /// Returns whether to create a snapshot after a start with loads that took `load_time`. If the
     /// project `is_edited`, waits until the loads since the last snapshot have taken as long as
     /// saving does, so that a quickly loaded project is not saved after each edit.
     fn is_worth_saving(&self, load_time: Duration, is_edited: bool) -> bool {
@@ -219,7 +218,7 @@ impl Choice {
     }
 }
 
-/// A snapshot whose inputs are unchanged and whose files are intact. Its index is not read yet.
+/// A snapshot with unchanged inputs and intact files. Its index is not read yet.
 struct CheckedSnapshot {
     path: PathBuf,
     manifest: SnapshotManifest,

@@ -186,12 +186,12 @@ impl<'a> TapUse<'a> {
     /// Returns the events that the record may refer to, judging by the text.
     fn possible_events(&self) -> Vec<usize> {
         let meant = |context: &SyntaxContext| match (self.kind, context.role) {
-            (Kind::Calls, SyntaxRole::Argument) => context.syntactic != SyntacticContext::Variable,
+            (Kind::Calls, SyntaxRole::Argument) => context.position != SyntacticContext::Variable,
             (Kind::Calls | Kind::Macroexpands, role) => {
                 matches!(role, SyntaxRole::Operator | SyntaxRole::Argument | SyntaxRole::Function)
             }
             (_, SyntaxRole::Binding) => true,
-            (_, SyntaxRole::Operator) => context.syntactic != SyntacticContext::Called,
+            (_, SyntaxRole::Operator) => context.position != SyntacticContext::Called,
             (_, role) => matches!(role, SyntaxRole::Argument | SyntaxRole::Definition),
         };
         // LET binds special variables as well; but calls cannot refer to a variable.
@@ -258,7 +258,7 @@ impl PositionedFile {
         let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
         let clear = |event: usize| {
             let context = &found.contexts[event];
-            context.syntactic == SyntacticContext::Called || context.role == SyntaxRole::Function
+            context.position == SyntacticContext::Called || context.role == SyntaxRole::Function
         };
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {

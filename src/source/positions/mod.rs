@@ -134,7 +134,7 @@ pub struct Occurrence {
     /// Whether the compiler found a local variable with this name in that form.
     pub has_variable: bool,
     /// Its position among the operators around it.
-    pub syntactic: SyntacticContext,
+    pub position: SyntacticContext,
     /// In a template: its role in the generated code.
     pub becomes: SyntaxRole,
     /// Whether no occurrence in its top-level form can refer to a variable.

@@ -89,7 +89,7 @@ impl MovedForms {
         }
         found.extend(alike.into_values().filter_map(|(before, now)| {
             let (&[(form, before)], &[top]) = (&*before, &*now) else { return None };
-            let symbols = unchanged_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
+            let symbols = same_symbols(sidecar, form, &read.tokens()[top.tokens()], bytes);
             Some(MovedForm { before, now: FormNow::Changed { start: top.span.start, symbols } })
         }));
         found.sort_unstable_by_key(|form| form.before);
@@ -115,12 +115,7 @@ impl MovedForms {
 }
 
 /// Pairs the unchanged symbols at the beginning and end of `form` with its current `tokens`.
-fn unchanged_symbols(
-    sidecar: &Sidecar,
-    form: &TapForm,
-    tokens: &[Token],
-    text: &[u8],
-) -> Vec<(Range, Range)> {
+fn same_symbols(sidecar: &Sidecar, form: &TapForm, tokens: &[Token], text: &[u8]) -> Vec<(Range, Range)> {
     let events = form.events.iter();
     let before: Vec<(&str, Range)> = events
         .filter_map(|event| Some((symbol(sidecar, event.kind)?, Range::new(event.start, event.end))))

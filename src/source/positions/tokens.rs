@@ -79,7 +79,7 @@ impl Tapped {
                 context.role == SyntaxRole::Binding && context.space == space
             })
         };
-        let certain = matches!(context.syntactic, SyntacticContext::Called | SyntacticContext::Variable);
+        let certain = matches!(context.position, SyntacticContext::Called | SyntacticContext::Variable);
         match context.space {
             _ if context.special => false,
             Space::Nowhere => false,
@@ -127,7 +127,7 @@ impl PositionedFile {
                 bound: context.bound.is_some(),
                 variable: matches!(context.space, Space::Variable | Space::Unknown),
                 has_variable: tapped.sidecar.is_local_variable(token.form.number, token.name),
-                syntactic: context.syntactic,
+                position: context.position,
                 becomes: context.becomes,
                 never_variable: false,
                 defined: context

@@ -20,15 +20,14 @@ pub(crate) fn of_text(
     wanted: impl Fn(usize) -> bool,
     resolve: &Resolve<'_>,
 ) -> Sidecar {
-    let mut builder = SidecarMaker { text, read, counts: counts(text), names: HashMap::new(), resolve };
-    let newlines =
-        memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| builder.character(at as u32)).collect();
+    let mut maker = SidecarMaker { text, read, counts: counts(text), names: HashMap::new(), resolve };
+    let newlines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| maker.character(at as u32)).collect();
     let mut forms = Vec::new();
     for (number, top) in read.toplevel().iter().enumerate().filter(|(number, _)| wanted(*number)) {
-        let events = top.form.map(|form| builder.events(form, top)).unwrap_or_default();
+        let events = top.form.map(|form| maker.events(form, top)).unwrap_or_default();
         forms.push(TapForm::new(number as u32, events));
     }
-    let mut names: Vec<_> = builder.names.into_iter().collect();
+    let mut names: Vec<_> = maker.names.into_iter().collect();
     names.sort_unstable_by_key(|(_, (number, _))| *number);
     let (names, kinds) = names.into_iter().map(|(name, (_, kind))| (name, kind)).unzip();
     Sidecar {

@@ -12,7 +12,7 @@ use steelbank_xref::Kind;
 /// The version of the format that this reader supports.
 pub const SIDECAR_VERSION: u8 = 3;
 
-/// What SBCL's reader and compiler reported about one file.
+/// The report of SBCL's reader and compiler about one file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sidecar {
@@ -52,7 +52,7 @@ pub enum NameKind {
     Macro,
     /// A symbol macro that is not an operator.
     SymbolMacro,
-    /// None of these.
+    /// Not an operator.
     Other,
 }
 

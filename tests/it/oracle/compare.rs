@@ -84,14 +84,14 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
         }
         specializations(index, symbol, &symbol_text, &mut methods, &mut comparison);
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Specializes) {
-            if index.who_ever(kind, symbol, |_| true).is_empty() {
+            if index.who_including_replaced(kind, symbol, |_| true).is_empty() {
                 // Leave uses that sb-introspect knows in `expected`: they are reported at the end.
                 comparison.answers += ROLES.len();
                 continue;
             }
             for (role, role_text) in ROLES {
                 let found: BTreeSet<String> = index
-                    .who_ever(kind, symbol, |other| other == role)
+                    .who_including_replaced(kind, symbol, |other| other == role)
                     .into_iter()
                     .map(|found| {
                         let file = found.file.as_deref().unwrap_or("-");
@@ -131,7 +131,7 @@ fn specializations(
     comparison: &mut Comparison,
 ) {
     let mut found: Vec<String> = index
-        .who_ever(Kind::Specializes, symbol, |role| role == NameRole::Plain)
+        .who_including_replaced(Kind::Specializes, symbol, |role| role == NameRole::Plain)
         .into_iter()
         .map(|found| field(&found.function))
         .collect();

@@ -1,4 +1,5 @@
-//! The reader's tokens: symbols, numbers, strings, characters, comments, and what the macro character `#` starts.
+//! Reads tokens: symbols, numbers, strings, characters, comments, and the constructs that begin
+//! with `#`.
 
 use super::super::Range;
 use super::super::text::{Datum, FormKind};
@@ -24,7 +25,7 @@ impl LispReader<'_> {
         self.text.tokens.len() - 1
     }
 
-    /// Adds an atom, from `start` to here.
+    /// Adds an atom from `start` to the current position.
     fn atom(&mut self, kind: TokenKind, start: usize) {
         let index = self.push_token(kind, start, start, Marker::None);
         self.complete(Datum::Token(index));
@@ -40,7 +41,7 @@ impl LispReader<'_> {
         self.push_token(TokenKind::Comment, start, start, Marker::None);
     }
 
-    /// Reads a nested `#| … |#` comment. A number between the first two characters is ignored.
+    /// Reads a nested `#| … |#` comment. Digits between the first two characters are ignored.
     fn block_comment(&mut self) {
         let opening = memchr::memchr(b'|', &self.bytes[self.at..]).map_or(0, |length| length + 1);
         let mut depth = 1_usize;
@@ -60,7 +61,7 @@ impl LispReader<'_> {
         self.comment_to(self.bytes.len());
     }
 
-    /// Reads a string whose opening is `opening` bytes long.
+    /// Reads a string; `opening` is the length of its opening.
     pub(super) fn string(&mut self, opening: usize) {
         let start = self.at;
         self.at += opening;
@@ -81,7 +82,7 @@ impl LispReader<'_> {
         self.atom(TokenKind::String, start);
     }
 
-    /// Skips one character, however many bytes it has.
+    /// Skips one character of one or more bytes.
     fn skip_character(&mut self) {
         self.at = (self.at + 1).min(self.bytes.len());
         while self.peek(0).is_some_and(|byte| byte & 0xc0 == 0x80) {
@@ -118,7 +119,7 @@ impl LispReader<'_> {
         escaped
     }
 
-    /// Reads `#\x` or Clojure's `\x`, whose opening is `opening` bytes long.
+    /// Reads `#\x` or Clojure's `\x`; `opening` is the length of its opening.
     pub(super) fn character(&mut self, opening: usize) {
         let start = self.at;
         self.at += opening;
@@ -127,7 +128,7 @@ impl LispReader<'_> {
         self.atom(TokenKind::Character, start);
     }
 
-    /// Reads Emacs Lisp's `?a`, `?\(`, `?\C-x`.
+    /// Reads Emacs Lisp's `?a`, `?\(` or `?\C-x`.
     pub(super) fn emacs_character(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -145,7 +146,7 @@ impl LispReader<'_> {
         let start = self.at;
         let escaped = self.skip_constituents();
         if self.at == start {
-            // Skip a byte that has no meaning in this syntax.
+            // Skip a byte without meaning in this syntax.
             self.at += 1;
             return;
         }
@@ -162,7 +163,8 @@ impl LispReader<'_> {
         self.symbol(start, start);
     }
 
-    /// Adds a symbol from `start` to here, of which `from` is the first byte that can belong to a package marker.
+    /// Adds a symbol from `start` to the current position. The search for a package marker begins
+    /// at `from`.
     fn symbol(&mut self, start: usize, from: usize) {
         let raw = &self.bytes[from..self.at];
         let (name, marker) = match self.dialect {
@@ -172,7 +174,8 @@ impl LispReader<'_> {
             _ => (0, Marker::None),
         };
         let index = self.push_token(TokenKind::Symbol, start, from + name, marker);
-        // SBCL reads `package::(form)` with that package current: the prefix is no datum.
+        // SBCL reads the form in `package::(form)` with that package current, so the prefix is not
+        // a datum.
         let prefixes_form = marker == Marker::Internal && name == raw.len() && self.peek(0) == Some(b'(');
         if !prefixes_form {
             self.complete(Datum::Token(index));
@@ -186,7 +189,8 @@ impl LispReader<'_> {
         self.testing += 1;
     }
 
-    /// Reads a number with a radix, a bit vector or a label reference (`#1#`): an atom that ends where constituents do.
+    /// Reads a number with a radix, a bit vector or a label reference (`#1#`). It ends at the first
+    /// byte that is not a constituent.
     fn number_token(&mut self, length: usize) {
         let start = self.at;
         self.at += length;
@@ -226,14 +230,14 @@ impl LispReader<'_> {
             b'a' | b'c' | b'p' | b's' => self.prefix(FormKind::Literal, length),
             b'=' if digits > 0 => self.at += length,
             b'#' if digits > 0 => {
-                // What it stands for takes a number, too, if it is a list.
+                // If the label refers to a list, SBCL numbers it here as well.
                 self.exact &= self.skipping > 0 || self.features.numbering == Numbering::Code;
                 let start = self.at;
                 self.at += length;
                 self.atom(TokenKind::Number, start);
             }
             other => {
-                // A reader macro of the program's own, or an error: read on after it.
+                // A custom reader macro, or an error: continue after it.
                 self.exact &= self.skipping > 0;
                 let ends_here = self.dialect.is_terminating(other) || self.dialect.is_whitespace(other);
                 self.at += if ends_here || !other.is_ascii() { digits + 1 } else { length };
@@ -284,7 +288,7 @@ impl LispReader<'_> {
         }
     }
 
-    /// Reads a token that starts with `#`, such as `#t`, `#u8`, `#inst`.
+    /// Reads a token that starts with `#`, such as `#t`, `#u8` or `#inst`.
     fn sharp_token(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -293,7 +297,7 @@ impl LispReader<'_> {
     }
 }
 
-/// Splits a token of Common Lisp: where its name starts, and the package marker in front of it.
+/// Splits a Common Lisp token. Returns the start of its name and the package marker before it.
 fn split_package(raw: &[u8]) -> (usize, Marker) {
     let mut quoted = false;
     let mut at = 0;
@@ -316,7 +320,7 @@ fn split_package(raw: &[u8]) -> (usize, Marker) {
     (0, Marker::None)
 }
 
-/// Splits a token of Clojure, where `namespace/name` and `::keyword` are written.
+/// Splits a Clojure token such as `namespace/name` or `::keyword`.
 fn split_namespace(raw: &[u8]) -> (usize, Marker) {
     let colons = raw.iter().take_while(|&&byte| byte == b':').count();
     if colons > 0 {
@@ -329,7 +333,8 @@ fn split_namespace(raw: &[u8]) -> (usize, Marker) {
 }
 
 impl Token {
-    /// The string that this token designates, as `string` does for symbols, characters and strings.
+    /// Returns the string that this token designates, as the function `string` would for a symbol
+    /// or string. `None` for other tokens.
     pub fn designated(&self, text: &[u8]) -> Option<String> {
         match self.kind {
             TokenKind::Symbol => Some(self.symbol(text).name.into_owned()),

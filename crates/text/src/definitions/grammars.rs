@@ -1,40 +1,42 @@
-//! The grammars, and the queries that find definitions: each grammar's own tag query, and what it leaves out.
+//! The tree-sitter grammars and the queries that find definitions. Each grammar's own tag query is
+//! extended by a query of ours in `queries/`.
 
 use crate::kind::DefinitionKind;
 use crate::language::Language;
 use std::sync::{LazyLock, OnceLock};
 use tree_sitter::Query;
 
-/// A grammar with its query for definitions.
+/// A grammar and its query for definitions.
 pub(crate) struct Tagger {
     pub(crate) language: tree_sitter::Language,
     pub(crate) query: Query,
-    /// The capture that is the name.
+    /// The index of the capture for the name.
     pub(crate) name: u32,
-    /// The kind of definition that each capture stands for.
+    /// The kind of definition for each capture, by index.
     pub(crate) kinds: Vec<Option<DefinitionKind>>,
 }
 
-/// The tagger of a language; made once. `None` if no grammar of it is built in, or if its query does not fit it, which a
-/// test rules out.
+/// Returns the tagger of a language, compiled once. `None` if its grammar is not built in, or if
+/// its query does not compile (a test rules that out).
 pub(crate) fn tagger(language: Language) -> Option<&'static Tagger> {
     static TAGGERS: LazyLock<Vec<OnceLock<Option<Tagger>>>> =
         LazyLock::new(|| Language::all().map(|_| OnceLock::new()).collect());
-    TAGGERS.get(usize::from(language.index()))?.get_or_init(|| make(parts(language)?).ok()).as_ref()
+    TAGGERS.get(usize::from(language.index()))?.get_or_init(|| compile(parts(language)?).ok()).as_ref()
 }
 
-/// Why a language has no tagger.
+/// Returns the error of a language's query, if it does not compile.
 #[cfg(test)]
-pub(crate) fn complaint(language: Language) -> Option<String> {
-    make(parts(language)?).err().map(|error| error.to_string())
+pub(crate) fn query_error(language: Language) -> Option<String> {
+    compile(parts(language)?).err().map(|error| error.to_string())
 }
 
-/// The set of languages whose grammars are built in, a bit each. An index that was made with another set is made anew.
+/// Returns the set of languages with built-in grammars, one bit each. An index built with a
+/// different set is rebuilt.
 pub(crate) fn built_in() -> u32 {
     Language::all().filter(|language| parts(*language).is_some()).map(|language| 1 << language.index()).sum()
 }
 
-fn make((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError> {
+fn compile((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError> {
     let mut query = Query::new(&language, &queries.join("\n"))?;
     let kinds: Vec<_> = query.capture_names().iter().map(|name| kind(name)).collect();
     let name = query.capture_index_for_name("name").unwrap_or(u32::MAX);
@@ -53,13 +55,14 @@ fn make((language, queries): Parts) -> Result<Tagger, tree_sitter::QueryError> {
 fn kind(capture: &str) -> Option<DefinitionKind> {
     let name = capture.strip_prefix("definition.")?;
     Some(match name {
-        // Swift's and the older queries call several kinds an interface: the node tells them apart.
+        // Swift's query and older ones use this capture for several kinds; `refine` distinguishes
+        // them by node.
         "interface" => DefinitionKind::Interface,
         name => DefinitionKind::named(name).unwrap_or(DefinitionKind::Definition),
     })
 }
 
-/// What a grammar's own tag query leaves out.
+/// Includes the query that adds definitions missing from a grammar's own tag query.
 macro_rules! query {
     ($name:literal) => {
         include_str!(concat!("queries/", $name, ".scm"))
@@ -68,7 +71,7 @@ macro_rules! query {
 
 type Parts = (tree_sitter::Language, Vec<&'static str>);
 
-/// The parser of a language's grammar, and its queries. `None` if its feature is off.
+/// Returns a language's grammar and its queries. `None` if its feature is disabled.
 #[allow(unreachable_code, unused_variables)]
 fn parts(language: Language) -> Option<Parts> {
     Some(match language.name() {
@@ -113,7 +116,7 @@ fn parts(language: Language) -> Option<Parts> {
     })
 }
 
-/// TypeScript's tag query continues JavaScript's.
+/// TypeScript's tag query extends JavaScript's.
 #[cfg(feature = "typescript")]
 fn typescript() -> Vec<&'static str> {
     let tags = [tree_sitter_javascript::TAGS_QUERY, tree_sitter_typescript::TAGS_QUERY];

@@ -1,4 +1,4 @@
-//! Finds the definitions of a Lisp text by their operators.
+//! Finds the definitions in a Lisp text by their operators.
 
 use crate::kind::DefinitionKind;
 use crate::language::Language;
@@ -6,22 +6,22 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
-/// One definition.
+/// A definition in a Lisp text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LispTextDefinition {
-    /// What it defines.
+    /// The kind of definition.
     pub(crate) kind: DefinitionKind,
-    /// The name, without its package prefix, as it stands in the text.
+    /// The range of the name, without its package prefix.
     pub(crate) name: Range,
-    /// The whole defining form.
+    /// The range of the defining form.
     pub(crate) form: Range,
-    /// Whether it only announces a definition that stands elsewhere.
+    /// Whether it only declares something that is defined elsewhere, such as `(defvar x)`.
     pub(crate) declaration: bool,
-    /// False for what `#+` or `#-` leaves out.
+    /// `false` if `#+` or `#-` excludes it.
     pub(crate) active: bool,
 }
 
-/// What an operator of a dialect defines.
+/// Maps each defining operator of a dialect to the kind of definition.
 static DEFINERS: LazyLock<HashMap<(Dialect, &str), DefinitionKind>> = LazyLock::new(|| {
     let mut definers = HashMap::new();
     for row in include_str!("definers.table").lines() {
@@ -35,10 +35,11 @@ static DEFINERS: LazyLock<HashMap<(Dialect, &str), DefinitionKind>> = LazyLock::
     definers
 });
 
-/// All definitions of `text`, a text read from `bytes`, in order. Quoted forms and templates define nothing.
+/// Returns all definitions of `text`, which was read from `bytes`, in order of their names. Quoted
+/// forms and templates define nothing.
 pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<LispTextDefinition> {
     let mut found = Vec::new();
-    // Whether each form, by index, is data.
+    // For each form, by index, whether it is data.
     let mut data: Vec<bool> = Vec::with_capacity(text.forms().len());
     for (index, form) in text.forms().iter().enumerate() {
         let within = form.parent.is_some_and(|parent| data.get(parent.index()).copied().unwrap_or(true));
@@ -98,7 +99,7 @@ impl Finder<'_> {
                     kind = DefinitionKind::Function;
                 }
             }
-            // `(defvar x)` without a value only says that it is special.
+            // `(defvar x)` without a value only proclaims the variable special.
             (Dialect::CommonLisp, "DEFVAR") | (Dialect::EmacsLisp, "defvar") => {
                 return self.add(first, kind, after.is_none());
             }
@@ -116,7 +117,8 @@ impl Finder<'_> {
         })
     }
 
-    /// The symbol or string that a name is or, of a list such as `(setf name)` or `(name option)`, that names it.
+    /// Returns the token that names a definition: the datum itself, or the name in a list such as
+    /// `(setf name)` or `(name option)`.
     fn name(&self, mut datum: Datum) -> Option<&Token> {
         for _ in 0..8 {
             match datum {
@@ -159,7 +161,7 @@ impl Finder<'_> {
         });
     }
 
-    /// Adds the accessors that `:accessor`, `:reader` and `:writer` name in a class.
+    /// Adds the accessors that a class names with `:accessor`, `:reader` and `:writer`.
     fn accessors(&mut self) {
         let tokens: Vec<_> = self.text.tokens().get(self.form.tokens()).unwrap_or_default().iter().collect();
         let mut option = false;

@@ -1,4 +1,8 @@
-//! Definitions in a text: from the grammars' own tag queries, and for Lisp from the structural reader.
+//! Finds the definitions in a text. For Lisp, the structural reader supplies the forms, and
+//! `definers.table` lists the defining operators of each dialect. For other languages, tree-sitter
+//! parses the text, and tag queries (`queries/`) select the definitions. Both return
+//! [`LispTextDefinition`]: a kind, the range of the name and the range of the form. Languages
+//! without a built-in grammar have no definitions.
 
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;
@@ -10,7 +14,8 @@ pub(crate) mod lisp;
 #[cfg(feature = "tree-sitter")]
 mod tags;
 
-/// Finds the definitions of `text`, by the place of their names. `stop` is asked now and then whether to give up.
+/// Finds the definitions of `text`, sorted by the start of their names. `stop` is polled during
+/// parsing; `true` cancels it.
 #[cfg_attr(not(feature = "tree-sitter"), expect(unused_variables))]
 pub(crate) fn definitions(
     text: &[u8],
@@ -26,7 +31,8 @@ pub(crate) fn definitions(
     Vec::new()
 }
 
-/// The set of grammars that are built in, a bit each. An index that was made with another set is made anew.
+/// Returns the set of built-in grammars, one bit each. An index built with a different set is
+/// rebuilt.
 pub(crate) fn built_in_grammars() -> u32 {
     #[cfg(feature = "tree-sitter")]
     return grammars::built_in();

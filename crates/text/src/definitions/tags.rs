@@ -1,4 +1,4 @@
-//! Definitions by a grammar's tag queries.
+//! Finds definitions by the tag queries of tree-sitter grammars.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -12,19 +12,21 @@ use super::lisp::LispTextDefinition;
 use crate::kind::DefinitionKind;
 use crate::language::Language;
 
-/// The longest text, in bytes, that is parsed to a syntax tree: a longer one is generated, and would take seconds.
-const LONGEST_PARSED: usize = 4 << 20;
+/// The maximum length of a text to parse, in bytes. Longer texts are usually generated and would
+/// take seconds.
+const MAX_PARSED_BYTES: usize = 4 << 20;
 
-/// The longest time that parsing one text may take.
+/// The maximum time to parse one text.
 const PARSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Finds the definitions of `text`. None if it is too long, its grammar is not built in, or it took too long.
+/// Finds the definitions of `text`. `None` if it is too long, its grammar is not built in, or
+/// parsing took too long.
 pub(super) fn definitions(
     text: &[u8],
     language: Language,
     stop: &dyn Fn() -> bool,
 ) -> Option<Vec<LispTextDefinition>> {
-    if text.len() > LONGEST_PARSED {
+    if text.len() > MAX_PARSED_BYTES {
         return None;
     }
     let tagger = grammars::tagger(language)?;
@@ -58,7 +60,8 @@ pub(super) fn definitions(
             found.extend(definition(text, name, node, kind));
         }
     }
-    // Of two patterns for one name the more specific wins: a method is a function too.
+    // If several patterns match one name, keep the most specific: a method also matches as a
+    // function.
     found.sort_by_key(|definition| {
         let rank = match definition.kind {
             DefinitionKind::Method | DefinitionKind::Constructor => 0,
@@ -93,7 +96,8 @@ fn definition(
     })
 }
 
-/// The node that the name belongs to: some queries capture the class for a method, or only a declarator.
+/// Returns the node that the name belongs to. Some queries capture the class instead of the method,
+/// or only a declarator.
 fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
     match node.kind() {
         "class_declaration" | "protocol_declaration" if node.child_by_field_name("name") != Some(name) => {
@@ -126,7 +130,7 @@ fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
     }
 }
 
-/// Refines a match by its node: the kind, and whether it is a declaration only.
+/// Refines a match by its node. Returns the kind, and whether it is only a declaration.
 fn refine(
     text: &[u8],
     name: Node<'_>,
@@ -150,7 +154,7 @@ fn refine(
         "union_item" => (DefinitionKind::Union, false),
         "union_specifier" => (DefinitionKind::Union, !has("body")),
         "enum_item" | "enum_declaration" => (DefinitionKind::Enum, false),
-        // `enum name variable;` uses the name.
+        // Without a body, `enum name variable;` only uses the name.
         "enum_specifier" => has("body").then_some((DefinitionKind::Enum, false))?,
         "class_specifier" => (DefinitionKind::Class, !has("body")),
         "trait_item" | "trait_declaration" => (DefinitionKind::Trait, false),
@@ -160,7 +164,7 @@ fn refine(
             (DefinitionKind::Method, true)
         }
         "function_signature" => (DefinitionKind::Function, true),
-        // A function type or a call that looks like a declarator.
+        // A function type, or a call that parses as a declarator.
         "function_declarator" => return None,
         "function_definition" if kind == DefinitionKind::Function && name.kind() == "field_identifier" => {
             (DefinitionKind::Method, false)
@@ -219,7 +223,7 @@ mod tests {
     #[test]
     fn every_grammar_has_a_query_that_compiles() {
         for language in Language::all() {
-            assert_eq!(grammars::complaint(language), None, "{}", language.name());
+            assert_eq!(grammars::query_error(language), None, "{}", language.name());
         }
         assert!(grammars::tagger(Language::named("rust").unwrap()).is_some());
     }

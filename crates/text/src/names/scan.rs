@@ -6,19 +6,19 @@ use std::sync::Arc;
 use steelbank_reader::lines::decode;
 use steelbank_reader::operators::{ClauseWords, defines_package, names_symbol_at, takes_symbols};
 use steelbank_reader::{
-    Datum, FormId, FormKind, LispText, Marker, NoCalls, Range, Token, TokenKind, normalized, upcase,
+    Datum, FormId, FormKind, LispText, Marker, NonCalls, Range, Token, TokenKind, normalized, upcase,
 };
 
 use super::{FileTokens, PackageText, TextContext, TextToken, TokenClass};
 use crate::store::segment::{KeyHashing, KeyMap};
 
-/// Scans `text`, the decoded text of a file that has been read as `lisp`.
+/// Scans `text`, the decoded text of a file that has been parsed to `lisp`.
 pub(super) fn scan(text: &[u8], lisp: &LispText) -> FileTokens {
     let mut scan = Scan {
         text,
         lisp,
         operators: operators(text, lisp),
-        none: NoCalls::of(lisp, text),
+        none: NonCalls::of(lisp, text),
         known: KeyMap::default(),
         classes: HashSet::default(),
         last: None,
@@ -34,29 +34,30 @@ pub(super) fn scan(text: &[u8], lisp: &LispText) -> FileTokens {
 struct Scan<'a> {
     text: &'a [u8],
     lisp: &'a LispText,
-    /// What is to be known of the operator of each form, by the form's index.
+    /// The properties of each form's operator, by the form's index.
     operators: Vec<FormOperator>,
-    /// The lists that are no calls.
-    none: NoCalls,
-    /// The names of packages, each shared by its tokens.
+    /// The lists that are not calls.
+    none: NonCalls,
+    /// The names of packages, shared between tokens.
     known: KeyMap<Box<str>, Arc<str>>,
-    /// The classes of the tokens, each shared by these.
+    /// The token classes, shared between tokens.
     classes: HashSet<Arc<TokenClass>, KeyHashing>,
-    /// The class of the last token: mostly the next one's, too.
+    /// The class of the previous token; often the next token has the same.
     last: Option<Arc<TokenClass>>,
-    /// The index of the top-level form that the last token stands in.
+    /// The index of the top-level form that contains the current token.
     toplevel: usize,
-    /// The name of the last word.
+    /// A reusable buffer for the name of a word.
     word: String,
     tokens: FileTokens,
 }
 
-/// What is to be known of an operator, by its name.
+/// The properties of an operator that follow from its name.
 #[derive(Debug, Clone, Copy, Default)]
 struct FormOperator {
-    /// Whether it begins with DEF.
+    /// Whether its name begins with DEF.
     defines: bool,
-    /// The number of elements in front of a method's qualifiers and lambda list: of `(defmethod name …)` and `(:method …)`.
+    /// The number of elements before a method's qualifiers and lambda list, for `(defmethod name
+    /// …)` and `(:method …)`.
     method: Option<usize>,
     is_setf: bool,
     is_symbol_call: bool,
@@ -85,7 +86,7 @@ impl FormOperator {
     }
 }
 
-/// Looks up the operators of all forms.
+/// Returns the properties of every form's operator.
 fn operators(text: &[u8], lisp: &LispText) -> Vec<FormOperator> {
     let mut known: KeyMap<&[u8], FormOperator> = KeyMap::default();
     let forms = lisp.forms().iter().map(|form| {
@@ -97,7 +98,7 @@ fn operators(text: &[u8], lisp: &LispText) -> Vec<FormOperator> {
     forms.map(Option::unwrap_or_default).collect()
 }
 
-/// Returns the words in constant strings of `operator` that name symbols.
+/// Returns which words in constant strings of `operator` name symbols.
 fn reads(operator: &str) -> Option<InString> {
     match operator {
         "READ-FROM-STRING" | "SAFE-READ-FROM-STRING" | "EVAL-INPUT" | "EVAL-STRING" => Some(InString::All),
@@ -106,7 +107,7 @@ fn reads(operator: &str) -> Option<InString> {
     }
 }
 
-/// The words of a string that name symbols.
+/// Which words in a string name symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InString {
     /// All words: the string is code.
@@ -127,7 +128,7 @@ impl<'a> Scan<'a> {
         shared
     }
 
-    /// Returns the class equal to `class` that is shared by its tokens.
+    /// Returns the shared class equal to `class`.
     fn class(&mut self, class: TokenClass) -> Arc<TokenClass> {
         if let Some(last) = self.last.as_ref().filter(|last| ***last == class) {
             return Arc::clone(last);
@@ -223,7 +224,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the package that is current at `token`; tokens are asked about in order.
+    /// Returns the current package at `token`. Must be called with ascending tokens.
     fn current(&mut self, token: &Token) -> Option<Arc<str>> {
         let all = self.lisp.toplevel();
         while all.get(self.toplevel).is_some_and(|top| top.span.end <= token.span.start) {
@@ -238,7 +239,7 @@ impl<'a> Scan<'a> {
         let package = self.current(token);
         let context = match token.marker {
             Marker::None if self.is_loop_word(token, &symbol.name) => TextContext::Prose,
-            Marker::None if token.form.is_some_and(|id| self.none.have_generic_parameters(id)) => {
+            Marker::None if token.form.is_some_and(|id| self.none.has_generic_parameters(id)) => {
                 TextContext::Parameter
             }
             Marker::None | Marker::External | Marker::Internal => TextContext::Code,
@@ -260,7 +261,7 @@ impl<'a> Scan<'a> {
     }
 
     fn is_operator(&self, token: &Token) -> bool {
-        let form = token.form.filter(|id| !self.none.have(*id)).and_then(|id| self.lisp.form(id));
+        let form = token.form.filter(|id| !self.none.contains(*id)).and_then(|id| self.lisp.form(id));
         form.is_some_and(|form| match form.kind {
             FormKind::Function => true,
             FormKind::List => self.lisp.head(form).is_some_and(|head| head.span == token.span),
@@ -268,12 +269,13 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// Whether `token` is a word of an extended LOOP, and not what follows a word as its variable or form.
+    /// Returns whether `token` is a keyword of an extended LOOP, and not the variable or form after
+    /// a keyword.
     fn is_loop_word(&self, token: &Token, name: &str) -> bool {
-        // These are followed by a list or by another word.
+        // These keywords are followed by a list or by another keyword.
         const ALONE: [&str; 10] =
             ["AND", "BEING", "DO", "DOING", "EACH", "ELSE", "END", "FINALLY", "INITIALLY", "THE"];
-        let Some(id) = token.form.filter(|_| ClauseWords::Loop.have(name)) else { return false };
+        let Some(id) = token.form.filter(|_| ClauseWords::Loop.contains(name)) else { return false };
         if self.operator_name(id).as_deref() != Some("LOOP") {
             return false;
         }
@@ -285,7 +287,7 @@ impl<'a> Scan<'a> {
                 Datum::Form(_) => None,
             };
             let word = found.filter(|_| !is_argument).map(|found| found.symbol(self.text).name);
-            let word = word.filter(|word| ClauseWords::Loop.have(word));
+            let word = word.filter(|word| ClauseWords::Loop.contains(word));
             if found.is_some_and(|found| found.span == token.span) {
                 return word.is_some();
             }
@@ -299,7 +301,7 @@ impl<'a> Scan<'a> {
         form.is_some_and(|form| form.kind == FormKind::Quote)
     }
 
-    /// Whether `token` is a specializer, as in `(defmethod name ((parameter token)))`.
+    /// Returns whether `token` is a specializer, as in `(defmethod name ((parameter token)))`.
     fn is_specializer(&self, token: &Token) -> bool {
         let Some(id) = token.form else { return false };
         let lambda_list = self.lisp.form(id).and_then(|form| form.parent);
@@ -316,7 +318,7 @@ impl<'a> Scan<'a> {
             })
     }
 
-    /// Whether a form `(def… token)` or `(def… (setf token))` defines `token`.
+    /// Returns whether a form `(def… token)` or `(def… (setf token))` defines `token`.
     fn is_defined(&self, token: &Token) -> bool {
         let by = |id: FormId, span: Range| {
             self.operator(id).defines
@@ -362,7 +364,8 @@ impl<'a> Scan<'a> {
         self.words(token, &TextContext::Prose, read);
     }
 
-    /// Whether a string is a symbol with its package and nothing else: such a string is meant to be read.
+    /// Returns whether a string consists of just a symbol with a package prefix. Such a string is
+    /// probably read as a symbol.
     fn is_qualified_name(&self, token: &Token) -> bool {
         let inside = self.text.get(token.span.indices()).and_then(|text| text.strip_prefix(b"\""));
         let Some(inside) = inside.and_then(|text| text.strip_suffix(b"\"")) else { return false };
@@ -373,21 +376,23 @@ impl<'a> Scan<'a> {
         !prefix.is_empty() && colons(rest) <= 2 && !name.is_empty() && prefix.iter().chain(name).all(is_part)
     }
 
-    /// Returns the words of a string that the operator around it reads.
+    /// Returns which words of a string are read by the operator around it.
     fn read_by(&self, token: &Token) -> Option<InString> {
         let inner = token.form?;
         let around = [Some(inner), self.lisp.form(inner)?.parent];
         around.into_iter().flatten().find_map(|id| self.operator(id).reads)
     }
 
-    /// Returns what a keyword, uninterned symbol or string designates, if the forms around it tell.
+    /// Returns what a keyword, uninterned symbol or string designates, if the enclosing forms
+    /// determine it.
     fn designator(&mut self, token: &Token) -> Option<TextContext> {
         let lisp = self.lisp;
         let inner = token.form?;
         let mut at = Some(inner);
         let mut clause: Option<FormId> = None;
         let mut steps = 0;
-        // Look no further up: every token asks, and lists can stand in each other as often as a text is long.
+        // Limit the depth: every token searches its enclosing forms, and lists can be nested as
+        // deeply as the text is long.
         while let Some(id) = at.filter(|_| steps < 16) {
             let form = lisp.form(id)?;
             let operator = self.operator(id);
@@ -397,10 +402,10 @@ impl<'a> Scan<'a> {
             if steps < 3 && !operator.is_keyword && operator.takes_symbols {
                 let arguments: Vec<Datum> = lisp.elements(id).skip(1).collect();
                 let at = arguments.iter().position(|&datum| lisp.span(datum).contains(token.span.start))?;
-                // What stands beside the name names a package.
+                // The adjacent argument names the package.
                 let name = self.operator_name(id)?;
                 return names_symbol_at(&name, at)
-                    .then(|| TextContext::Lookup(self.package_beside(id, &arguments, at)));
+                    .then(|| TextContext::Lookup(self.adjacent_package(id, &arguments, at)));
             }
             clause = Some(id);
             at = form.parent;
@@ -432,9 +437,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Returns the package that the argument beside the one at `at` names: the one before it for SYMBOL-CALL, else the
-    /// one after.
-    fn package_beside(&mut self, form: FormId, arguments: &[Datum], at: usize) -> Option<Arc<str>> {
+    /// Returns the package named by the argument next to the one at `at`: the previous argument for
+    /// SYMBOL-CALL, otherwise the following one.
+    fn adjacent_package(&mut self, form: FormId, arguments: &[Datum], at: usize) -> Option<Arc<str>> {
         let beside = if self.operator(form).is_symbol_call { at.checked_sub(1)? } else { at + 1 };
         let name = self.designated(*arguments.get(beside)?)?;
         Some(self.shared(&name))
@@ -462,13 +467,13 @@ impl<'a> Scan<'a> {
             };
             let context = if is_read { &TextContext::Read } else { context };
             self.word(text, start + word.start, token, context, package.as_ref());
-            // Split at slashes: `~/name/`, and a/b in prose.
+            // Split at slashes, as in `~/name/` or `a/b`.
             if text.contains(&b'/') {
                 let mut from = 0;
                 for piece in text.split(|&byte| byte == b'/') {
                     let directive = read == Some(InString::Directives) && is_directive(&text[..from]);
                     let context = if directive { &TextContext::Read } else { context };
-                    // Use CL-USER for the name in `~/name/`, which FORMAT looks up there.
+                    // FORMAT looks up the name in `~/name/` in CL-USER.
                     let package =
                         if directive { Some(self.shared("COMMON-LISP-USER")) } else { package.clone() };
                     self.word(piece, start + word.start + from, token, context, package.as_ref());
@@ -486,7 +491,7 @@ impl<'a> Scan<'a> {
         context: &TextContext,
         package: Option<&Arc<str>>,
     ) {
-        // Strip the punctuation of prose around a name.
+        // Strip punctuation around a name in prose.
         let front = word.iter().take_while(|&&byte| b"~@".contains(&byte)).count();
         let back = word.iter().rev().take_while(|&&byte| b".:?!,".contains(&byte)).count();
         if front + back >= word.len() {
@@ -528,19 +533,19 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Whether a word may contain `byte`.
+/// Returns whether a word may contain `byte`.
 fn is_part_of_name(byte: u8) -> bool {
     byte >= 0x80 || byte.is_ascii_alphanumeric() || b"!$%&*+-./:<=>?@^_~[]".contains(&byte)
 }
 
-/// Whether `before` ends in an open `${` or `@{`.
+/// Returns whether `before` ends in an unclosed `${` or `@{`.
 fn is_interpolated(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|&byte| byte == b'{') else { return false };
     let opens = open > 0 && matches!(before[open - 1], b'$' | b'@');
     opens && !before[open..].contains(&b'}')
 }
 
-/// Whether `before` ends in `~/`, with the parameters that FORMAT allows between.
+/// Returns whether `before` ends in `~/`, possibly with FORMAT parameters after the `~`.
 fn is_directive(before: &[u8]) -> bool {
     let Some(before) = before.strip_suffix(b"/") else { return false };
     let modifiers = before.iter().rev().take_while(|&&byte| b":@0123456789,".contains(&byte)).count();

@@ -1,16 +1,16 @@
-//! The occurrences of symbols in Lisp text.
+//! Finds the symbols in Lisp text.
 
 use crate::scan::occurrence::{
     LONGEST_IDENTIFIER, ScannedName, TextRole, first_character, is_word_character,
 };
 use std::sync::LazyLock;
 use steelbank_reader::{
-    Dialect, Features, FormKind, LispText, Marker, NoCalls, Token, TokenKind, normalized, upcase,
+    Dialect, Features, FormKind, LispText, Marker, NonCalls, Token, TokenKind, normalized, upcase,
 };
 
 static FEATURES: LazyLock<Features> = LazyLock::new(Features::sbcl);
 
-/// Reads `text` as the text index reads Lisp.
+/// Parses `text` with SBCL's features, as the text index requires.
 pub(crate) fn read(text: &[u8], dialect: Dialect) -> LispText {
     LispText::read(text, dialect, &FEATURES)
 }
@@ -19,10 +19,10 @@ pub(crate) fn occurrences(text: &[u8], dialect: Dialect, emit: &mut dyn FnMut(Sc
     occurrences_in(&read(text, dialect), text, emit);
 }
 
-/// Calls `emit` for every identifier of a text that has been read already.
+/// Calls `emit` for every identifier of a text that has already been parsed.
 pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(ScannedName<'_>)) {
     let dialect = lisp.dialect();
-    let none = if dialect == Dialect::CommonLisp { NoCalls::of(lisp, text) } else { NoCalls::default() };
+    let none = if dialect == Dialect::CommonLisp { NonCalls::of(lisp, text) } else { NonCalls::default() };
     for (index, token) in lisp.tokens().iter().enumerate() {
         match token.kind {
             TokenKind::Symbol => symbol(text, lisp, &none, index, token, emit),
@@ -42,7 +42,7 @@ fn send(key: &str, offset: u32, role: TextRole, emit: &mut dyn FnMut(ScannedName
 fn symbol(
     text: &[u8],
     lisp: &LispText,
-    none: &NoCalls,
+    none: &NonCalls,
     index: usize,
     token: &Token,
     emit: &mut dyn FnMut(ScannedName<'_>),
@@ -59,9 +59,9 @@ fn symbol(
     send(&symbol.name, token.name_start, role, emit);
 }
 
-/// Whether the token stands first in a list that is a call.
-fn is_operator(lisp: &LispText, none: &NoCalls, index: usize, token: &Token) -> bool {
-    let Some(form) = token.form.filter(|id| !none.have(*id)).and_then(|id| lisp.form(id)) else {
+/// Returns whether the token is the operator of a call.
+fn is_operator(lisp: &LispText, none: &NonCalls, index: usize, token: &Token) -> bool {
+    let Some(form) = token.form.filter(|id| !none.contains(*id)).and_then(|id| lisp.form(id)) else {
         return false;
     };
     form.kind == FormKind::List
@@ -69,8 +69,8 @@ fn is_operator(lisp: &LispText, none: &NoCalls, index: usize, token: &Token) -> 
         && form.tokens().contains(&index)
 }
 
-/// Words in a comment or a string. Punctuation around a word may be prose's and may be the symbol's own: the word is
-/// found with it and without.
+/// Emits the words in a comment or a string. Punctuation next to a word may belong to the symbol,
+/// so the word is emitted both with and without it.
 fn prose(
     text: &[u8],
     dialect: Dialect,
@@ -97,7 +97,8 @@ fn prose(
     }
 }
 
-/// How many bytes the character at the start has if it can belong to a symbol in prose; else 0.
+/// Returns the length in bytes of the first character if it can be part of a symbol in prose,
+/// otherwise 0.
 fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
     match bytes.first() {
         Some(byte) if byte.is_ascii() => {
@@ -111,10 +112,11 @@ fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
     }
 }
 
-/// What prose and format strings put around words.
+/// Punctuation that prose and format strings put around words.
 const PUNCTUATION: [char; 13] = ['.', '!', '?', '[', ']', '{', '}', '<', '>', '%', '&', '@', '='];
 
-/// One run of such characters: a symbol, perhaps with a package prefix, perhaps with punctuation at either end.
+/// Emits the symbols in a run of such characters, split at colons, with and without punctuation at
+/// the ends.
 fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn FnMut(ScannedName<'_>)) {
     let Ok(run) = std::str::from_utf8(run) else { return };
     let mut at = start as usize;
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_are_whole_and_folded() {
+    fn symbols_are_upcased_and_not_split() {
         check(
             Dialect::CommonLisp,
             "(foo-bar *x* 'a:b :k |Mixed|) ; see foo.",

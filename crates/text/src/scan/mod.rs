@@ -1,5 +1,5 @@
-//! Scans a text for identifiers, each with its role. The index is made by this scan, and a search repeats it for what
-//! the index leaves out.
+//! Scans a text for identifiers and their roles. The index is built from this scan. A search
+//! repeats it for very frequent identifiers, for which the index stores only counts.
 
 use crate::language::{Apostrophe, Language, Lexis, Quote, Rule};
 
@@ -10,7 +10,8 @@ pub(crate) use occurrence::ScannedName;
 pub use occurrence::TextRole;
 use occurrence::{LONGEST_IDENTIFIER, first_character, is_word_character};
 
-/// Calls `emit` for every identifier of `text`, in order but for those with a prefix, which follow the bare one.
+/// Calls `emit` for every identifier of `text`, in order. An identifier with a prefix such as `$`
+/// follows its bare form.
 pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(ScannedName<'_>)) {
     match language.rule() {
         Rule::Lisp(dialect) => lisp::occurrences(text, dialect, emit),
@@ -21,7 +22,8 @@ pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(
     }
 }
 
-/// How many bytes the word character at the start of `bytes` has; 0 if none stands there.
+/// Returns the length in bytes of the word character at the start of `bytes`, or 0 if there is
+/// none.
 pub(crate) fn word_length(bytes: &[u8], rule: Rule) -> usize {
     match bytes.first() {
         Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => 1,
@@ -40,7 +42,7 @@ struct Scanner<'a> {
     rule: Rule,
     lexis: &'static Lexis,
     state: ScanState,
-    /// The strings around the code that is being read, each with the depth of braces in that code.
+    /// The strings around the current embedded code, each with the depth of braces in that code.
     resume: Vec<(Quote, usize)>,
 }
 
@@ -48,7 +50,7 @@ struct Scanner<'a> {
 enum ScanState {
     Code,
     LineComment,
-    /// With its depth.
+    /// The depth of nesting.
     BlockComment(usize),
     Within(Quote),
 }
@@ -57,7 +59,7 @@ impl Scanner<'_> {
     fn scan(mut self, emit: &mut dyn FnMut(ScannedName<'_>)) {
         while let Some(&byte) = self.text.get(self.at) {
             if let ScanState::Within(Quote { code: Some(code), .. }) = self.state
-                && self.here(code)
+                && self.is_at(code)
                 && let ScanState::Within(quote) = std::mem::replace(&mut self.state, ScanState::Code)
             {
                 self.at += code.len();
@@ -87,17 +89,17 @@ impl Scanner<'_> {
         }
     }
 
-    fn here(&self, what: &str) -> bool {
-        self.text[self.at..].starts_with(what.as_bytes())
+    fn is_at(&self, text: &str) -> bool {
+        self.text[self.at..].starts_with(text.as_bytes())
     }
 
     fn code(&mut self, byte: u8) {
         if let Some((open, _)) = self.lexis.block
-            && self.here(open)
+            && self.is_at(open)
         {
             self.at += open.len();
             self.state = ScanState::BlockComment(1);
-        } else if self.lexis.line.iter().any(|line| self.here(line)) {
+        } else if self.lexis.line.iter().any(|line| self.is_at(line)) {
             self.at += 1;
             self.state = ScanState::LineComment;
         } else if !self.string_opens() {
@@ -123,13 +125,16 @@ impl Scanner<'_> {
     }
 
     fn string_opens(&mut self) -> bool {
-        let Some(quote) = self.lexis.strings.iter().find(|quote| self.here(quote.open)) else { return false };
+        let Some(quote) = self.lexis.strings.iter().find(|quote| self.is_at(quote.open)) else {
+            return false;
+        };
         self.at += quote.open.len();
         self.state = ScanState::Within(*quote);
         true
     }
 
-    /// `'x'` and `'\n'` are characters; in `'a` it is a lifetime's.
+    /// Skips a character literal such as `'{'` or `'\n'`; otherwise skips just the apostrophe of a
+    /// lifetime.
     fn rust_apostrophe(&mut self) {
         let rest = &self.text[self.at + 1..];
         self.at += 1;
@@ -146,10 +151,10 @@ impl Scanner<'_> {
 
     fn block_comment(&mut self, depth: usize) {
         let Some((open, close)) = self.lexis.block else { return self.at += 1 };
-        if self.here(close) {
+        if self.is_at(close) {
             self.at += close.len();
             self.state = if depth > 1 { ScanState::BlockComment(depth - 1) } else { ScanState::Code };
-        } else if self.lexis.nested && self.here(open) {
+        } else if self.lexis.nested && self.is_at(open) {
             self.at += open.len();
             self.state = ScanState::BlockComment(depth + 1);
         } else {
@@ -158,14 +163,14 @@ impl Scanner<'_> {
     }
 
     fn string(&mut self, quote: Quote, byte: u8) {
-        if self.here(quote.close) {
+        if self.is_at(quote.close) {
             self.at += quote.close.len();
             self.state = ScanState::Code;
         } else if byte == b'\n' && !quote.lines {
             self.at += 1;
             self.state = ScanState::Code;
         } else if byte == b'\\' && quote.escapes {
-            // What is escaped is passed over unless it belongs to a word or ends the line.
+            // Skip the escaped character, unless it is part of a word or ends the line.
             let next = self.text.get(self.at + 1).copied().unwrap_or(b'\n');
             let passed = next.is_ascii() && next != b'\n' && word_length(&[next], self.rule) == 0;
             self.at += if passed { 2 } else { 1 };
@@ -219,7 +224,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether an argument list follows.
+    /// Returns whether an argument list follows.
     fn is_called(&self, end: usize) -> bool {
         let rest = &self.text[end..];
         let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
@@ -243,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_follow_comments_and_strings() {
+    fn roles_reflect_comments_and_strings() {
         check(
             "rust",
             "a(b) // c \"d\"\n/* e /* f */ g */ \"h\\\"i\" r#\"j\"k\"# 'l' m",
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_the_languages_own() {
+    fn identifier_syntax_depends_on_language() {
         check(
             "rust",
             "json!(x) a!=b",

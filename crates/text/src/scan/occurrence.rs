@@ -1,4 +1,4 @@
-//! One occurrence of an identifier, and the characters that identifiers are made of.
+//! An occurrence of an identifier, and the characters that form identifiers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TextRole {
-    /// A use of the name that is none of the others.
+    /// Any other use of the name.
     Reference,
     /// The operator of a call.
     Call,
-    /// The name in its own definition.
+    /// The name in its definition.
     Definition,
-    /// Within a comment.
+    /// Inside a comment.
     Comment,
-    /// Within a string.
+    /// Inside a string.
     String,
-    /// A Lisp keyword of that name.
+    /// A Lisp keyword with that name.
     Keyword,
 }
 
@@ -38,7 +38,7 @@ impl TextRole {
         TextRole::ALL.get(usize::from(code)).copied()
     }
 
-    /// Its name, as it is written in answers.
+    /// Returns its name, as written in results.
     pub fn name(self) -> &'static str {
         match self {
             TextRole::Reference => "reference",
@@ -51,25 +51,26 @@ impl TextRole {
     }
 }
 
-/// Identifiers longer than this, in bytes, are not indexed as such: they are data.
+/// Identifiers longer than this, in bytes, are treated as data and not indexed.
 pub(crate) const LONGEST_IDENTIFIER: usize = 200;
 
-/// One occurrence.
+/// An occurrence of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScannedName<'a> {
-    /// The identifier as it is looked up. Common Lisp's are as they are read, all others as they are written.
+    /// The identifier as used in index keys: after reading (upcased) for Common Lisp, as written
+    /// for other languages.
     pub(crate) key: &'a [u8],
     pub(crate) offset: u32,
     pub(crate) role: TextRole,
 }
 
-/// The character at the start of `bytes`, if they decode.
+/// Returns the character at the start of `bytes`, or `None` if they do not decode.
 pub(crate) fn first_character(bytes: &[u8]) -> Option<char> {
     let head = &bytes[..bytes.len().min(4)];
     head.utf8_chunks().next()?.valid().chars().next()
 }
 
-/// Whether a character belongs to a word: what `\w` is in a regular expression.
+/// Returns whether a character matches `\w` in a regular expression.
 pub(crate) fn is_word_character(character: char) -> bool {
     regex_syntax::is_word_character(character)
 }

@@ -1,6 +1,7 @@
-//! Numbers and bytes as the index files hold them. Decoding never panics: whatever does not decode is `None`.
+//! Encodes and decodes numbers and bytes in index files. Decoding never panics; invalid bytes
+//! decode to `None`.
 
-/// Appends `value`, seven bits a byte, the lowest first.
+/// Appends `value`, seven bits per byte, low bits first.
 pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -9,20 +10,20 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends `bytes` with their length in front.
+/// Appends the length of `bytes`, then `bytes`.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Appends `bytes` as the length of the prefix shared with `previous`, and the rest.
+/// Appends the length of the prefix that `bytes` shares with `previous`, then the rest.
 pub(crate) fn put_after(out: &mut Vec<u8>, previous: &[u8], bytes: &[u8]) {
     let shared = previous.iter().zip(bytes).take_while(|(left, right)| left == right).count();
     put_number(out, shared as u64);
     put_bytes(out, &bytes[shared..]);
 }
 
-/// Reads what the functions above wrote.
+/// Reads values written by the functions above.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoder<'a> {
     rest: &'a [u8],
@@ -78,7 +79,7 @@ impl<'a> Decoder<'a> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Reads what [`put_after`] wrote, into `previous`.
+    /// Reads a value written by [`put_after`] into `previous`.
     pub(crate) fn after(&mut self, previous: &mut Vec<u8>) -> Option<()> {
         let shared = self.number()?.try_into().ok().filter(|&shared| shared <= previous.len())?;
         previous.truncate(shared);
@@ -87,7 +88,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A checksum of `bytes`.
+/// Returns a checksum of `bytes`.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }

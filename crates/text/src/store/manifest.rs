@@ -1,4 +1,5 @@
-//! The manifest: which files the index covers, as they were when they were read, and in which segment each is.
+//! The manifest lists the files that the index covers, with their signatures when they were read
+//! and the segment of each.
 
 use crate::definitions::built_in_grammars;
 use crate::language::Language;
@@ -10,29 +11,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Changes whenever the index would come out different: its format, the languages, the grammars.
+/// The version of the index format. Must change whenever the same files would give a different
+/// index.
 const FORMAT: u64 = 8;
 
-/// Why a file is not indexed.
+/// The reason why a file is not indexed.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Skipped {
-    /// It holds a zero byte.
+    /// It contains a zero byte.
     Binary,
-    /// It is longer than 16 MiB.
+    /// It is larger than 16 MiB.
     Huge,
     /// It cannot be read.
     Unreadable,
-    /// `index_project` was asked for other languages.
+    /// `index_project` was restricted to other languages.
     Language,
 }
 
 impl Skipped {
     const ALL: [Skipped; 4] = [Skipped::Binary, Skipped::Huge, Skipped::Unreadable, Skipped::Language];
 
-    /// Its name, as it is written in answers.
+    /// Returns its name, as written in results.
     pub fn name(self) -> &'static str {
         match self {
             Skipped::Binary => "binary",
@@ -43,24 +45,24 @@ impl Skipped {
     }
 }
 
-/// The place of a file in the index.
+/// The location of a file in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilePlace {
-    /// The segment, by its place in the manifest, and the file's number there.
+    /// The segment, by its index in the manifest, and the file's number in that segment.
     Segment(u32, u32),
     Skipped(Skipped),
 }
 
-/// One file.
+/// A file of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileEntry {
-    /// Relative to the root.
+    /// The path relative to the root.
     pub(crate) path: Arc<Path>,
     pub(crate) size: u64,
     pub(crate) signature: u64,
     /// The hash of the text.
     pub(crate) hash: u64,
-    /// Whether it must be read to tell whether it has changed.
+    /// Whether the file changed so recently that only its content can show a further change.
     pub(crate) recent: bool,
     pub(crate) language: Language,
     pub(crate) place: FilePlace,
@@ -70,22 +72,23 @@ pub(crate) struct FileEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct IndexManifest {
     pub(crate) root: PathBuf,
-    /// Goes up with every change.
+    /// Increases with every update.
     pub(crate) generation: u64,
-    /// The languages asked for; empty for all.
+    /// The languages that the index is restricted to; empty for all.
     pub(crate) languages: Vec<Language>,
-    /// The segments' file names, by number, each with the bytes of text that went into it.
+    /// For each segment, the number in its file name, and the size of the text that it covers, in
+    /// bytes.
     pub(crate) segments: Vec<(u64, u64)>,
-    /// Sorted by path.
+    /// The files, sorted by path.
     pub(crate) files: Vec<FileEntry>,
     /// See [`crate::tree::TreeWalk::watched`].
     pub(crate) watched: Vec<(PathBuf, u64)>,
-    /// What could not be listed.
+    /// The paths that could not be listed, with the reason.
     pub(crate) failures: Vec<(PathBuf, String)>,
 }
 
 impl IndexManifest {
-    /// Finds the place of a file, or the one where it would be.
+    /// Returns the index of a file, or `Err` with the index where it would be inserted.
     pub(crate) fn place(&self, path: &Path) -> Result<usize, usize> {
         self.files.binary_search_by(|file| tree::bytes(&file.path).cmp(tree::bytes(path)))
     }
@@ -140,7 +143,7 @@ impl IndexManifest {
         pages::write(path, &[&out], &[])
     }
 
-    /// Reads the manifest. A different format version is treated as damage.
+    /// Reads the manifest. Another format version is reported as damage.
     pub(crate) fn read(path: &Path) -> Result<IndexManifest, PageError> {
         let (pages, _) = Pages::open(path)?;
         let bytes = pages.read_all()?;
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn read_returns_written_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("manifest");
         manifest().write(&path).unwrap();
@@ -244,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), known in any::<bool>()) {
+        fn any_bytes_decode_without_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), known in any::<bool>()) {
             if known {
                 let mut head = Vec::new();
                 put_number(&mut head, FORMAT);

@@ -1,4 +1,6 @@
-//! The index on disk: segments, written once, and the manifest that names them. Everything is checked when it is read.
+//! The index on disk: segments, each written once, and the manifest that lists them. `pages`
+//! verifies everything that is read by checksums, `codec` and `postings` encode the contents, and
+//! `snapshot` combines one manifest with its open segments.
 
 pub(crate) mod codec;
 pub(crate) mod manifest;

@@ -1,4 +1,5 @@
-//! Index files: read in pages, each with a checksum, so that a lookup reads and verifies only what it needs.
+//! Index files. They are read in pages with a checksum each, so that a lookup reads and verifies
+//! only the pages it needs.
 
 use crate::store::codec::{Decoder, checksum, put_number};
 use std::fs::File;
@@ -11,23 +12,23 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 const PAGE: u64 = 16 << 10;
-/// The most pages of a file that are kept in memory: the last ones that short reads needed.
-const KEPT_PAGES: usize = 16;
+/// The maximum number of pages of a file that are cached in memory.
+const CACHED_PAGES: usize = 16;
 const MAGIC: [u8; 8] = *b"steeltxt";
-/// Length of the table, its checksum, the magic.
+/// Length of the table, its checksum, the magic number.
 const TRAILER: u64 = 24;
 
-/// An index file, opened.
+/// An open index file.
 #[derive(Debug)]
 pub(crate) struct Pages {
     file: File,
     body: u64,
     sums: Vec<u32>,
-    /// The pages that were read last, by their numbers, the latest at the end.
+    /// The cached pages by their numbers, the most recently used last.
     kept: Mutex<Vec<(u64, Arc<[u8]>)>>,
 }
 
-/// The file does not hold what its checksums say, or cannot be read.
+/// The error of reading an index file: an I/O error, or contents that do not match the checksums.
 #[derive(Debug)]
 pub(crate) enum PageError {
     Io(io::Error),
@@ -43,21 +44,22 @@ impl From<io::Error> for PageError {
     }
 }
 
-/// The lowest descriptor number that is out of reach of code which closes "all" descriptors.
+/// The lowest descriptor number for index files. Code that closes "all" descriptors usually stops
+/// at a lower number.
 const HIGH: i32 = 900;
 
-/// Moves the file to a high descriptor number, where the system allows that: it stays open for long, in a process that
-/// runs anybody's code.
-fn out_of_reach(file: File) -> File {
+/// Moves the file to a high descriptor number if the system allows it. Index files stay open for
+/// long, in a process that also runs user code, which may close descriptors.
+fn high_descriptor(file: File) -> File {
     rustix::io::fcntl_dupfd_cloexec(&file, HIGH).map_or(file, File::from)
 }
 
-/// Writes a file of `body` and `table` at `path`, whole or not at all.
+/// Writes a file with `body` and `table` at `path`, atomically.
 pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", steelbank_cache::unique_name()));
     let result = write_to(&temporary, body, table).and_then(|()| steelbank_cache::rename(&temporary, path));
     if result.is_err() {
-        // Ignore the error: it leaves a temporary file only.
+        // Ignore the error: it only leaves a temporary file behind.
         let _ = std::fs::remove_file(&temporary);
     }
     result
@@ -97,9 +99,9 @@ fn write_to(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
 }
 
 impl Pages {
-    /// Opens the file and returns its table.
+    /// Opens the file. Returns it with its table.
     pub(crate) fn open(path: &Path) -> Result<(Pages, Vec<u8>), PageError> {
-        let file = out_of_reach(steelbank_cache::open(path)?);
+        let file = high_descriptor(steelbank_cache::open(path)?);
         let total = file.metadata()?.len();
         let mut trailer = [0; TRAILER as usize];
         file.read_exact_at(&mut trailer, total.checked_sub(TRAILER).ok_or(PageError::Damaged)?)?;
@@ -125,12 +127,12 @@ impl Pages {
         Ok((Pages { file, body, sums, kept: Mutex::default() }, table))
     }
 
-    /// All of the body, verified.
+    /// Returns the entire body, verified.
     pub(crate) fn read_all(&self) -> Result<Vec<u8>, PageError> {
         self.read(0..self.body)
     }
 
-    /// The bytes of a range of the body, verified.
+    /// Returns a range of the body, verified.
     pub(crate) fn read(&self, range: Range<u64>) -> Result<Vec<u8>, PageError> {
         if range.start > range.end || range.end > self.body {
             return Err(PageError::Damaged);
@@ -150,7 +152,8 @@ impl Pages {
         Ok(bytes)
     }
 
-    /// A page, verified when it is read: many lookups follow each other in one.
+    /// Returns a page, which is verified when it is read. Cached, because consecutive lookups often
+    /// need the same page.
     fn page(&self, number: u64) -> Result<Arc<[u8]>, PageError> {
         let known = |kept: &mut Vec<(u64, Arc<[u8]>)>| {
             let at = kept.iter().position(|(each, _)| *each == number)?;
@@ -161,11 +164,11 @@ impl Pages {
         if let Some(page) = known(&mut self.kept.lock()) {
             return Ok(page);
         }
-        // Read without the lock: others find their pages meanwhile.
+        // Read without holding the lock, so that other threads can use cached pages meanwhile.
         let page: Arc<[u8]> = self.verified(number..number + 1)?.into();
         let mut kept = self.kept.lock();
         if known(&mut kept).is_none() {
-            if kept.len() == KEPT_PAGES {
+            if kept.len() == CACHED_PAGES {
                 kept.remove(0);
             }
             kept.push((number, Arc::clone(&page)));
@@ -191,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_damage_is_seen() {
+    fn read_returns_written_bytes_and_detects_damage() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages");
         let body: Vec<u8> = (0..40_000_u32).map(|index| (index * 7) as u8).collect();

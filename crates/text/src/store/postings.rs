@@ -1,4 +1,4 @@
-//! Occurrences and definitions as bytes.
+//! Encodes and decodes occurrences and definitions.
 
 use crate::definitions::lisp::LispTextDefinition;
 use crate::kind::DefinitionKind;
@@ -6,7 +6,7 @@ use crate::scan::occurrence::TextRole;
 use crate::store::codec::{Decoder, put_number};
 use steelbank_reader::Range;
 
-/// One occurrence.
+/// An occurrence of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hit {
     pub(crate) offset: u32,
@@ -18,15 +18,15 @@ pub(crate) struct Hit {
 pub(crate) struct FileHits {
     pub(crate) file: u32,
     pub(crate) count: u64,
-    /// `None` if the index keeps only their number.
+    /// `None` if the index stores only their number.
     pub(crate) hits: Option<Vec<Hit>>,
 }
 
-/// The role code of occurrences whose roles differ.
+/// The role code for occurrences with different roles.
 const MIXED: u64 = 7;
 
-/// Encodes the occurrences in one file: their number and common role; if there is none, the roles, two a byte; the
-/// distances.
+/// Encodes the occurrences in one file. The format is: their number and common role code; the
+/// roles, two per byte, if they differ; and the distances between offsets.
 pub(crate) fn encode(hits: &[Hit]) -> Vec<u8> {
     let mut out = Vec::with_capacity(hits.len() * 2 + 2);
     let Some(first) = hits.first() else { return out };
@@ -47,7 +47,8 @@ pub(crate) fn encode(hits: &[Hit]) -> Vec<u8> {
     out
 }
 
-/// Decodes one file's occurrences. Nothing is allocated for a number that the bytes do not bear out.
+/// Decodes one file's occurrences. Rejects a count that exceeds the remaining bytes before it
+/// allocates memory.
 fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     let head = decoder.number()?;
     let count = usize::try_from(head / 8).ok()?.checked_add(1)?;
@@ -73,7 +74,7 @@ fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     Some(hits)
 }
 
-/// Replaces the occurrences in an identifier's list by their numbers.
+/// Replaces the occurrences in an identifier's list by their numbers per file.
 pub(crate) fn lighten(postings: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut last = 0;
@@ -85,7 +86,8 @@ pub(crate) fn lighten(postings: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reads an identifier's list without decoding the occurrences: each file with their number and their bytes.
+/// Reads an identifier's list without decoding the occurrences. Returns, for each file, their
+/// number and their bytes.
 pub(crate) fn raw(postings: &[u8], heavy: bool) -> Option<Vec<(u32, u64, &[u8])>> {
     let mut decoder = Decoder::new(postings);
     let mut all = Vec::new();
@@ -130,7 +132,8 @@ pub(crate) fn records(postings: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     Some(all)
 }
 
-/// Encodes the tokens of a Lisp name in one file, each the number of its class and its line; lines go up.
+/// Encodes the tokens of a Lisp name in one file: for each, the number of its class and its line.
+/// Lines must ascend.
 pub(crate) fn encode_tokens(tokens: impl IntoIterator<Item = (u32, u32)>) -> Vec<u8> {
     let (mut out, mut last) = (Vec::new(), 0);
     for (class, line) in tokens {
@@ -141,7 +144,8 @@ pub(crate) fn encode_tokens(tokens: impl IntoIterator<Item = (u32, u32)>) -> Vec
     out
 }
 
-/// Decodes what [`encode_tokens`] encoded to the end of `all`. Returns which of these it is.
+/// Decodes the output of [`encode_tokens`] and appends it to `all`. Returns the range of the new
+/// tokens.
 pub(crate) fn tokens(record: &[u8], all: &mut Vec<(u32, u32)>) -> Option<std::ops::Range<usize>> {
     let (mut decoder, mut line, start) = (Decoder::new(record), 0_u32, all.len());
     while !decoder.is_empty() {
@@ -200,7 +204,7 @@ fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<LispTextDefinitio
     Some(all)
 }
 
-/// Reads a name's definitions without decoding them: each file with the bytes of those in it.
+/// Reads a name's definitions without decoding them. Returns the bytes for each file.
 pub(crate) fn raw_definitions(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     let mut decoder = Decoder::new(bytes);
     let mut all = Vec::new();
@@ -246,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(lists in proptest::collection::vec((0_u32..300, any_hits()), 0..8)) {
+        fn decode_reverses_encode(lists in proptest::collection::vec((0_u32..300, any_hits()), 0..8)) {
             let mut bytes = Vec::new();
             let mut file = 0;
             let mut expect = Vec::new();
@@ -262,7 +266,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes_decode_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             for heavy in [false, true] {
                 if let Some(all) = files(&bytes, heavy) {
                     prop_assert!(all.len() <= bytes.len());

@@ -1,8 +1,10 @@
-//! A segment of the index: identifiers, where they occur, what defines them, and trigrams for any other text, of a set
-//! of files that are numbered from 0. A segment is written once and never changed.
+//! A segment covers a set of files, numbered from 0. It stores the occurrences and definitions of
+//! their identifiers, and trigrams to search for other text. A segment is written once and never
+//! changed.
 //!
-//! Body: dictionary, postings, definitions, trigram dictionary, trigram postings. Both dictionaries are cut into
-//! blocks; the table holds the first entry of each, so that a lookup reads one block and what it points to; and the
+//! The body consists of the dictionary, postings, definitions, trigram dictionary and trigram
+//! postings. Both dictionaries are divided into blocks. The table holds the first entry of each
+//! block, so that a lookup reads one block and the ranges it refers to. The table also holds the
 //! token classes.
 
 use crate::names::{PackageText, TokenClass};
@@ -18,12 +20,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An identifier with more occurrences than this in a segment is kept with the number of them in each file only. They
-/// are found again in the text of the files that an answer shows.
+/// If an identifier has more occurrences than this in a segment, only their number per file is
+/// stored. A search finds them by scanning the text of the files that it returns.
 const HEAVY: u64 = 2048;
-/// The first byte of a key whose postings are the tokens of a Lisp name, as [`postings::encode_tokens`] gives them.
+/// The first byte of a key for the tokens of a Lisp name, encoded by [`postings::encode_tokens`].
 pub(crate) const NAME: u8 = 2;
-/// The first byte of a key whose postings are the definitions of a Lisp package.
+/// The first byte of a key for the definitions of a Lisp package.
 pub(crate) const PACKAGE: u8 = 3;
 const KEYS_IN_BLOCK: usize = 48;
 const TRIGRAMS_IN_BLOCK: usize = 128;
@@ -48,9 +50,9 @@ pub(crate) type KeyMap<K, V> = HashMap<K, V, KeyHashing>;
 /// The entry of one identifier.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct KeyEntry {
-    /// How often it occurs.
+    /// The number of occurrences.
     pub(crate) hits: u64,
-    /// Whether `postings` tells only how often it occurs in each file.
+    /// Whether `postings` stores only the number of occurrences in each file.
     pub(crate) heavy: bool,
     /// The occurrences, encoded for [`postings::files`].
     pub(crate) postings: Vec<u8>,
@@ -65,13 +67,13 @@ struct Growing {
     last_definition: u32,
 }
 
-/// Makes a segment in memory. Files are added in the order of their numbers.
+/// Builds a segment in memory. Files must be added in the order of their numbers.
 #[derive(Default)]
 pub(crate) struct SegmentBuilder {
     files: u32,
     keys: KeyMap<Box<[u8]>, usize>,
     entries: Vec<Growing>,
-    /// The token classes, by their numbers, and the numbers.
+    /// The token classes by number.
     classes: Vec<Arc<[u8]>>,
     class_numbers: KeyMap<Arc<[u8]>, u32>,
     trigrams: KeyMap<u32, (u32, Vec<u8>)>,
@@ -96,8 +98,8 @@ impl SegmentBuilder {
         &mut self.entries[index]
     }
 
-    /// Adds an identifier's occurrences in `file`, as [`postings::encode`] gives them, and its definitions, as
-    /// [`postings::encode_definitions`] does.
+    /// Adds an identifier's occurrences in `file`, encoded by [`postings::encode`], and its
+    /// definitions, encoded by [`postings::encode_definitions`].
     pub(crate) fn add(
         &mut self,
         key: &[u8],
@@ -132,7 +134,7 @@ impl SegmentBuilder {
         }
     }
 
-    /// Adds what is kept of a Lisp name or package in `file`.
+    /// Adds the record of a Lisp name or package in `file`.
     pub(crate) fn add_record(&mut self, key: &[u8], file: u32, record: &[u8]) {
         let growing = self.growing(key);
         put_number(&mut growing.entry.postings, u64::from(file - growing.last_file));
@@ -140,7 +142,7 @@ impl SegmentBuilder {
         growing.last_file = file;
     }
 
-    /// Returns the number of a token class in this segment.
+    /// Returns the number of a token class in this segment, adding it if necessary.
     pub(crate) fn class(&mut self, class: &[u8]) -> u32 {
         if let Some(&number) = self.class_numbers.get(class) {
             return number;
@@ -157,7 +159,7 @@ impl SegmentBuilder {
         *last = file;
     }
 
-    /// Adds the files of `segment` that `keep` gives new numbers; these go up.
+    /// Adds the files of `segment` for which `keep` has a new number. The new numbers must ascend.
     pub(crate) fn merge(&mut self, segment: &TextSegment, keep: &[Option<u32>]) -> Result<(), PageError> {
         let renumber = |file: u32| keep.get(file as usize).copied().flatten();
         self.files = keep.iter().flatten().max().map_or(self.files, |last| self.files.max(last + 1));
@@ -283,7 +285,7 @@ pub(crate) struct TextSegment {
     trigrams: Vec<(u32, u64)>,
     classes: Vec<Box<[u8]>>,
     decoded: OnceLock<Option<Arc<[Arc<TokenClass>]>>>,
-    /// The definitions of the packages that were asked for.
+    /// Caches the definitions of the packages that were looked up.
     packages: Mutex<HashMap<Box<str>, PackageRecords>>,
 }
 
@@ -292,10 +294,10 @@ type Records<T> = Vec<(u32, T)>;
 /// The definitions of a package, each with its file.
 type PackageRecords = Arc<[(u32, Arc<PackageText>)]>;
 
-/// Takes an entry of a block: its key, its hits, and the ranges of its postings and definitions. False ends the
-/// reading.
+/// Receives an entry of a block: its key, its hits, and the ranges of its postings and definitions.
+/// Returning `false` stops the iteration.
 type BlockVisitor<'a> = dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool + 'a;
-/// Takes a key and its entry.
+/// Receives a key and its entry.
 type KeyVisitor<'a> = dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError> + 'a;
 
 impl TextSegment {
@@ -344,19 +346,19 @@ impl TextSegment {
         Some(self.classes.get(number as usize)?)
     }
 
-    /// Returns the token classes, by their numbers.
+    /// Returns the token classes by number.
     pub(crate) fn classes(&self) -> Result<&Arc<[Arc<TokenClass>]>, PageError> {
         let decode = || self.classes.iter().map(|class| TokenClass::decode(class).map(Arc::new)).collect();
         self.decoded.get_or_init(decode).as_ref().ok_or(PageError::Damaged)
     }
 
-    /// The number of this opening of a segment, of all in this process.
+    /// Returns a number that identifies this opened segment in the process.
     pub(crate) fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// Adds the tokens of a Lisp name to `tokens`: the number of a class, and the line, from 1. Returns which of them are in
-    /// each file.
+    /// Appends the tokens of a Lisp name to `tokens`: for each, the number of its class and its
+    /// line, from 1. Returns the range of each file's tokens.
     pub(crate) fn named(
         &self,
         name: &str,
@@ -368,7 +370,7 @@ impl TextSegment {
         read.collect::<Option<_>>().ok_or(PageError::Damaged)
     }
 
-    /// Finds the definitions of the package that is called `name`; equal ones share their memory.
+    /// Finds the definitions of the package `name`. Equal definitions share memory.
     pub(crate) fn packages(&self, name: &str) -> Result<PackageRecords, PageError> {
         if let Some(known) = self.packages.lock().get(name) {
             return Ok(Arc::clone(known));
@@ -393,7 +395,7 @@ impl TextSegment {
         Ok(found)
     }
 
-    /// How many files it holds.
+    /// Returns the number of files.
     pub(crate) fn files(&self) -> u32 {
         self.files
     }
@@ -406,7 +408,7 @@ impl TextSegment {
         self.pages.read(start..end)
     }
 
-    /// The bytes of the block of a dictionary that starts at `blocks[index].1`.
+    /// Returns the bytes of the dictionary block that starts at `blocks[index].1`.
     fn block<K>(&self, section: usize, blocks: &[(K, u64)], index: usize) -> Result<Vec<u8>, PageError> {
         let whole = &self.sections[section];
         let start = blocks.get(index).ok_or(PageError::Damaged)?.1;
@@ -440,7 +442,7 @@ impl TextSegment {
         })
     }
 
-    /// Goes through the entries of a block while `more` says so.
+    /// Iterates over the entries of a block while `more` returns `true`.
     fn read_block(&self, block: &[u8], more: &mut BlockVisitor<'_>) -> Result<(), PageError> {
         let mut read = || {
             let mut decoder = Decoder::new(block);
@@ -476,7 +478,7 @@ impl TextSegment {
         Ok(())
     }
 
-    /// The files in which `trigram` occurs, in order.
+    /// Returns the files that contain `trigram`, in order.
     pub(crate) fn trigram(&self, trigram: u32) -> Result<Vec<u32>, PageError> {
         let Some(index) = self.trigrams.partition_point(|(first, _)| *first <= trigram).checked_sub(1) else {
             return Ok(Vec::new());
@@ -531,7 +533,7 @@ impl TextSegment {
         Ok(())
     }
 
-    /// Reads everything.
+    /// Reads and decodes everything.
     pub(crate) fn read_all(&self) -> Result<(), PageError> {
         let mut keys = Vec::new();
         self.for_each_key(&mut |key, _| {
@@ -548,7 +550,8 @@ impl TextSegment {
         self.for_each_trigram(&mut |_, _| ())
     }
 
-    /// The files of an entry with their occurrences. Numbers of files that are not there are damage.
+    /// Returns the files of an entry with their occurrences. A file number out of range is reported
+    /// as damage.
     pub(crate) fn hits(&self, entry: &KeyEntry) -> Result<Vec<FileHits>, PageError> {
         let files = postings::files(&entry.postings, entry.heavy).ok_or(PageError::Damaged)?;
         if files.iter().any(|file| file.file >= self.files) {
@@ -558,7 +561,7 @@ impl TextSegment {
     }
 }
 
-/// The key of a Lisp name or package.
+/// Returns the key of a Lisp name or package.
 pub(crate) fn lisp_key(family: u8, name: &str) -> Vec<u8> {
     [&[family], name.as_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! One state of the index, with all its segments open. It never changes.
+//! An immutable state of the index: a manifest with all its segments open.
 
 use crate::control::IndexControl;
 use crate::error::TextError;
@@ -14,30 +14,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of a segment's file that the manifest no longer names.
-pub(crate) const GONE: u32 = u32::MAX;
+/// Marks a file of a segment that the manifest no longer contains.
+pub(crate) const REMOVED: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct TextSnapshot {
     manifest: IndexManifest,
     segments: Vec<Arc<TextSegment>>,
-    /// For each segment, which file of the manifest each of its files is.
+    /// For each segment, the manifest index of each of its files.
     files: Vec<Vec<u32>>,
     present: HashSet<Language>,
-    /// Tells what was opened from disk at one moment from all else that was.
+    /// Identifies the opening of the index on disk that this snapshot derives from.
     pub(crate) opened: u64,
-    /// The files that were brought up to date since then.
-    pub(crate) taken: BTreeSet<Arc<Path>>,
+    /// The files that were updated since the index was opened.
+    pub(crate) updated: BTreeSet<Arc<Path>>,
 }
 
 /// The differences between a snapshot and the tree.
 #[derive(Debug, Default)]
 pub(crate) struct TreeChanges {
-    /// Files of the manifest that were changed or removed.
+    /// The files of the manifest that were changed or removed, by index.
     pub(crate) files: Vec<usize>,
-    /// Whether files may have been added, or other files are to be ignored.
+    /// Whether files may have been added or newly ignored.
     pub(crate) walk: bool,
-    /// How many were added, if that is known.
+    /// The number of added files, if known.
     pub(crate) added: usize,
 }
 
@@ -60,27 +60,33 @@ impl TextSnapshot {
         TextSnapshot::of(manifest, segments, opened, BTreeSet::new())
     }
 
-    /// Makes the snapshot of a `manifest` that has changed in the files `taken`, whose segments are those of this one and
-    /// `segment` that are `used`.
+    /// Returns the snapshot for an updated `manifest`, in which the files `updated` have changed. Its
+    /// segments are those of this snapshot and `segment`, if their flag in `used` is set.
     pub(crate) fn changed(
         &self,
         manifest: IndexManifest,
         segment: Option<TextSegment>,
         used: &[bool],
-        taken: impl Iterator<Item = Arc<Path>>,
+        updated: impl Iterator<Item = Arc<Path>>,
     ) -> Result<TextSnapshot, PageError> {
         let all = self.segments.iter().cloned().chain(segment.map(Arc::new)).zip(used);
         let segments = all.filter(|(_, used)| **used).map(|(segment, _)| segment).collect();
-        TextSnapshot::of(manifest, segments, self.opened, self.taken.iter().cloned().chain(taken).collect())
+        TextSnapshot::of(
+            manifest,
+            segments,
+            self.opened,
+            self.updated.iter().cloned().chain(updated).collect(),
+        )
     }
 
     fn of(
         manifest: IndexManifest,
         segments: Vec<Arc<TextSegment>>,
         opened: u64,
-        taken: BTreeSet<Arc<Path>>,
+        updated: BTreeSet<Arc<Path>>,
     ) -> Result<TextSnapshot, PageError> {
-        let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
+        let mut files: Vec<_> =
+            segments.iter().map(|segment| vec![REMOVED; segment.files() as usize]).collect();
         for (index, file) in manifest.files.iter().enumerate() {
             if let FilePlace::Segment(segment, local) = file.place {
                 let place = files.get_mut(segment as usize).and_then(|files| files.get_mut(local as usize));
@@ -89,24 +95,25 @@ impl TextSnapshot {
         }
         let indexed = manifest.files.iter().filter(|file| matches!(file.place, FilePlace::Segment(..)));
         let present = indexed.map(|file| file.language).collect();
-        Ok(TextSnapshot { manifest, segments, files, present, opened, taken })
+        Ok(TextSnapshot { manifest, segments, files, present, opened, updated })
     }
 
     pub(crate) fn manifest(&self) -> &IndexManifest {
         &self.manifest
     }
 
-    /// The languages of the files.
+    /// Returns the languages of the indexed files.
     pub(crate) fn languages(&self) -> impl Iterator<Item = Language> {
         Language::all().filter(|language| self.present.contains(language))
     }
 
-    /// The segments, each with the place in the manifest of each of its files.
+    /// Returns the segments, each with the manifest indexes of its files.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (&TextSegment, &[u32])> {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
 
-    /// Compares the tree with this snapshot. The files of `changed` are compared whatever their signatures say.
+    /// Compares the tree with this snapshot. The files in `changed` are compared even if their
+    /// signatures match.
     pub(crate) fn changes(
         &self,
         tree: &Tree,
@@ -135,10 +142,10 @@ impl TextSnapshot {
     }
 }
 
-/// The number of files that a thread takes at a time.
+/// The number of files that a thread checks at a time.
 const SHARE: usize = 256;
 
-/// Which files of the manifest are not as they were.
+/// Returns the files of the manifest that have changed, by index.
 fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<usize> {
     let changed = |index: usize| {
         let file = &manifest.files[index];
@@ -158,7 +165,8 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
     parallel(ranges, look).concat()
 }
 
-/// Whether the text of a file has changed whose modification time is too recent to tell.
+/// Returns whether a file's text has changed. Needed if its modification time is too recent to show
+/// a change.
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
         FilePlace::Skipped(Skipped::Binary) => {

@@ -31,7 +31,8 @@ impl Action for CheckRequest {
         };
         if systems.is_empty() && self.paths.is_empty() && self.edits.is_empty() {
             return Err(ScratchError::Call(
-                "Nothing to check: no system is loaded. Give a system in \"system\", or files in \"paths\" or \"edits\"."
+                "Nothing to check: no system is loaded. Give a system in \"system\", or files in \"paths\" or \
+                    \"edits\"."
                     .to_owned(),
             )
             .into());

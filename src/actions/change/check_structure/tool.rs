@@ -26,7 +26,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "check-structure",
         title: "Check parentheses",
-        description: "Reports whether a Lisp file or text is balanced. If not, it locates the first form that is unclosed or has an extra parenthesis, judging by indentation, and the position at which to insert or delete text. Evaluates nothing. Use it when a file cannot be read, or before writing one.",
+        description: "Reports whether a Lisp file or text is balanced. If not, it locates the first form that is \
+            unclosed or has an extra parenthesis, judging by indentation, and the position at which to insert or \
+            delete text. Evaluates nothing. Use it when a file cannot be read, or before writing one.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<Arguments>, LookupReply<StructureAnswer>>(about, check)
@@ -90,7 +92,8 @@ impl fmt::Display for StructureAnswer {
             }
             (None, None) => write!(
                 f,
-                "Cannot decide whether {what} is balanced: it is not in standard syntax, but from line {line} on it uses its own: {form}"
+                "Cannot decide whether {what} is balanced: it is not in standard syntax, but from line {line} on it \
+                    uses its own: {form}"
             ),
             (Some(_), None) => write!(
                 f,

@@ -12,7 +12,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "edit-definition",
         title: "Edit one definition",
-        description: "Replaces or deletes one top-level definition of a Lisp file, found by name and kind, or inserts a new form before or after it. Preserves surrounding comments, line ends and encoding. Fails without writing if the text is not exactly one readable form, if several definitions match, or if the file has changed. Loads nothing; call reload afterwards.",
+        description: "Replaces or deletes one top-level definition of a Lisp file, found by name and kind, or \
+            inserts a new form before or after it. Preserves surrounding comments, line ends and encoding. Fails \
+            without writing if the text is not exactly one readable form, if several definitions match, or if the \
+            file has changed. Loads nothing; call reload afterwards.",
         effect: Effect::Writes,
     };
     Tool::new::<EditRequest, LookupReply<EditAnswer>>(about, edit).needs(Permission::Edits)

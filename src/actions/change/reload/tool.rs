@@ -44,7 +44,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "reload",
         title: "Reload changed files",
-        description: "Reloads the files that changed on disk after they were loaded, and their dependents, and reports the compiler's diagnostics. Lists definitions that are no longer in their file (renamed or deleted); remove=true deletes them from the image. Call it after editing files. Runs the project's code.",
+        description: "Reloads the files that changed on disk after they were loaded, and their dependents, and \
+            reports the compiler's diagnostics. Lists definitions that are no longer in their file (renamed or \
+            deleted); remove=true deletes them from the image. Call it after editing files. Runs the project's code.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<ListedReload>>(about, reload)

@@ -26,7 +26,7 @@ impl Planner<'_> {
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter).count();
         self.plan.key_parameters = keys;
         self.designators(text);
-        let iterate_word = ClauseWords::Iterate.have(&self.uses.sought().name);
+        let iterate_word = ClauseWords::Iterate.contains(&self.uses.sought().name);
         let words =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == SyntaxRole::LoopKeyword);
         if words.count() > 0 && iterate_word {
@@ -163,7 +163,7 @@ impl Planner<'_> {
             });
             if self.now.contains(path) && !stands && !self.stands_in_template(source, form) {
                 let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
-                let Some(file) = file.filter(|file| file.is_tapped() && file.is_fresh()) else { continue };
+                let Some(file) = file.filter(|file| file.has_sidecar() && file.is_fresh()) else { continue };
                 let form = file.form_range(form, 0).unwrap_or(Range::new(0, 0));
                 places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
             }
@@ -235,7 +235,7 @@ impl Planner<'_> {
         for file in
             files.iter().filter(|file| file.tokens.iter().any(|token| token.role == SyntaxRole::Quoted))
         {
-            given.extend(file.file.given_quoted(sought, &means));
+            given.extend(file.file.operators_of_quoted(sought, &means));
         }
         given.retain(|(package, name)| looks_up_by_name(project, self.now, package, name));
         let message =

@@ -60,7 +60,7 @@ impl<'a> Planner<'a> {
         if let Some((operator, string)) = file.foreign_name(form, &made) {
             return Ok(self.foreign(path, &operator, string));
         }
-        let Some(operator) = file.own_operator(form) else { return Ok(None) };
+        let Some(operator) = file.user_macro_operator(form) else { return Ok(None) };
         let structures = structures.and_like(project, self.now, &operator);
         let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
         let operator = operator.1.to_lowercase();
@@ -120,7 +120,7 @@ impl<'a> Planner<'a> {
         origin: AccessorOrigin<'_>,
     ) -> Result<Option<DefiningFormEdits>, Error> {
         Ok(match origin {
-            AccessorOrigin::Standard { structure, which } if !structure.says[which] => {
+            AccessorOrigin::Standard { structure, which } if !structure.has_option[which] => {
                 let (keyword, name, bare) = (OPTIONS[which], self.new.clone(), structure.is_bare);
                 let option = FormEdit::Option { keyword, name, bare };
                 let edit = (path.to_path_buf(), structure.name_range, option);
@@ -297,7 +297,7 @@ impl<'a> Planner<'a> {
     ) {
         let (index, project) = (&self.context.index, self.context.project);
         let mut constructors: Vec<Symbol> = Vec::new();
-        if structure.makes[0] {
+        if structure.derives_name[0] {
             constructors.extend(self.names.named(index, &format!("MAKE-{}", structure.name.1)));
         }
         for (package, name) in &structure.constructors {

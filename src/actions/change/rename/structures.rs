@@ -76,13 +76,13 @@ impl Structures {
                 made.push(MadeName { path: path.clone(), form: structure.form, old, new });
             };
             let (old_name, new_name) = (structure.name.1.clone(), named(&structure.name));
-            if structure.makes[0] {
+            if structure.derives_name[0] {
                 add(format!("MAKE-{old_name}"), format!("MAKE-{new_name}"));
             }
-            if structure.makes[1] {
+            if structure.derives_name[1] {
                 add(format!("COPY-{old_name}"), format!("COPY-{new_name}"));
             }
-            if structure.makes[2] {
+            if structure.derives_name[2] {
                 add(format!("{old_name}-P"), format!("{new_name}-P"));
             }
             let Some(old_prefix) = prefix(structure) else { continue };
@@ -105,7 +105,9 @@ impl Structures {
         of_form.into_iter().find_map(|(_, structure)| {
             let name = &structure.name.1;
             let standard = [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}-P")];
-            if let Some(which) = (0..3).find(|&which| structure.makes[which] && standard[which] == made) {
+            if let Some(which) =
+                (0..3).find(|&which| structure.derives_name[which] && standard[which] == made)
+            {
                 return Some(AccessorOrigin::Standard { structure, which });
             }
             let prefix = prefix(structure)?;

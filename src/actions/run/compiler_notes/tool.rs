@@ -11,7 +11,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "compiler-notes",
         title: "List the compiler's notes on a definition",
-        description: "Recompiles one definition of a loaded file without replacing it, and lists SBCL's optimization notes and warnings by line: what it could not optimize, and why. Runs the macros that the definition uses.",
+        description: "Recompiles one definition of a loaded file without replacing it, and lists SBCL's optimization \
+            notes and warnings by line: what it could not optimize, and why. Runs the macros that the definition \
+            uses.",
         effect: Effect::Runs,
     };
     Tool::new::<CompilerNotesRequest, LookupReply<CompilerNotes>>(about, notes).of_image()

@@ -19,7 +19,8 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "disassemble",
         title: "Disassemble a function",
-        description: "Lists the machine code of a function, macro, setf function or compiler macro, or of all methods of a generic function, as SBCL disassembles it, with code size and number of instructions.",
+        description: "Lists the machine code of a function, macro, setf function or compiler macro, or of all \
+            methods of a generic function, as SBCL disassembles it, with code size and number of instructions.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<DisassembleRequest>, LookupReply<Disassembly>>(about, disassemble).of_image()

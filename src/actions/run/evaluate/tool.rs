@@ -47,7 +47,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "evaluate",
         title: "Evaluate Lisp forms",
-        description: "Evaluates Lisp forms in the image, in order. Returns all values of the last form, output, and warnings with positions. For an error it returns the condition, its report, restarts, and a backtrace of the user's frames with positions and local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
+        description: "Evaluates Lisp forms in the image, in order. Returns all values of the last form, output, and \
+            warnings with positions. For an error it returns the condition, its report, restarts, and a backtrace of \
+            the user's frames with positions and local variables. Values have handles for inspect. Needs a server \
+            started with --allow-eval.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<EvaluationSchema>>(about, evaluate)

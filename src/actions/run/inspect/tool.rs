@@ -46,7 +46,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "inspect",
         title: "Inspect an object",
-        description: "Lists the type, printed form and parts of an object (elements, keys and values, slots, closed-over values). Each part has a path for inspecting it in turn. Needs a server started with --allow-eval.",
+        description: "Lists the type, printed form and parts of an object (elements, keys and values, slots, \
+            closed-over values). Each part has a path for inspecting it in turn. Needs a server started with \
+            --allow-eval.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<Paged<Inspection>>>(about, inspect).needs(Permission::Eval).of_image()

@@ -47,7 +47,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "macroexpand",
         title: "Expand a macro form",
-        description: "Returns the expansion of a macro form, given as text or by file and line, and lists the macro of each step. Use it to see what a macro call defines or evaluates. Expansion runs the macros' code. Local definitions inside forms (macrolet) are evaluated only under `serve --allow-eval`; without it, such forms are not expanded.",
+        description: "Returns the expansion of a macro form, given as text or by file and line, and lists the macro \
+            of each step. Use it to see what a macro call defines or evaluates. Expansion runs the macros' code. \
+            Local definitions inside forms (macrolet) are evaluated only under `serve --allow-eval`; without it, \
+            such forms are not expanded.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<MacroexpandAnswer>>(about, expand)
@@ -119,7 +122,8 @@ impl fmt::Display for MacroexpandAnswer {
         self.left.iter().try_for_each(|form| {
             write!(
                 f,
-                "\\n\\nNot expanded, because its local definitions would be evaluated (`steelbank serve --allow-eval` permits that): {form}"
+                "\\n\\nNot expanded, because its local definitions would be evaluated (`steelbank serve \
+                    --allow-eval` permits that): {form}"
             )
         })
     }

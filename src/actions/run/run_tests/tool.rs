@@ -56,7 +56,10 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "run-tests",
         title: "Run tests",
-        description: "Loads a system with its tests and runs each test separately. Recognizes FiveAM, Rove, Parachute, prove, Fiasco, lisp-unit2, RT, ptester and 1AM; otherwise it performs the system's test-op. Reports each test's result, duration and position, and for failed assertions the form, the expected and the actual value. A test that hangs, exits or fills the heap fails without affecting the others.",
+        description: "Loads a system with its tests and runs each test separately. Recognizes FiveAM, Rove, \
+            Parachute, prove, Fiasco, lisp-unit2, RT, ptester and 1AM; otherwise it performs the system's test-op. \
+            Reports each test's result, duration and position, and for failed assertions the form, the expected and \
+            the actual value. A test that hangs, exits or fills the heap fails without affecting the others.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, LookupReply<TestRun>>(about, run).starts(Starts::Copy).of_image()

@@ -69,7 +69,11 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "describe-symbol",
         title: "Describe a symbol",
-        description: "Get comprehensive information about a Lisp symbol including its type, value, documentation, arglist, and source location. Uses SBCL introspection for detailed information. Use it first for any name you do not know, instead of guessing an argument order. The number after `Source:` is SBCL's offset: octets before the top-level form and the white space in front of it; file:line:column follows below. structuredContent has a field for every kind of definition, for symbols with several.",
+        description: "Get comprehensive information about a Lisp symbol including its type, value, documentation, \
+            arglist, and source location. Uses SBCL introspection for detailed information. Use it first for any \
+            name you do not know, instead of guessing an argument order. The number after `Source:` is SBCL's \
+            offset: octets before the top-level form and the white space in front of it; file:line:column follows \
+            below. structuredContent has a field for every kind of definition, for symbols with several.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<DescribeSymbolRequest>, LookupReply<DescribeSymbolAnswer>>(about, describe)

@@ -37,7 +37,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "package-info",
         title: "Describe a package",
-        description: "Describes a Common Lisp package: its exports, each with the number of uses outside the package, the packages it uses, its shadowing and imported symbols, and its nicknames. Lists exports and imports that no loaded code uses. Use it to learn a library's interface, or before changing one.",
+        description: "Describes a Common Lisp package: its exports, each with the number of uses outside the \
+            package, the packages it uses, its shadowing and imported symbols, and its nicknames. Lists exports and \
+            imports that no loaded code uses. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<PackageInfoAnswer>>>(about, info).of_image()

@@ -20,10 +20,10 @@ impl UseSearch<'_> {
             cautions.push(Caution::NamesStructureSlot(seen.slots));
         }
         if seen.locals > 0 {
-            cautions.push(Caution::LocalsLeftOut(seen.locals));
+            cautions.push(Caution::LocalsOmitted(seen.locals));
         }
         if seen.loop_words > 0 {
-            cautions.push(Caution::LoopWordsLeftOut(seen.loop_words));
+            cautions.push(Caution::LoopKeywordsOmitted(seen.loop_words));
         }
         if seen.designators > 0 {
             cautions.push(Caution::Designators(seen.designators));
@@ -52,13 +52,13 @@ impl UseSearch<'_> {
         }
         let list = |files: &BTreeSet<String>| files.iter().cloned().collect();
         if !seen.left_out.is_empty() {
-            cautions.push(Caution::UsedBesideProject(list(&seen.left_out)));
+            cautions.push(Caution::UsedOutsideSystems(list(&seen.left_out)));
         }
         if !seen.unreadable.is_empty() {
             cautions.push(Caution::LoadedUnreadable(list(&seen.unreadable)));
         }
         if !seen.half_known.is_empty() {
-            cautions.push(Caution::RecordIncomplete(list(&seen.half_known)));
+            cautions.push(Caution::PositionsIncomplete(list(&seen.half_known)));
         }
         cautions
     }
@@ -97,7 +97,7 @@ impl UseSearch<'_> {
                 true => name.to_owned(),
                 false => format!("{name} from {}", from.into_iter().collect::<Vec<_>>().join(" and ")),
             });
-            cautions.push(Caution::UsesFromParts { uses: parts, macros: macros.collect() });
+            cautions.push(Caution::UsesFromNameParts { uses: parts, macros: macros.collect() });
         }
         if unknown > 0 {
             cautions.push(Caution::UsesByMacros(unknown));

@@ -1,4 +1,4 @@
-//! Where the server listens, and the token that its clients show.
+//! The listening address of the HTTP server, and the token that authenticates its clients.
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
-/// Where to listen: at a port of this machine alone, or at a Unix socket.
+/// The listening address: a local port or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpAddress {
     /// A loopback address.
@@ -33,19 +33,19 @@ impl FromStr for HttpAddress {
         let port = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
         let address = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         match address.or_else(|| text.parse().ok()) {
-            Some(address) if is_own(address.ip()) => Ok(Self::Port(address)),
+            Some(address) if is_local(address.ip()) => Ok(Self::Port(address)),
             Some(address) => Err(format!(
-                "{} can be reached from other machines: only a loopback address is served, as 127.0.0.1:{}.",
+                "{} is reachable from other machines. Use a loopback address such as 127.0.0.1:{}.",
                 address.ip(),
                 address.port()
             )),
-            None => Err("name 127.0.0.1:PORT, [::1]:PORT or unix:PATH.".to_owned()),
+            None => Err("expected 127.0.0.1:PORT, [::1]:PORT or unix:PATH.".to_owned()),
         }
     }
 }
 
-/// Whether only this machine reaches the address.
-pub(super) fn is_own(address: IpAddr) -> bool {
+/// Returns whether the address is reachable only from this machine.
+pub(super) fn is_local(address: IpAddr) -> bool {
     address.is_loopback()
 }
 
@@ -58,36 +58,37 @@ impl Display for HttpAddress {
     }
 }
 
-/// A socket at which the server listens.
+/// The listening socket.
 pub(super) enum Listener {
     Port(TcpListener),
-    /// The socket's file is removed in the end.
+    /// A Unix socket. Its file is removed on drop.
     Socket(UnixListener, PathBuf),
 }
 
-/// A connection, at a port or at a socket.
+/// A connection over TCP or a Unix socket.
 pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 impl Listener {
-    /// Listens at `address`. The socket of a process that has ended is replaced.
+    /// Listens at `address`. Replaces the Unix socket of a process that has ended.
     ///
     /// # Errors
-    /// The system's; another process listens there, or something else lies at the path.
+    /// Another process listens there, a file that is not a socket exists at the path, or the socket
+    /// cannot be created.
     pub(super) async fn bind(address: &HttpAddress) -> io::Result<Self> {
         match address {
             HttpAddress::Port(address) => TcpListener::bind(address).await.map(Self::Port),
             HttpAddress::Socket(path) => {
                 remove_dead(path)?;
                 let listener = Self::Socket(UnixListener::bind(path)?, path.clone());
-                // Others who connect before this are sent away all the same: each one's user is asked for.
+                // Other users may connect before this call, but `accept` rejects them.
                 std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
                 Ok(listener)
             }
         }
     }
 
-    /// Returns the address, with the port that was free if any was asked for.
+    /// Returns the address, with the actual port if port 0 was requested.
     pub(super) fn address(&self) -> io::Result<HttpAddress> {
         Ok(match self {
             Self::Port(listener) => HttpAddress::Port(listener.local_addr()?),
@@ -95,7 +96,7 @@ impl Listener {
         })
     }
 
-    /// Accepts a connection; none if it is another user's.
+    /// Accepts a connection. Returns `None` if it comes from another user.
     pub(super) async fn accept(&self) -> io::Result<Option<Box<dyn Connection>>> {
         match self {
             Self::Port(listener) => {
@@ -115,7 +116,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Socket(_, path) = self {
-            // Ignore the error: whoever listens there next finds nobody, and replaces the socket.
+            // Ignore the error: the next process that listens here replaces the dead socket.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -128,22 +129,22 @@ fn remove_dead(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(found) if !found.file_type().is_socket() => taken("is there, and is no socket"),
+        Ok(found) if !found.file_type().is_socket() => taken("exists and is not a socket"),
         Ok(_) => match UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
             Err(error) => Err(error),
-            Ok(_) => taken("is the socket of a process that listens"),
+            Ok(_) => taken("is in use: another process listens on it"),
         },
     }
 }
 
-/// The path of the server's one endpoint.
+/// The path of the server's only endpoint.
 pub(super) const PATH: &str = "/mcp";
 
-/// Returns 32 random bytes as 64 hexadecimal digits: nobody guesses them.
+/// Returns 32 random bytes as 64 hexadecimal digits.
 ///
 /// # Errors
-/// The system gives no random bytes.
+/// The system provides no random bytes.
 pub(super) fn secret() -> io::Result<String> {
     use std::fmt::Write;
     let mut bytes = [0_u8; 32];
@@ -152,22 +153,23 @@ pub(super) fn secret() -> io::Result<String> {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        // A String takes all that is written to it.
+        // Ignore the result: writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     }))
 }
 
-/// Reads the token in `file`, or makes one there, which stays: hosts have it in their settings. The file is its user's alone.
+/// Reads the token in `file`, or creates one there. The token persists, because MCP hosts store it
+/// in their settings. Only the user can read the file.
 ///
 /// # Errors
-/// The system's.
+/// The file cannot be read or written, or the system provides no random bytes.
 pub fn token(file: &Path) -> io::Result<String> {
     if let Ok(bytes) = steelbank_cache::read(file)
         && let Ok(text) = String::from_utf8(bytes)
         && text.trim().len() >= 32
     {
-        steelbank_cache::close_to_others(&steelbank_cache::open(file)?)?;
+        steelbank_cache::restrict_to_owner(&steelbank_cache::open(file)?)?;
         return Ok(text.trim().to_owned());
     }
     let token = secret()?;
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_reaches_the_server() {
+    fn only_local_addresses_are_accepted() {
         for (text, told) in
             [("127.0.0.1:80", "127.0.0.1:80"), ("[::1]:0", "[::1]:0"), ("localhost:7", "127.0.0.1:7")]
         {
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_stays_and_is_its_users_alone() {
+    fn token_persists_and_is_private() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("a/b.token");
         let first = token(&file).unwrap();
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+    async fn bind_replaces_only_dead_sockets() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("socket");
         let address = HttpAddress::Socket(path.clone());

@@ -1,5 +1,5 @@
-//! The messages that answer one request, or that nobody has asked for. They are kept for readers that have lost their
-//! connection.
+//! The messages in response to one request, or the messages that belong to none. They are stored
+//! for clients that reconnect.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use hyper::body::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The most messages that are kept: older ones, which tell of progress, are dropped.
-const MOST_KEPT: usize = 256;
+/// The maximum number of stored messages. Older ones are progress, and are dropped.
+const MAX_KEPT: usize = 256;
 
-/// The messages of one exchange. They are numbered from 1.
+/// The messages of one exchange, numbered from 1.
 #[derive(Default)]
 pub(super) struct Exchange {
     state: Mutex<ExchangeState>,
@@ -20,11 +20,11 @@ pub(super) struct Exchange {
 #[derive(Default)]
 struct ExchangeState {
     messages: VecDeque<Bytes>,
-    /// The number of messages that were dropped.
+    /// The number of dropped messages.
     dropped: u64,
-    /// Whether no further one comes.
+    /// Whether the exchange is complete.
     ended: bool,
-    /// The reader that gets them: each new one counts on, and ends the one before.
+    /// The number of the current reader. A new reader increments it, which ends the previous one.
     reader: u64,
 }
 
@@ -33,7 +33,7 @@ impl Exchange {
     pub(super) fn push(&self, message: impl Into<Bytes>) {
         let mut state = self.state.lock();
         state.messages.push_back(message.into());
-        if state.messages.len() > MOST_KEPT {
+        if state.messages.len() > MAX_KEPT {
             state.messages.pop_front();
             state.dropped += 1;
         }
@@ -41,13 +41,13 @@ impl Exchange {
         self.changed.notify_waiters();
     }
 
-    /// Notes that no further message comes.
+    /// Marks the exchange as complete.
     pub(super) fn end(&self) {
         self.state.lock().ended = true;
         self.changed.notify_waiters();
     }
 
-    /// Makes the caller the reader, in place of any other. Returns its number.
+    /// Makes the caller the only reader. Returns the reader's number.
     pub(super) fn claim(&self) -> u64 {
         let mut state = self.state.lock();
         state.reader += 1;
@@ -57,22 +57,23 @@ impl Exchange {
         reader
     }
 
-    /// Waits for the first message after number `after`, and returns it with its number; none if the exchange has ended, or has
-    /// another reader. May be dropped while it waits.
+    /// Waits for the first message after number `after`, and returns it with its number. Returns
+    /// `None` if the exchange has ended or another reader has claimed it. The future may be dropped
+    /// while it waits.
     pub(super) async fn next(&self, reader: u64, after: u64) -> Option<(u64, Bytes)> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Listen before the look, so that nothing comes unnoticed in between.
+            // Register for notifications before checking, so that no message is missed in between.
             changed.as_mut().enable();
-            if let Some(found) = self.look(reader, after) {
+            if let Some(found) = self.check(reader, after) {
                 return found;
             }
             changed.await;
         }
     }
 
-    fn look(&self, reader: u64, after: u64) -> Option<Option<(u64, Bytes)>> {
+    fn check(&self, reader: u64, after: u64) -> Option<Option<(u64, Bytes)>> {
         let state = self.state.lock();
         let index = usize::try_from(after.saturating_sub(state.dropped)).unwrap_or(usize::MAX);
         match state.messages.get(index) {
@@ -82,8 +83,8 @@ impl Exchange {
         }
     }
 
-    /// Whether the exchange has ended with one message: an answer without news before it.
-    pub(super) fn is_answer_alone(&self) -> bool {
+    /// Returns whether the exchange ended with one message, a response without progress before it.
+    pub(super) fn is_single_response(&self) -> bool {
         let state = self.state.lock();
         state.ended && state.messages.len() == 1 && state.dropped == 0
     }
@@ -94,11 +95,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_reader_that_comes_again_gets_the_rest() {
+    async fn reconnecting_reader_gets_remaining_messages() {
         let exchange = Exchange::default();
         let first = exchange.claim();
         exchange.push("a");
-        assert!(!exchange.is_answer_alone());
+        assert!(!exchange.is_single_response());
         exchange.push("b");
         assert_eq!(exchange.next(first, 0).await, Some((1, "a".into())));
         let second = exchange.claim();
@@ -106,12 +107,13 @@ mod tests {
         assert_eq!(exchange.next(second, 1).await, Some((2, "b".into())));
         exchange.end();
         assert_eq!(exchange.next(second, 2).await, None);
-        // The oldest go first, and a reader goes on with what is there.
-        (0..MOST_KEPT).for_each(|_| exchange.push("c"));
+        // The oldest messages are dropped first; a late reader continues with the oldest stored
+        // one.
+        (0..MAX_KEPT).for_each(|_| exchange.push("c"));
         assert_eq!(exchange.next(second, 0).await, Some((3, "c".into())));
         let short = Exchange::default();
         short.push("a");
         short.end();
-        assert!(short.is_answer_alone());
+        assert!(short.is_single_response());
     }
 }

@@ -1,4 +1,4 @@
-//! Who may ask: what a request's head must say before its body is read.
+//! Authorizes requests: checks a request's head before its body is read.
 
 use std::hint::black_box;
 use std::net::IpAddr;
@@ -8,22 +8,22 @@ use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
 use rmcp::model::ErrorData;
 
-use super::address::{HttpAddress, PATH, is_own};
+use super::address::{HttpAddress, PATH, is_local};
 
-/// The type of one message.
+/// The media type of one message.
 pub(super) const JSON: &str = "application/json";
-/// The type of a stream of them.
+/// The media type of a stream of messages.
 pub(super) const EVENTS: &str = "text/event-stream";
 
-/// The status of a refusal, and the error in its body.
+/// The status of a rejected request, and the error in the response's body.
 pub(super) type HttpRefusal = (StatusCode, ErrorData);
 
-/// Makes a refusal.
+/// Returns a rejection.
 pub(super) fn refused(status: StatusCode, why: &'static str) -> HttpRefusal {
     (status, ErrorData::invalid_request(why, None))
 }
 
-/// What the server asks of everyone.
+/// Checks the heads of requests.
 pub(super) struct Gate {
     address: HttpAddress,
     token: Option<String>,
@@ -37,16 +37,17 @@ impl Gate {
     /// Checks a request's head.
     pub(super) fn check(&self, Parts { method, uri, headers, .. }: &Parts) -> Result<(), HttpRefusal> {
         let given = |name| text(headers, name);
-        let is_own_origin = || given(ORIGIN).is_some_and(is_own_origin);
+        let is_local_origin = || given(ORIGIN).is_some_and(is_local_origin);
         let wrong = match *method {
-            // A page of a browser that a foreign name has led here names that name.
-            _ if !self.is_own_host(given(HOST)) => {
+            // Prevents DNS rebinding: a web page on a foreign name that resolves to this machine
+            // sends that name.
+            _ if !self.is_local_host(given(HOST)) => {
                 (StatusCode::FORBIDDEN, "The Host header names another host.")
             }
-            _ if headers.contains_key(ORIGIN) && !is_own_origin() => {
+            _ if headers.contains_key(ORIGIN) && !is_local_origin() => {
                 (StatusCode::FORBIDDEN, "The Origin header names another host.")
             }
-            _ if !self.token.as_ref().is_none_or(|token| shows(given(AUTHORIZATION), token)) => {
+            _ if !self.token.as_ref().is_none_or(|token| has_token(given(AUTHORIZATION), token)) => {
                 (StatusCode::UNAUTHORIZED, "The bearer token is missing or wrong.")
             }
             _ if uri.path() != PATH => (StatusCode::NOT_FOUND, "The endpoint is /mcp."),
@@ -60,27 +61,27 @@ impl Gate {
                 (StatusCode::NOT_ACCEPTABLE, "The client must accept text/event-stream.")
             }
             Method::POST | Method::GET | Method::DELETE => return Ok(()),
-            _ => (StatusCode::METHOD_NOT_ALLOWED, "Only POST, GET and DELETE are answered."),
+            _ => (StatusCode::METHOD_NOT_ALLOWED, "Only POST, GET and DELETE are supported."),
         };
         Err(refused(wrong.0, wrong.1))
     }
 
-    fn is_own_host(&self, host: Option<&str>) -> bool {
+    fn is_local_host(&self, host: Option<&str>) -> bool {
         let HttpAddress::Port(address) = &self.address else { return true };
         host.and_then(split_port)
-            .is_some_and(|(name, port)| is_own_name(name) && port.unwrap_or(80) == address.port())
+            .is_some_and(|(name, port)| is_local_name(name) && port.unwrap_or(80) == address.port())
     }
 }
 
-/// Whether an Authorization header shows the token.
-fn shows(header: Option<&str>, token: &str) -> bool {
+/// Returns whether an Authorization header has the token.
+fn has_token(header: Option<&str>, token: &str) -> bool {
     let shown = header.and_then(|value| value.split_once(' '));
     shown.is_some_and(|(scheme, shown)| {
         scheme.eq_ignore_ascii_case("bearer") && are_equal(shown.trim(), token)
     })
 }
 
-/// Returns a header's value, if it stands there once and is text.
+/// Returns a header's value, if it occurs exactly once and is text.
 pub(super) fn text(headers: &HeaderMap, name: impl hyper::header::AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())?.to_str().ok().map(str::trim)
@@ -93,17 +94,18 @@ fn split_port(host: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-fn is_own_name(name: &str) -> bool {
+fn is_local_name(name: &str) -> bool {
     let number = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || number.parse::<IpAddr>().is_ok_and(is_own)
+    name.eq_ignore_ascii_case("localhost") || number.parse::<IpAddr>().is_ok_and(is_local)
 }
 
-fn is_own_origin(origin: &str) -> bool {
+fn is_local_origin(origin: &str) -> bool {
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    host.and_then(split_port).is_some_and(|(name, _)| is_own_name(name))
+    host.and_then(split_port).is_some_and(|(name, _)| is_local_name(name))
 }
 
-/// Compares in a time that does not tell where the first difference is.
+/// Compares in constant time, so that the time does not reveal the position of the first
+/// difference.
 fn are_equal(one: &str, other: &str) -> bool {
     let differences = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
     one.len() == other.len() && differences == 0
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_checked_in_order() {
+    fn gate_checks_request_heads() {
         let gate = Gate::new(HttpAddress::Port("127.0.0.1:8123".parse().unwrap()), Some("secret".to_owned()));
         let (host, token) = (("host", "localhost:8123"), ("authorization", "Bearer secret"));
         let (json, both) = (

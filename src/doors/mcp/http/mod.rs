@@ -1,15 +1,17 @@
-//! MCP over streamable HTTP. Each session is a client that joins an image as others do; what is said over HTTP is carried to
-//! it line by line, and dispatched there. So Lisp's death and its restarts end no connection here.
+//! MCP over streamable HTTP. Each HTTP session is a client of the shared image, connected as a
+//! client of `--share`. This module only forwards messages to it line by line, so that Lisp's death
+//! and restarts do not close HTTP connections.
 //!
-//! `address` is where the server listens, `gate` who may ask; `door` answers each request by a `session` of `seats`, which has
-//! an `exchange` of messages for each request. Requests without a session (2026-07-28) are all one client's.
+//! `address` binds the listening socket, and `gate` checks the headers of requests. `endpoint`
+//! answers each request in one of the `sessions`; a `session` has an `exchange` of messages for
+//! each request. All requests without a session (2026-07-28) share one client.
 
 mod address;
-mod door;
+mod endpoint;
 mod exchange;
 mod gate;
-mod seats;
 mod session;
+mod sessions;
 
 use std::convert::Infallible;
 use std::io;
@@ -27,39 +29,40 @@ use tokio::time::{sleep, timeout};
 
 use address::{Connection, Listener};
 pub use address::{HttpAddress, token};
-use door::Door;
+use endpoint::Endpoint;
 use gate::Gate;
-use seats::Seats;
-pub use session::HttpSeat;
+pub use session::HttpConnection;
+use sessions::HttpSessions;
 
-/// Has a client join the image. May wait.
-pub type Join = dyn Fn() -> Result<HttpSeat, String> + Send + Sync;
+/// Connects a new client to the image. It may block.
+pub type Join = dyn Fn() -> Result<HttpConnection, String> + Send + Sync;
 
-/// The time in which a request's head must be there.
+/// The deadline for receiving a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The longest head, in bytes.
-const LONGEST_HEAD: usize = 64 << 10;
-/// The most connections; others wait to be accepted.
-const MOST_CONNECTIONS: usize = 256;
-/// The time that requests may go on once the server is to end.
+/// The maximum size of a head, in bytes.
+const MAX_HEAD: usize = 64 << 10;
+/// The maximum number of connections. Further ones wait to be accepted.
+const MAX_CONNECTIONS: usize = 256;
+/// The time that requests get to finish when the server ends.
 const ENDING_TIME: Duration = Duration::from_secs(5);
-/// How long to wait where the system accepts nobody, as where there is no descriptor left.
+/// The pause after a failure to accept a connection, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The reasons for which the server does not begin.
+/// The reasons for which the server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The image does not take a client.
+    /// The image rejected the client.
     #[error("{0}")]
     Join(String),
-    /// The system refuses what is needed.
-    #[error("the system refuses what HTTP needs: {0}")]
+    /// A system call failed.
+    #[error("cannot serve HTTP: {0}")]
     System(#[from] io::Error),
 }
 
-/// Serves clients that show `token`, if there is one, until the process is to end: then those who wait are answered first.
-/// `join` seats each; the first seat is taken before `announce` is called with the address.
+/// Serves clients until the process receives SIGTERM or SIGINT; requests in progress then get their
+/// responses first. Clients must send `token`, if there is one. `join` connects each client; the
+/// first one is connected before `announce` is called with the address.
 ///
 /// # Errors
 /// [`HttpError`].
@@ -73,10 +76,10 @@ pub fn serve(
     let served = runtime.block_on(async {
         let listener = Listener::bind(address).await?;
         let address = listener.address()?;
-        let seats = Arc::new(Seats::new(Arc::clone(&join), join().map_err(HttpError::Join)?));
+        let sessions = Arc::new(HttpSessions::new(Arc::clone(&join), join().map_err(HttpError::Join)?));
         let (end, mut ending) = watch::channel(false);
         let end = Arc::new(end);
-        // Leave SIGHUP to the system: nohup has it ignored.
+        // Leave SIGHUP alone, because nohup ignores it.
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             let (end, mut signal) = (Arc::clone(&end), signal(kind)?);
             tokio::spawn(async move {
@@ -86,21 +89,22 @@ pub fn serve(
         }
         announce(&address);
         let gate = Gate::new(address, token);
-        let door = Arc::new(Door { gate, seats: Arc::clone(&seats), ending: ending.clone() });
+        let endpoint = Arc::new(Endpoint { gate, sessions: Arc::clone(&sessions), ending: ending.clone() });
         let mut connections = JoinSet::new();
         tokio::select! {
-            () = accept(&listener, &door, &mut connections) => (),
-            () = seats.tend() => (),
-            () = told(&mut ending) => (),
+            () = accept(&listener, &endpoint, &mut connections) => (),
+            () = sessions.maintain() => (),
+            () = server_ending(&mut ending) => (),
         }
         drop(listener);
-        // Let requests end, then answer those that have not, and let that be read.
+        // Let requests finish, answer the remaining ones with an error, and give clients time to
+        // read that.
         let _ = timeout(ENDING_TIME, all(&mut connections)).await;
-        seats.close().await;
+        sessions.close().await;
         let _ = timeout(ENDING_TIME / 5, all(&mut connections)).await;
         Ok(())
     });
-    // Do not wait for a client that is still joining.
+    // Do not wait for a client that is still connecting.
     runtime.shutdown_background();
     served
 }
@@ -109,41 +113,41 @@ async fn all(connections: &mut JoinSet<()>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Accepts connections.
-async fn accept(listener: &Listener, door: &Arc<Door>, connections: &mut JoinSet<()>) {
+/// Accepts connections and serves each in a task.
+async fn accept(listener: &Listener, endpoint: &Arc<Endpoint>, connections: &mut JoinSet<()>) {
     loop {
         match listener.accept().await {
-            Ok(Some(stream)) => drop(connections.spawn(serve_connection(stream, Arc::clone(door)))),
+            Ok(Some(stream)) => drop(connections.spawn(serve_connection(stream, Arc::clone(endpoint)))),
             Ok(None) => (),
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
         while connections.try_join_next().is_some() {}
-        if connections.len() >= MOST_CONNECTIONS {
+        if connections.len() >= MAX_CONNECTIONS {
             connections.join_next().await;
         }
     }
 }
 
-/// Serves a connection until its client closes it, or the server is to end.
-async fn serve_connection(stream: Box<dyn Connection>, door: Arc<Door>) {
-    let mut ending = door.ending.clone();
+/// Serves a connection until its client closes it or the server ends.
+async fn serve_connection(stream: Box<dyn Connection>, endpoint: Arc<Endpoint>) {
+    let mut ending = endpoint.ending.clone();
     let answer = service_fn(move |request| {
-        let door = Arc::clone(&door);
-        async move { Ok::<_, Infallible>(door.answer(request).await) }
+        let endpoint = Arc::clone(&endpoint);
+        async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(LONGEST_HEAD);
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(MAX_HEAD);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
-    // Ignore what a client does to its connection: it alone hears of it.
+    // Ignore errors of the connection, because they concern only its client.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = told(&mut ending) => connection.as_mut().graceful_shutdown(),
+        () = server_ending(&mut ending) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
 
-/// Waits until the server is to end.
-async fn told(ending: &mut watch::Receiver<bool>) {
-    // An error would say that the server is gone.
+/// Waits until the server ends.
+async fn server_ending(ending: &mut watch::Receiver<bool>) {
+    // Ignore the error: a dropped sender also means that the server ends.
     let _ = ending.wait_for(|ending| *ending).await;
 }

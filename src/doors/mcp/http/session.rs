@@ -1,5 +1,6 @@
-//! A session: one client of the image, whose lines this module carries. Each request gets a number of ours as its id and as the
-//! token of its progress, so that answers find their exchange, whatever ids clients give.
+//! One HTTP session, which is one client of the image. It forwards lines in both directions. Each
+//! request gets a unique number, which replaces its id and progress token, so that responses find
+//! their exchange whatever ids clients choose.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::net::UnixStream;
@@ -19,31 +20,31 @@ use super::exchange::Exchange;
 use super::gate::{HttpRefusal, refused};
 use crate::doors::mcp::message::{self, Envelope, Id};
 
-/// The most calls of a session that are under way at once.
-const MOST_CALLS: usize = 256;
-/// The most exchanges that have ended and are kept for readers that come again.
-const MOST_ENDED: usize = 32;
-/// The most lines that wait for the image to read them.
-const MOST_UNREAD: usize = 16;
-/// The number of the exchange of what nobody has asked for.
+/// The maximum number of calls in progress in a session.
+const MAX_CALLS: usize = 256;
+/// The maximum number of ended exchanges that a reconnecting client can still read.
+const MAX_ENDED: usize = 32;
+/// The maximum number of lines that wait for the image to read them.
+const MAX_UNREAD: usize = 16;
+/// The number of the exchange for messages that belong to no request.
 pub(super) const GENERAL: u64 = 0;
 
-/// A client's place at an image: lines go to it, and come from it.
-pub struct HttpSeat {
-    /// The stream of the client's lines, both ways.
+/// A connection of one client to an image.
+pub struct HttpConnection {
+    /// The stream of the client's lines in both directions.
     pub stream: UnixStream,
-    /// What is dropped when the client leaves.
-    pub kept: Box<dyn Send + Sync>,
+    /// A guard that is dropped when the client disconnects.
+    pub guard: Box<dyn Send + Sync>,
 }
 
-impl std::fmt::Debug for HttpSeat {
+impl std::fmt::Debug for HttpConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpSeat").field("stream", &self.stream).finish_non_exhaustive()
+        f.debug_struct("HttpConnection").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
-impl HttpSeat {
-    /// Whether the image still has the stream's other end open.
+impl HttpConnection {
+    /// Returns whether the image still has the other end open.
     pub(super) fn is_open(&self) -> bool {
         use rustix::net::{RecvFlags, recv};
         let peeked = recv(&self.stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
@@ -51,7 +52,7 @@ impl HttpSeat {
     }
 }
 
-/// A session, for as long as its client stays.
+/// A session of one client.
 pub(super) struct HttpSession {
     lines: Sender<Vec<u8>>,
     state: Mutex<SessionState>,
@@ -62,33 +63,34 @@ struct SessionState {
     /// The number of the last exchange.
     last: u64,
     exchanges: HashMap<u64, Arc<Exchange>>,
-    /// The exchanges without an answer.
+    /// The exchanges without a response.
     calls: HashMap<u64, PendingCall>,
-    /// The exchanges that have ended, oldest first.
+    /// The ended exchanges, oldest first.
     ended: VecDeque<u64>,
     used: Instant,
     closed: bool,
 }
 
-/// What the client has called a request, and the news of it.
+/// The client's own id and progress token for a request.
 struct PendingCall {
     id: Id,
     token: Option<Box<RawValue>>,
 }
 
-/// The messages of one exchange, and whose they are.
+/// A reader of the messages of one exchange.
 pub(super) struct ExchangeReading {
     pub(super) session: Arc<HttpSession>,
     pub(super) number: u64,
     pub(super) exchange: Arc<Exchange>,
-    /// Whether a reader that loses its connection may come again; else it has called the call off.
+    /// Whether a reader that loses its connection can reconnect. Otherwise dropping this cancels
+    /// the call.
     pub(super) resumable: bool,
 }
 
 impl Drop for ExchangeReading {
     fn drop(&mut self) {
         if !self.resumable {
-            self.session.call_off(self.number);
+            self.session.cancel_exchange(self.number);
             self.session.forget(self.number);
         }
     }
@@ -97,15 +99,15 @@ impl Drop for ExchangeReading {
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 impl HttpSession {
-    /// Begins a session at `seat`.
+    /// Starts a session on `seat`.
     ///
     /// # Errors
-    /// The system's.
-    pub(super) fn begin(seat: HttpSeat) -> std::io::Result<Arc<Self>> {
-        let HttpSeat { stream, kept } = seat;
+    /// The stream cannot be made non-blocking or registered.
+    pub(super) fn begin(seat: HttpConnection) -> std::io::Result<Arc<Self>> {
+        let HttpConnection { stream, guard } = seat;
         stream.set_nonblocking(true)?;
         let (input, mut output) = tokio::net::UnixStream::from_std(stream)?.into_split();
-        let (lines, mut unread): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel(MOST_UNREAD);
+        let (lines, mut unread): (Sender<Vec<u8>>, Receiver<Vec<u8>>) = channel(MAX_UNREAD);
         let session = Arc::new(Self {
             lines,
             state: Mutex::new(SessionState {
@@ -127,7 +129,7 @@ impl HttpSession {
         });
         let of_reader = Arc::clone(&session);
         let reader = tokio::spawn(async move {
-            let _kept = kept;
+            let _guard = guard;
             let (mut input, mut line) = (BufReader::new(input), Vec::new());
             while matches!(input.read_until(b'\n', &mut line).await, Ok(1..)) {
                 of_reader.receive(&line);
@@ -139,22 +141,22 @@ impl HttpSession {
         Ok(session)
     }
 
-    /// Sends a request. Its answer, and the news of it before, come in the exchange that is returned.
-    pub(super) async fn ask(
+    /// Sends a request. The response, and progress before it, arrive in the returned exchange.
+    pub(super) async fn request(
         self: &Arc<Self>,
         id: Id,
         method: &str,
         params: Option<&RawValue>,
         resumable: bool,
     ) -> Result<ExchangeReading, HttpRefusal> {
-        // Note the call when there is room for its line: this may be dropped while it waits.
+        // Wait for room before adding the call, because this future may be dropped while it waits.
         let room = self.lines.reserve().await.map_err(|_| no_session())?;
         let mut state = self.state.lock();
         if state.closed {
             return Err(no_session());
         }
-        if state.calls.len() >= MOST_CALLS {
-            let why = "Too many calls are under way: wait for one.";
+        if state.calls.len() >= MAX_CALLS {
+            let why = "Too many calls are in progress. Wait until one has finished.";
             return Err((StatusCode::TOO_MANY_REQUESTS, ErrorData::internal_error(why, None)));
         }
         state.last += 1;
@@ -170,22 +172,22 @@ impl HttpSession {
     }
 
     /// Sends a notification or a response.
-    pub(super) async fn tell(&self, body: &[u8]) -> Result<(), HttpRefusal> {
+    pub(super) async fn notify(&self, body: &[u8]) -> Result<(), HttpRefusal> {
         self.state.lock().used = Instant::now();
         self.lines.send(in_one_line(body)).await.map_err(|_| no_session())
     }
 
-    /// Calls off the calls that the client has given the id `id`.
+    /// Cancels the calls with the client's id `id`.
     pub(super) fn cancel(&self, id: &Id) {
         let numbers: Vec<u64> = {
             let state = self.state.lock();
             state.calls.iter().filter(|(_, call)| call.id == *id).map(|(number, _)| *number).collect()
         };
-        numbers.into_iter().for_each(|number| self.call_off(number));
+        numbers.into_iter().for_each(|number| self.cancel_exchange(number));
     }
 
-    /// Calls off the call of an exchange, which ends without an answer.
-    pub(super) fn call_off(&self, number: u64) {
+    /// Cancels the call of an exchange, which then ends without a response.
+    pub(super) fn cancel_exchange(&self, number: u64) {
         if self.state.lock().calls.remove(&number).is_none() {
             return;
         }
@@ -200,27 +202,28 @@ impl HttpSession {
         self.end_exchange(number);
     }
 
-    /// Returns an exchange for a reader that comes again, if it is kept.
-    pub(super) fn kept(self: &Arc<Self>, number: u64) -> Option<ExchangeReading> {
+    /// Returns an exchange for a client that reconnects, if it still exists.
+    pub(super) fn resume(self: &Arc<Self>, number: u64) -> Option<ExchangeReading> {
         let mut state = self.state.lock();
         state.used = Instant::now();
         let exchange = Arc::clone(state.exchanges.get(&number)?);
         Some(ExchangeReading { session: Arc::clone(self), number, exchange, resumable: true })
     }
 
-    /// Forgets an exchange that nobody comes for again.
+    /// Removes an exchange that will not be read again.
     pub(super) fn forget(&self, number: u64) {
         let mut state = self.state.lock();
         state.exchanges.remove(&number);
         state.ended.retain(|ended| *ended != number);
     }
 
-    /// Whether the client is gone.
+    /// Returns whether the session is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    /// Returns the time since the client has last asked; none while a call is under way or somebody reads.
+    /// Returns the time since the client's last message. `None` while a call is in progress or an
+    /// exchange is being read.
     pub(super) fn idle(&self) -> Option<Duration> {
         let state = self.state.lock();
         let is_read = |exchange: &Arc<Exchange>| Arc::strong_count(exchange) > 1;
@@ -228,7 +231,7 @@ impl HttpSession {
         (!busy).then(|| state.used.elapsed())
     }
 
-    /// Ends the session: `why` answers the calls that are under way.
+    /// Ends the session. Calls in progress get an error with the reason `why`.
     pub(super) fn close(&self, why: &str) {
         let (calls, exchanges) = {
             let mut state = self.state.lock();
@@ -239,7 +242,7 @@ impl HttpSession {
             if let Some(call) = calls.get(&number) {
                 let mut line = Vec::new();
                 let passing = serde_json::json!({ "passing": true });
-                let error = ErrorData::internal_error(format!("{why}: ask again."), Some(passing));
+                let error = ErrorData::internal_error(format!("{why}. Retry."), Some(passing));
                 message::write_error(&mut line, Some(&call.id), &error);
                 exchange.push(line.trim_ascii_end().to_vec());
             }
@@ -248,7 +251,7 @@ impl HttpSession {
         self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 
-    /// Takes a line of the image's to its exchange.
+    /// Delivers a line from the image to its exchange.
     fn receive(&self, line: &[u8]) {
         let Ok(Envelope { id, method, params, result, error, .. }) = serde_json::from_slice(line) else {
             return;
@@ -257,7 +260,7 @@ impl HttpSession {
         let answer = result.map(|result| (&b",\"result\":"[..], result));
         let answer = answer.or_else(|| error.map(|error| (&b",\"error\":"[..], error)));
         if let (Some(number), Some((key, body))) = (number, answer) {
-            // Drop the answer of a call that was called off meanwhile.
+            // Drop the response to a call that was cancelled meanwhile.
             let Some(call) = self.state.lock().calls.remove(&number) else { return };
             let mut message = Vec::with_capacity(body.get().len() + 64);
             message::begin(&mut message, Some(&call.id));
@@ -283,7 +286,7 @@ impl HttpSession {
         }
     }
 
-    /// Gives a notification of progress the client's own token back, and finds its exchange.
+    /// Restores the client's own token in a progress notification, and finds its exchange.
     fn progress(&self, params: Option<&RawValue>) -> Option<(u64, Vec<u8>)> {
         let mut fields: Fields = serde_json::from_str(params?.get()).ok()?;
         let number = fields.get("progressToken")?.get().parse().ok()?;
@@ -298,7 +301,7 @@ impl HttpSession {
         let mut state = self.state.lock();
         let Some(exchange) = state.exchanges.get(&number).cloned() else { return };
         state.ended.push_back(number);
-        if state.ended.len() > MOST_ENDED
+        if state.ended.len() > MAX_ENDED
             && let Some(oldest) = state.ended.pop_front()
         {
             state.exchanges.remove(&oldest);
@@ -308,7 +311,7 @@ impl HttpSession {
     }
 }
 
-/// Returns the parameters with `number` in place of the progress token, and that token.
+/// Returns the parameters with `number` as the progress token, and the original token.
 fn with_token(params: Option<&RawValue>, number: u64) -> (Option<Box<RawValue>>, Option<Box<RawValue>>) {
     let Some(params) = params else { return (None, None) };
     let replaced = || {
@@ -325,19 +328,19 @@ fn with_token(params: Option<&RawValue>, number: u64) -> (Option<Box<RawValue>>,
     }
 }
 
-/// Makes one line of a message: ends of lines in JSON are between its words alone.
+/// Puts a message on one line. In JSON, line ends occur only between tokens.
 fn in_one_line(message: &[u8]) -> Vec<u8> {
     let line =
         message.trim_ascii_end().iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte });
     line.chain([b'\n']).collect()
 }
 
-/// Makes the refusal of who asks in a session that has ended.
+/// Returns the rejection of a message for a session that has ended.
 pub(super) fn no_session() -> HttpRefusal {
-    refused(StatusCode::NOT_FOUND, "There is no such session any more: initialize again.")
+    refused(StatusCode::NOT_FOUND, "The session has ended. Send initialize again.")
 }
 
-/// Returns the code of a message that is an error.
+/// Returns the error code of a message, or `None` if it is not an error.
 pub(super) fn error_code(message: &[u8]) -> Option<ErrorCode> {
     #[derive(Deserialize)]
     struct Refused {
@@ -364,11 +367,11 @@ mod tests {
 
     fn session() -> (Arc<HttpSession>, std::io::BufReader<UnixStream>) {
         let (own, image) = UnixStream::pair().unwrap();
-        let session = HttpSession::begin(HttpSeat { stream: own, kept: Box::new(()) }).unwrap();
+        let session = HttpSession::begin(HttpConnection { stream: own, guard: Box::new(()) }).unwrap();
         (session, std::io::BufReader::new(image))
     }
 
-    /// Reads what the image is sent, while the session's tasks run.
+    /// Reads a line that was sent to the image, while the session's tasks run.
     async fn sent(image: &mut std::io::BufReader<UnixStream>) -> Value {
         let mut reader = std::io::BufReader::new(image.get_ref().try_clone().unwrap());
         let line = tokio::task::spawn_blocking(move || {
@@ -390,12 +393,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn equal_ids_and_tokens_are_told_apart() {
+    async fn equal_ids_and_tokens_are_distinguished() {
         let (session, mut image) = session();
         let params = raw(&json!({ "name": "a", "_meta": { "progressToken": "t" } }));
         let mut exchanges = Vec::new();
         for number in 1..=2 {
-            let reading = session.ask(Id::string("same"), "tools/call", Some(&params), true).await.unwrap();
+            let reading =
+                session.request(Id::string("same"), "tools/call", Some(&params), true).await.unwrap();
             assert_eq!(reading.number, number);
             let line = sent(&mut image).await;
             assert_eq!(line["id"], number);
@@ -421,20 +425,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_called_off_ends_without_an_answer_and_the_rest_with_an_error() {
+    async fn cancelled_call_ends_silently_others_with_error() {
         let (session, mut image) = session();
-        let reading = session.ask(Id::number(7), "a", None, true).await.unwrap();
+        let reading = session.request(Id::number(7), "a", None, true).await.unwrap();
         let called_off = Arc::clone(&reading.exchange);
-        let reading = session.ask(Id::number(8), "b", None, true).await.unwrap();
+        let reading = session.request(Id::number(8), "b", None, true).await.unwrap();
         let other = Arc::clone(&reading.exchange);
-        session.tell(b"{\"jsonrpc\":\r\n \"2.0\"}").await.unwrap();
+        session.notify(b"{\"jsonrpc\":\r\n \"2.0\"}").await.unwrap();
         assert_eq!(sent(&mut image).await["method"], "a");
         session.cancel(&Id::number(7));
         let reader = called_off.claim();
         assert_eq!(called_off.next(reader, 0).await, None);
-        // What comes for nobody is for the general stream.
+        // Requests from the image go to the general stream.
         says(&image, &json!({ "jsonrpc": "2.0", "id": "roots", "method": "roots/list" }));
-        let general = Arc::clone(&session.kept(GENERAL).unwrap().exchange);
+        let general = Arc::clone(&session.resume(GENERAL).unwrap().exchange);
         let reader = general.claim();
         assert_eq!(heard(&general, reader, 0).await["method"], "roots/list");
         drop(image);
@@ -442,7 +446,7 @@ mod tests {
         let error = heard(&other, reader, 0).await;
         assert_eq!((&error["id"], &error["error"]["data"]["passing"]), (&json!(8), &json!(true)));
         assert!(session.is_closed());
-        let refused = session.ask(Id::number(9), "c", None, true).await.err().unwrap();
+        let refused = session.request(Id::number(9), "c", None, true).await.err().unwrap();
         assert_eq!(refused.0, StatusCode::NOT_FOUND);
         assert_eq!(
             error_code(b"{\"error\":{\"code\":-32601,\"message\":\"\"}}"),

@@ -106,7 +106,7 @@ impl FormWalk<'_> {
                         _ => Next::Form,
                     }
                 }
-                (Next::TypeOrWord, Some(word)) if !ClauseWords::Loop.have(word) => {
+                (Next::TypeOrWord, Some(word)) if !ClauseWords::Loop.contains(word) => {
                     self.type_specifier(child, mode);
                     Next::Word
                 }
@@ -136,7 +136,7 @@ impl FormWalk<'_> {
         clause: &mut Next,
         pending: &mut Vec<Binding>,
     ) -> Next {
-        if !ClauseWords::Loop.have(word) {
+        if !ClauseWords::Loop.contains(word) {
             // A word of an extension, or a form in an unexpected place.
             self.note(child, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode);
             return Next::Form;
@@ -154,7 +154,7 @@ impl FormWalk<'_> {
             "DO" | "DOING" | "INITIALLY" | "FINALLY" => Next::Forms,
             _ => Next::Form,
         };
-        if !ClauseWords::LoopPreposition.have(word) {
+        if !ClauseWords::LoopPreposition.contains(word) {
             *clause = if next == Next::Variable { Next::Variable } else { Next::Word };
             self.env.append(pending);
         } else if word == "THEN" {

@@ -23,7 +23,7 @@ pub struct SyntaxContext {
     /// In a template: its role in the generated code.
     pub becomes: SyntaxRole,
     /// Its position among the operators around it.
-    pub syntactic: SyntacticContext,
+    pub position: SyntacticContext,
     /// The namespace in which its name is looked up.
     pub space: Space,
     /// The operator around it that binds the name in that namespace, if the text shows one.
@@ -95,10 +95,10 @@ pub enum Space {
     Nowhere,
 }
 
-const UNKNOWN_CONTEXT: SyntaxContext = SyntaxContext {
+const UNKNOWN: SyntaxContext = SyntaxContext {
     role: SyntaxRole::Argument,
     becomes: SyntaxRole::Argument,
-    syntactic: SyntacticContext::Open,
+    position: SyntacticContext::Open,
     space: Space::Unknown,
     bound: None,
     defined: None,
@@ -156,7 +156,7 @@ impl Mode {
 /// meaning.
 pub fn contexts(sidecar: &Sidecar, form: &TapForm) -> Box<[SyntaxContext]> {
     let mut walk =
-        FormWalk { sidecar, form, seen: vec![UNKNOWN_CONTEXT; form.events.len()], env: Vec::new(), depth: 0 };
+        FormWalk { sidecar, form, seen: vec![UNKNOWN; form.events.len()], env: Vec::new(), depth: 0 };
     let mode = Mode { certain: true, level: 0, outside: true, place: false, reads: false, head: false };
     for event in 0..form.events.len() {
         if form.events[event].parent.is_none() {
@@ -242,14 +242,7 @@ impl<'a> FormWalk<'a> {
 
     /// Records the role of the symbol at `event`. In a template, its role is `Template` and the
     /// given one is what it becomes.
-    fn note(
-        &mut self,
-        event: usize,
-        role: SyntaxRole,
-        syntactic: SyntacticContext,
-        space: Space,
-        mode: Mode,
-    ) {
+    fn note(&mut self, event: usize, role: SyntaxRole, position: SyntacticContext, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {
             Space::Unknown => self
@@ -263,11 +256,11 @@ impl<'a> FormWalk<'a> {
         if generated {
             self.read_time_inside(event);
         }
-        let (role, becomes, syntactic) = match mode.level {
-            _ if role == SyntaxRole::LoopKeyword => (role, role, syntactic),
-            0 => (role, role, syntactic),
+        let (role, becomes, position) = match mode.level {
+            _ if role == SyntaxRole::LoopKeyword => (role, role, position),
+            0 => (role, role, position),
             _ => {
-                let syntactic = match (role, syntactic) {
+                let position = match (role, position) {
                     (SyntaxRole::Operator | SyntaxRole::Function, SyntacticContext::Head) => {
                         SyntacticContext::Head
                     }
@@ -286,7 +279,7 @@ impl<'a> FormWalk<'a> {
                     }
                     _ => SyntacticContext::Open,
                 };
-                (SyntaxRole::Template, role, syntactic)
+                (SyntaxRole::Template, role, position)
             }
         };
         let role = if generated { SyntaxRole::ReadTime } else { role };
@@ -300,7 +293,7 @@ impl<'a> FormWalk<'a> {
         self.seen[event] = SyntaxContext {
             role,
             becomes,
-            syntactic,
+            position,
             space,
             bound,
             binding,
@@ -343,9 +336,9 @@ impl<'a> FormWalk<'a> {
             self.seen[event] = SyntaxContext {
                 role: SyntaxRole::ReadTime,
                 space: Space::Nowhere,
-                syntactic: SyntacticContext::Open,
+                position: SyntacticContext::Open,
                 generated,
-                ..UNKNOWN_CONTEXT
+                ..UNKNOWN
             };
         }
     }
@@ -359,9 +352,9 @@ impl<'a> FormWalk<'a> {
         if self.depth < MAX_DEPTH {
             match self.form.events[event].kind {
                 EventKind::Symbol(_) => {
-                    let syntactic =
+                    let position =
                         if mode.certain { SyntacticContext::Variable } else { SyntacticContext::Argument };
-                    self.note(event, SyntaxRole::Argument, syntactic, Space::Variable, mode);
+                    self.note(event, SyntaxRole::Argument, position, Space::Variable, mode);
                 }
                 EventKind::Form(_) | EventKind::List => self.list(event, mode),
                 EventKind::Other => match self.operator_of(event) {
@@ -444,7 +437,7 @@ impl<'a> FormWalk<'a> {
         } else {
             Space::Function
         };
-        let syntactic = match mode {
+        let position = match mode {
             Mode { certain: true, .. } => SyntacticContext::Called,
             Mode { head: true, .. } => SyntacticContext::Head,
             _ => SyntacticContext::Operator,
@@ -452,7 +445,7 @@ impl<'a> FormWalk<'a> {
         // (setf (f x) y) does not call a local function f.
         let hides = |binding: &Binding| !mode.place || binding.is_macro || space == Space::Setf;
         let binding = self.lookup(space, name, mode.level).copied().filter(hides);
-        self.note(head, SyntaxRole::Operator, syntactic, space, mode);
+        self.note(head, SyntaxRole::Operator, position, space, mode);
         if binding.is_none() {
             (self.seen[head].bound, self.seen[head].binding) = (None, None);
         }

@@ -243,8 +243,8 @@ impl FormWalk<'_> {
     /// Walks `name`, `(setf name)`, or a lambda expression.
     pub(super) fn function_name(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.symbol(event).is_some() {
-            let syntactic = if mode.level > 0 { SyntacticContext::Operator } else { SyntacticContext::Open };
-            return self.note(event, role, syntactic, Space::Function, mode);
+            let position = if mode.level > 0 { SyntacticContext::Operator } else { SyntacticContext::Open };
+            return self.note(event, role, position, Space::Function, mode);
         }
         if self.operator_of(event) == Abbreviation::Any
             && (self.head_is(event, "SETF") || self.head(event).is_some_and(|name| name.is("SB-EXT", "CAS")))

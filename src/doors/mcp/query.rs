@@ -1,4 +1,4 @@
-//! Requests other than calls of tools whose results are made of what tools answer.
+//! Answers requests for resources and completions. Their results are built from tools' answers.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use super::protocol::{Meta, ResultFormat};
 use super::{completion, resources};
 use crate::tools::{Blame, Call, Effect, Failure, Object, Session, ToolAnswer};
 
-/// What a request asks, and the result that it makes of the answers.
-pub(super) type Asking = Box<dyn FnOnce(&Session, &Call) -> Result<Value, AskRefusal> + Send>;
+/// Computes the result of a request with the help of tools.
+pub(super) type Query = Box<dyn FnOnce(&Session, &Call) -> Result<Value, QueryError> + Send>;
 
-/// Why there is no result.
-pub(super) struct AskRefusal {
+/// An error instead of a result.
+pub(super) struct QueryError {
     error: ErrorData,
-    /// Whether the engine cannot answer now.
+    /// Whether the engine cannot answer at present, rather than the request being wrong.
     engine: bool,
 }
 
-impl From<ErrorData> for AskRefusal {
+impl From<ErrorData> for QueryError {
     fn from(error: ErrorData) -> Self {
         Self { error, engine: false }
     }
 }
 
-impl From<Failure> for AskRefusal {
+impl From<Failure> for QueryError {
     fn from(failure: Failure) -> Self {
         let (why, engine) = (failure.to_string(), failure.blame == Blame::Engine);
         let passing = failure.passing.then(|| serde_json::json!({ "passing": true }));
@@ -44,27 +44,26 @@ impl From<Failure> for AskRefusal {
     }
 }
 
-/// Makes what a request asks.
-pub(super) fn asking<T: Serialize>(
-    ask: impl FnOnce(&Session, &Call) -> Result<T, AskRefusal> + Send + 'static,
-) -> Asking {
+/// Boxes the computation of a request's result.
+pub(super) fn query<T: Serialize>(
+    ask: impl FnOnce(&Session, &Call) -> Result<T, QueryError> + Send + 'static,
+) -> Query {
     Box::new(move |session, call| {
         let result = ask(session, call)?;
         serde_json::to_value(result).map_err(|error| Failure::engine(error.to_string()).into())
     })
 }
 
-/// Reads the parameters of `method`.
+/// Parses the parameters of `method`.
 pub(super) fn params_of<T: DeserializeOwned>(
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<T, ErrorData> {
-    serde_json::from_str(params.map_or("{}", RawValue::get)).map_err(|error| {
-        ErrorData::invalid_params(format!("The parameters of {method} do not fit: {error}."), None)
-    })
+    serde_json::from_str(params.map_or("{}", RawValue::get))
+        .map_err(|error| ErrorData::invalid_params(format!("Invalid parameters of {method}: {error}."), None))
 }
 
-/// Returns the whole answer of the tool called `name`.
+/// Calls the tool `name` and returns its answer.
 pub(super) fn answer_of(
     name: &str,
     arguments: Object,
@@ -75,8 +74,8 @@ pub(super) fn answer_of(
 }
 
 impl Client {
-    /// Answers a request whose result is made of tools' answers, from a pool.
-    pub(super) fn ask(
+    /// Answers a request for resources or completion on a pool's thread.
+    pub(super) fn query(
         self: &Arc<Self>,
         line: &[u8],
         id: &Id,
@@ -87,17 +86,17 @@ impl Client {
         let meta = Meta::of(params);
         let format = self.protocol.lock().negotiate(method, &meta)?;
         let reads = method == "resources/read";
-        let asking = match method {
+        let query = match method {
             "resources/list" => resources::list(params)?,
             "completion/complete" => completion::complete(params)?,
             _ => resources::read(params, format)?,
         };
-        // Keep what is told once for a reader.
-        let call = self.new_call(&meta).whole().telling_news(reads);
-        let about = PooledRequest { effect: Effect::Reads, at_once: false, ends_soon: true, call };
+        // Keep one-time notes for calls whose text is read.
+        let call = self.new_call(&meta).without_limit().with_one_time_notes(reads);
+        let about = PooledRequest { effect: Effect::Reads, at_once: false, is_short: true, call };
         let cacheable = method != "completion/complete";
         let of = id.clone();
-        self.carry(line, id, about, answer, move |session, call, line| match asking(session, call) {
+        self.submit(line, id, about, answer, move |session, call, line| match query(session, call) {
             Ok(result) => {
                 let result = match format {
                     ResultFormat::Session => session_result(result),
@@ -115,7 +114,7 @@ impl Client {
     }
 }
 
-/// Writes a result of the versions with sessions, which do not say that it is complete.
+/// Formats a result for the protocol versions with sessions, which have no `resultType`.
 pub(super) fn session_result(mut result: Value) -> Vec<u8> {
     if let Value::Object(result) = &mut result {
         result.remove("resultType");

@@ -1,30 +1,31 @@
-;;;; Settled systems: loaded, and unchanged since, so that ASDF's plan need not look at them.
+;;;; Tracks up-to-date systems, which are loaded and unchanged, so that ASDF's plan can skip them.
 ;;;;
-;;;; ASDF's plan looks at each file and each fasl of all that a system depends on, however indirectly. Where a plan has found that
-;;;; nothing was left to do for a system, and no file of it or of what it depends on was touched since, the next one would find the
-;;;; same, so it is told.
+;;;; ASDF's plan checks each file and fasl of all direct and indirect dependencies of a system. If a
+;;;; plan found nothing to do for a system, and none of its files or its dependencies' files was
+;;;; touched since, the next plan would find the same. Such systems are registered in ASDF's session
+;;;; as done.
 
 (in-package :steelbank)
 
-(defstruct (settled-system (:constructor make-settled-system (system features files dependencies)))
-  "A SYSTEM for which a plan that was made under FEATURES had nothing to do; its FILES, an alist of native names and stamps; the
-names of the systems that its actions depend on."
+(defstruct (up-to-date-system (:constructor make-up-to-date-system (system features files dependencies)))
+  "A SYSTEM for which a plan made under FEATURES had nothing to do. FILES is an alist of native
+names and stamps. DEPENDENCIES are the names of the systems that its actions depend on."
   (system nil :type asdf:system)
   (features '() :type list)
   (files '() :type list)
   (dependencies '() :type list))
 
-(sb-ext:define-load-time-global *settled-systems* (make-hash-table :test 'equal)
-  "The settled systems by name, as the last plan that looked at each found it.")
+(sb-ext:define-load-time-global *up-to-date-systems* (make-hash-table :test 'equal)
+  "The up-to-date systems by name, as of the last plan that visited each.")
 
 (defparameter *standard-searches* (copy-list asdf:*system-definition-search-functions*)
   "The default value of ASDF's system search functions.")
 
-;;; Recording what a plan found
+;;; Recording the results of a plan
 
 (defun system-sources (system actions)
-  "The native names of the files that ACTIONS, on SYSTEM and what is in it, read, and of the one that defines it; not of what they
-make, which is in the cache."
+  "Return the native names of the files that ACTIONS, on SYSTEM and its components, read, and of
+the file that defines SYSTEM. Omit the outputs, which are in the cache."
   (let ((files (make-hash-table :test 'equal)))
     (flet ((note (path)
              (unless (in-cache-p path)
@@ -38,14 +39,14 @@ make, which is in the cache."
     (loop for file being the hash-keys of files collect file)))
 
 (defun system-dependencies (system actions)
-  "The names of the other systems on which ACTIONS, on SYSTEM and what is in it, and the reading of its definition
-depend."
+  "Return the names of the other systems on which ACTIONS, on SYSTEM and its components, and the
+reading of its definition depend."
   (let ((names '())
         (primary (asdf:registered-system (asdf:primary-system-name system))))
     (flet ((note (operation component)
              (let ((other (asdf:component-system component)))
-               ;; A system depends on the definition of its primary one, not on that being loaded; that it is defined in the
-               ;; same file is among its sources.
+               ;; A system depends on the definition of its primary system but not on loading it.
+               ;; The file that defines both is among its sources.
                (unless (or (eq other system)
                            (and (eq other primary) (typep operation 'asdf:define-op)))
                  (pushnew (asdf:component-name other) names :test #'equal)))))
@@ -56,10 +57,10 @@ depend."
               do (note operation component))))
     names))
 
-(defun note-settled-systems (except)
-  "Remember the systems for which the plan that was made in ASDF's present session has nothing to do, except those whose
-names are in the table EXCEPT: these were just loaded, or were told to be settled, so that the plan says nothing of
-them."
+(defun note-up-to-date-systems (except)
+  "Record the systems for which the plan in ASDF's current session has nothing to do. Skip the
+systems in the table EXCEPT: they were just loaded or registered as up to date, so the plan has no
+information on them."
   (let ((actions (make-hash-table :test 'eq))
         (load (asdf:make-operation 'asdf:load-op))
         (features (copy-list *features*))
@@ -77,72 +78,72 @@ them."
                       (not (gethash name except)))
               do (let ((files (mapcar (lambda (file) (cons file (reliable-stamp file))) (system-sources system on-it))))
                    (if (every #'cdr files)
-                       (setf (gethash name *settled-systems*)
-                             (make-settled-system system features files (system-dependencies system on-it)))
-                       (remhash name *settled-systems*)))))))
+                       (setf (gethash name *up-to-date-systems*)
+                             (make-up-to-date-system system features files (system-dependencies system on-it)))
+                       (remhash name *up-to-date-systems*)))))))
 
-(defun settle-loaded-systems ()
-  "Make a plan to load each system that is loaded, and remember those for which it has nothing to do, and the definitions that are as
-they were read."
+(defun note-loaded-systems ()
+  "Plan to load each loaded system, and record the systems for which there is nothing to do and
+the definitions that have not changed."
   (changed-definitions)
   (asdf/session:with-asdf-session (:override t)
     (dolist (name (registered-names))
       (let ((system (asdf:registered-system name)))
         (when (and (typep system 'asdf:system) (asdf:component-loaded-p system))
-          ;; What cannot be planned is looked at when it is loaded.
+          ;; If planning fails, the system is checked when it is loaded.
           (around-user-code (asdf:make-plan nil 'asdf:load-op system)))))
-    (note-settled-systems (name-table '()))))
+    (note-up-to-date-systems (name-table '()))))
 
-;;; Telling the next plan
+;;; Informing the next plan
 
 (defun same-features-p (features)
-  "True if *FEATURES* holds what FEATURES does."
+  "Return true if *FEATURES* contains the same features as FEATURES."
   (null (set-exclusive-or features *features* :test #'equal)))
 
 (defun built-in-p (name)
-  "True if the system NAME came with the image and has no files, as UIOP: each plan has actions for it, which do
-nothing."
+  "Return true if the system NAME is built into the image and has no files, such as UIOP. Each
+plan has actions for it that do nothing."
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
          (null (asdf:system-source-file system))
          (null (asdf:component-children system)))))
 
 (defun unchanged-systems ()
-  "The settled systems of which nothing was touched since."
+  "Return the up-to-date systems whose files have not been touched since."
   (let ((verdicts (make-hash-table :test 'equal))
         (features (make-hash-table :test 'eq)))
-    (labels ((unchanged-p (settled)
-               (and (eq (settled-system-system settled)
-                        (asdf:registered-system (asdf:component-name (settled-system-system settled))))
-                    (let ((then (settled-system-features settled)))
+    (labels ((unchanged-p (up-to-date)
+               (and (eq (up-to-date-system-system up-to-date)
+                        (asdf:registered-system (asdf:component-name (up-to-date-system-system up-to-date))))
+                    (let ((then (up-to-date-system-features up-to-date)))
                       (multiple-value-bind (same known) (gethash then features)
                         (if known same (setf (gethash then features) (same-features-p then)))))
-                    (loop for (file . stamp) in (settled-system-files settled)
+                    (loop for (file . stamp) in (up-to-date-system-files up-to-date)
                           always (equal stamp (file-stamp file)))))
-             (settled-p (name)
+             (up-to-date-p (name)
                (multiple-value-bind (verdict known) (gethash name verdicts)
                  (if known
                      verdict
-                     (let ((settled (gethash name *settled-systems*)))
-                       ;; Systems that depend on each other in a circle are not settled.
+                     (let ((up-to-date (gethash name *up-to-date-systems*)))
+                       ;; Systems in a dependency cycle are not up to date.
                        (setf (gethash name verdicts) nil)
                        (setf (gethash name verdicts)
-                             (if settled
-                                 (and (unchanged-p settled)
-                                      (every #'settled-p (settled-system-dependencies settled)))
+                             (if up-to-date
+                                 (and (unchanged-p up-to-date)
+                                      (every #'up-to-date-p (up-to-date-system-dependencies up-to-date)))
                                  (built-in-p name))))))))
-      (loop for name being the hash-keys of *settled-systems* using (hash-value settled)
-            when (settled-p name)
-              collect (settled-system-system settled)))))
+      (loop for name being the hash-keys of *up-to-date-systems* using (hash-value up-to-date)
+            when (up-to-date-p name)
+              collect (up-to-date-system-system up-to-date)))))
 
 (defun standard-search-p ()
-  "True if ASDF looks for systems by its registry alone, and among the contribs."
+  "Return true if ASDF searches for systems only in its registry and among SBCL's contribs."
   (and (null asdf:*central-registry*)
        (equal (remove 'find-contrib-system asdf:*system-definition-search-functions*) *standard-searches*)))
 
-(defun register-settled-systems (target told)
-  "Tell ASDF's session, which begins, of the loaded systems that have not changed, and put their names into the table TOLD; not of
-TARGET, a name, which is asked for."
+(defun register-up-to-date-systems (target told)
+  "Register the loaded systems that have not changed as done in ASDF's new session, and add their
+names to the table TOLD. Skip TARGET, the name of the system being loaded."
   (let ((load (asdf:make-operation 'asdf:load-op))
         (search (not (standard-search-p)))
         (session asdf/session:*asdf-session*))
@@ -158,14 +159,16 @@ TARGET, a name, which is asked for."
             (unless search
               (asdf/session::set-asdf-cache-entry (list 'asdf:find-system name) (list system)))))))))
 
-(defun call-with-settled-systems (target told function)
-  "Call FUNCTION, which loads TARGET, in a session of ASDF's that knows what is settled. TOLD as of REGISTER-SETTLED-SYSTEMS."
+(defun call-with-up-to-date-systems (target told function)
+  "Call FUNCTION, which loads TARGET, in a session of ASDF in which up-to-date systems are
+registered. TOLD is as for REGISTER-UP-TO-DATE-SYSTEMS."
   (asdf/session:with-asdf-session ()
     (let ((session (asdf/session:toplevel-asdf-session)))
-      ;; Upgrade ASDF now: the first OPERATE of a session does, and then goes on in a new one, which would know nothing.
+      ;; Upgrade ASDF now. Otherwise the first OPERATE of a session does it and continues in a new
+      ;; session, without the registered systems.
       (unless (asdf/session:asdf-upgraded-p session)
         (setf (asdf/session:asdf-upgraded-p session) t)
         (asdf:upgrade-asdf)))
     (asdf/session:with-asdf-session (:override t :override-cache t)
-      (register-settled-systems target told)
+      (register-up-to-date-systems target told)
       (funcall function))))

@@ -1,4 +1,4 @@
-//! The sessions, by their names, and the one client that all requests without a session are.
+//! The HTTP sessions by their ids, and the single client for requests without a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,28 +12,29 @@ use tokio::time::sleep;
 use super::Join;
 use super::address::secret;
 use super::gate::HttpRefusal;
-use super::session::{HttpSeat, HttpSession, no_session};
+use super::session::{HttpConnection, HttpSession, no_session};
 
-/// The most sessions.
-const MOST_SESSIONS: usize = 32;
-/// The time after which a session that nobody uses is ended.
+/// The maximum number of sessions.
+const MAX_SESSIONS: usize = 32;
+/// The time after which an idle session is ended.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The time after which such a session gives way to a new one.
-const GIVES_WAY: Duration = Duration::from_secs(60);
-/// How often to look after the sessions. Shorter than a host stays without clients.
-const TENDING: Duration = Duration::from_secs(5);
+/// The time after which an idle session may be replaced by a new one.
+const REPLACEABLE_AFTER: Duration = Duration::from_secs(60);
+/// The interval of maintenance. It is shorter than the time that the host stays without clients.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The sessions.
-pub(super) struct Seats {
+/// The HTTP sessions.
+pub(super) struct HttpSessions {
     join: Arc<Join>,
     sessions: Mutex<HashMap<String, Arc<HttpSession>>>,
     stateless: tokio::sync::Mutex<Option<Arc<HttpSession>>>,
-    /// A seat for whoever needs one next: it keeps the image while nobody is there.
-    spare: Mutex<Option<HttpSeat>>,
+    /// A connected client for the next session. It keeps the host running while there are no
+    /// sessions.
+    spare: Mutex<Option<HttpConnection>>,
 }
 
-impl Seats {
-    pub(super) fn new(join: Arc<Join>, first: HttpSeat) -> Self {
+impl HttpSessions {
+    pub(super) fn new(join: Arc<Join>, first: HttpConnection) -> Self {
         Self {
             join,
             sessions: Mutex::default(),
@@ -48,19 +49,19 @@ impl Seats {
         session.filter(|session| !session.is_closed()).ok_or_else(no_session)
     }
 
-    /// Begins a session. Returns it with its name, which nobody guesses.
+    /// Starts a session. Returns it with its id, which is a random secret.
     pub(super) async fn begin(&self) -> Result<(String, Arc<HttpSession>), HttpRefusal> {
-        let session = self.seated().await?;
+        let session = self.new_session().await?;
         let name = secret().map_err(|error| unavailable(error.to_string()))?;
         let mut sessions = self.sessions.lock();
-        if sessions.len() >= MOST_SESSIONS {
+        if sessions.len() >= MAX_SESSIONS {
             let idle = sessions.iter().filter_map(|(name, session)| Some((session.idle()?, name.clone())));
-            let idlest = idle.max().filter(|(time, _)| *time >= GIVES_WAY);
+            let idlest = idle.max().filter(|(time, _)| *time >= REPLACEABLE_AFTER);
             let Some(idlest) = idlest.and_then(|(_, name)| sessions.remove(&name)) else {
-                session.close("There is no room");
-                return Err(unavailable("there are too many sessions, and all are in use".to_owned()));
+                session.close("There are too many sessions");
+                return Err(unavailable("there are too many sessions, all in use".to_owned()));
             };
-            idlest.close("The session has given way to another");
+            idlest.close("The idle session was replaced by a new one");
         }
         sessions.insert(name.clone(), Arc::clone(&session));
         Ok((name, session))
@@ -72,36 +73,36 @@ impl Seats {
         session.iter().for_each(|session| session.close("The session was ended"));
     }
 
-    /// Returns the client that requests without a session are.
+    /// Returns the client for requests without a session.
     pub(super) async fn stateless(&self) -> Result<Arc<HttpSession>, HttpRefusal> {
         let mut stateless = self.stateless.lock().await;
         if let Some(session) = stateless.as_ref().filter(|session| !session.is_closed()) {
             return Ok(Arc::clone(session));
         }
-        let session = self.seated().await?;
+        let session = self.new_session().await?;
         *stateless = Some(Arc::clone(&session));
         Ok(session)
     }
 
-    async fn seated(&self) -> Result<Arc<HttpSession>, HttpRefusal> {
-        let spare = self.spare.lock().take().filter(HttpSeat::is_open);
+    async fn new_session(&self) -> Result<Arc<HttpSession>, HttpRefusal> {
+        let spare = self.spare.lock().take().filter(HttpConnection::is_open);
         let seat = match spare {
             Some(seat) => seat,
-            None => self.joined().await.map_err(unavailable)?,
+            None => self.connect().await.map_err(unavailable)?,
         };
         HttpSession::begin(seat).map_err(|error| unavailable(error.to_string()))
     }
 
-    async fn joined(&self) -> Result<HttpSeat, String> {
+    async fn connect(&self) -> Result<HttpConnection, String> {
         let join = Arc::clone(&self.join);
         let joined = tokio::task::spawn_blocking(move || join()).await;
         joined.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Ends idle sessions from time to time, and keeps the image while nobody is there.
-    pub(super) async fn tend(&self) {
+    /// Repeatedly ends idle sessions, and keeps a client connected so that the host does not end.
+    pub(super) async fn maintain(&self) {
         loop {
-            sleep(TENDING).await;
+            sleep(MAINTENANCE_INTERVAL).await;
             self.sessions.lock().retain(|_, session| {
                 let stays = !session.is_closed() && session.idle().is_none_or(|time| time < IDLE);
                 if !stays {
@@ -111,11 +112,11 @@ impl Seats {
             });
             let stateless = self.stateless.lock().await.as_ref().is_some_and(|session| !session.is_closed());
             let alone = !stateless && self.sessions.lock().is_empty();
-            let kept = self.spare.lock().as_ref().is_some_and(HttpSeat::is_open);
-            // Ignore an error: the next client is told.
+            let kept = self.spare.lock().as_ref().is_some_and(HttpConnection::is_open);
+            // Ignore an error: the next session will report it.
             if alone
                 && !kept
-                && let Ok(seat) = self.joined().await
+                && let Ok(seat) = self.connect().await
             {
                 *self.spare.lock() = Some(seat);
             }
@@ -132,6 +133,6 @@ impl Seats {
 }
 
 fn unavailable(why: String) -> HttpRefusal {
-    let why = format!("No further client is served: {}.", why.trim_end_matches('.'));
+    let why = format!("The server cannot accept another client: {}.", why.trim_end_matches('.'));
     (StatusCode::SERVICE_UNAVAILABLE, ErrorData::internal_error(why, None))
 }

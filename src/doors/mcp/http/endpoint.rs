@@ -1,4 +1,5 @@
-//! Answers requests over HTTP: finds the session of each, and writes what comes of it.
+//! The HTTP endpoint: finds the session of each request, forwards the message, and writes the
+//! response.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,43 +21,43 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::gate::{EVENTS, Gate, HttpRefusal, JSON, refused, text};
-use super::seats::Seats;
+use super::server_ending;
 use super::session::{ExchangeReading, GENERAL, HttpSession, error_code};
-use super::told;
+use super::sessions::HttpSessions;
 use crate::doors::mcp::calls::cancelled;
 use crate::doors::mcp::message::{self, Id, Message};
 use crate::doors::mcp::protocol::{Meta, VERSIONS};
 
-/// The longest body, in bytes.
-const LONGEST_BODY: usize = 4 << 20;
-/// The time in which a body must be there.
+/// The maximum size of a body, in bytes.
+const MAX_BODY: usize = 4 << 20;
+/// The deadline for receiving a body.
 const BODY_TIME: Duration = Duration::from_secs(30);
-/// The time that an answer may take before the client is given a stream.
+/// How long a response may take before it becomes a stream.
 const STREAM_AFTER: Duration = Duration::from_millis(500);
-/// The time after which a stream without news says that it lives.
+/// The interval of keep-alive comments in an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The most events that wait for a client to read them.
-const MOST_UNREAD: usize = 8;
-/// The oldest version whose clients understand an event without data.
+/// The maximum number of events that wait for a client to read them.
+const MAX_UNREAD: usize = 8;
+/// The oldest version whose clients accept an event without data.
 const POLLING_SINCE: &str = "2025-11-25";
-/// The code of an error where a header differs from the body.
+/// The error code for a header that differs from the body.
 const HEADER_MISMATCH: ErrorCode = ErrorCode(-32020);
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 
-/// The one endpoint.
-pub(super) struct Door {
+/// The only endpoint.
+pub(super) struct Endpoint {
     pub(super) gate: Gate,
-    pub(super) seats: Arc<Seats>,
-    /// Whether the server is to end.
+    pub(super) sessions: Arc<HttpSessions>,
+    /// Becomes `true` when the server ends.
     pub(super) ending: watch::Receiver<bool>,
 }
 
-/// A body of one piece, or of events.
+/// A response with one message or a stream of events.
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-impl Door {
+impl Endpoint {
     /// Answers a request.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         let (head, body) = request.into_parts();
@@ -72,7 +73,7 @@ impl Door {
         answered.unwrap_or_else(|(status, error)| refusal(status, id.as_ref(), &error))
     }
 
-    /// Answers a message. Sets `id` to its id, which a refusal has, too.
+    /// Answers a POSTed message. Stores its id in `id` for use in a rejection.
     async fn post(
         &self,
         headers: &HeaderMap,
@@ -94,7 +95,7 @@ impl Door {
             Message::Response { .. } => None,
         };
         let (meta, version) = (Meta::of(params), text(headers, VERSION));
-        // Dispatch refuses the versions that nobody knows.
+        // Dispatch rejects unknown versions in the body.
         if meta.version().is_some_and(|version| !has_sessions(version.as_str()))
             || version.is_some_and(|version| !has_sessions(version))
         {
@@ -107,7 +108,7 @@ impl Door {
         match (read, session) {
             (Message::Request { id, method, params }, None) => self.initialize(id, &method, params).await,
             (Message::Request { id, method, params }, Some(session)) => {
-                let reading = session.ask(id, &method, params, true).await?;
+                let reading = session.request(id, &method, params, true).await?;
                 let polls = version.is_some_and(|version| version >= POLLING_SINCE);
                 Ok(self.reply(reading, polls, |_| StatusCode::OK).await)
             }
@@ -117,7 +118,7 @@ impl Door {
                 cancelled(params).iter().for_each(|id| session.cancel(id));
                 Ok(empty(StatusCode::ACCEPTED))
             }
-            (_, Some(session)) => session.tell(&body).await.map(|()| empty(StatusCode::ACCEPTED)),
+            (_, Some(session)) => session.notify(&body).await.map(|()| empty(StatusCode::ACCEPTED)),
             (_, None) => Ok(empty(StatusCode::ACCEPTED)),
         }
     }
@@ -128,12 +129,12 @@ impl Door {
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<Answer, HttpRefusal> {
-        let (name, session) = self.seats.begin().await?;
-        let reading = session.ask(id, method, params, true).await?;
+        let (name, session) = self.sessions.begin().await?;
+        let reading = session.request(id, method, params, true).await?;
         let mut answer = self.reply(reading, false, |_| StatusCode::BAD_REQUEST).await;
         match HeaderValue::from_str(&name) {
             Ok(name) if answer.status() == StatusCode::OK => drop(answer.headers_mut().insert(SESSION, name)),
-            _ => self.seats.end(&name),
+            _ => self.sessions.end(&name),
         }
         Ok(answer)
     }
@@ -152,13 +153,13 @@ impl Door {
                 && (differs("mcp-method", &method)
                     || name_of(&method, params).is_some_and(|name| differs("mcp-name", &name)))
         {
-            let why = "The headers MCP-Protocol-Version, Mcp-Method and Mcp-Name must be those of the body.";
+            let why = "The headers MCP-Protocol-Version, Mcp-Method and Mcp-Name must agree with the body.";
             return Err((StatusCode::BAD_REQUEST, ErrorData::new(HEADER_MISMATCH, why, None)));
         }
         if let Some(error) = meta.incomplete("The ") {
             return Err((StatusCode::BAD_REQUEST, error));
         }
-        let reading = self.seats.stateless().await?.ask(id, &method, params, false).await?;
+        let reading = self.sessions.stateless().await?.request(id, &method, params, false).await?;
         let status = |code| match code {
             ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
@@ -169,8 +170,9 @@ impl Door {
 
     fn get(&self, headers: &HeaderMap) -> Result<Answer, HttpRefusal> {
         let session = self.find(headers)?;
-        let wrong =
-            || refused(StatusCode::BAD_REQUEST, "Nothing is kept of the stream of this Last-Event-ID.");
+        let wrong = || {
+            refused(StatusCode::BAD_REQUEST, "The stream of this Last-Event-ID has expired or never existed.")
+        };
         let (number, after) = match text(headers, "last-event-id") {
             None => (GENERAL, 0),
             Some(id) => id
@@ -178,29 +180,31 @@ impl Door {
                 .and_then(|(number, after)| Some((number.parse().ok()?, after.parse().ok()?)))
                 .ok_or_else(wrong)?,
         };
-        Ok(self.stream(session.kept(number).ok_or_else(wrong)?, after, false))
+        Ok(self.stream(session.resume(number).ok_or_else(wrong)?, after, false))
     }
 
     fn delete(&self, headers: &HeaderMap) -> Result<Answer, HttpRefusal> {
         self.find(headers)?;
-        text(headers, SESSION).iter().for_each(|name| self.seats.end(name));
+        text(headers, SESSION).iter().for_each(|name| self.sessions.end(name));
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    /// Finds the session that the headers name.
+    /// Finds the session named in the headers.
     fn find(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, HttpRefusal> {
         if text(headers, VERSION).is_some_and(|version| !has_sessions(version)) {
             return Err(refused(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "This version has no sessions, and POST alone.",
+                "This protocol version has no sessions and supports only POST.",
             ));
         }
-        let missing =
-            || refused(StatusCode::BAD_REQUEST, "There is no Mcp-Session-Id header: initialize first.");
-        self.seats.find(text(headers, SESSION).ok_or_else(missing)?)
+        let missing = || {
+            refused(StatusCode::BAD_REQUEST, "The Mcp-Session-Id header is missing. Send initialize first.")
+        };
+        self.sessions.find(text(headers, SESSION).ok_or_else(missing)?)
     }
 
-    /// Waits for a request's answer, and returns it as one message; or a stream, if there are news before it, or it is late.
+    /// Waits for the response to a request and returns it as one message. Returns a stream instead
+    /// if other messages come first or the response is late.
     async fn reply(
         &self,
         reading: ExchangeReading,
@@ -209,23 +213,23 @@ impl Door {
     ) -> Answer {
         let reader = reading.exchange.claim();
         match timeout(STREAM_AFTER, reading.exchange.next(reader, 0)).await {
-            Ok(Some((_, message))) if reading.exchange.is_answer_alone() => {
+            Ok(Some((_, message))) if reading.exchange.is_single_response() => {
                 reading.session.forget(reading.number);
                 let status = error_code(&message).map_or(StatusCode::OK, status);
-                whole(status, message)
+                json_response(status, message)
             }
-            // It was called off.
+            // The call was cancelled.
             Ok(None) => empty(StatusCode::ACCEPTED),
             _ => self.stream(reading, 0, polls),
         }
     }
 
-    /// Makes a stream of the messages after number `after`.
+    /// Returns a stream of the messages after number `after`.
     fn stream(&self, reading: ExchangeReading, after: u64, polls: bool) -> Answer {
-        let (events, body) = mpsc::channel(MOST_UNREAD);
+        let (events, body) = mpsc::channel(MAX_UNREAD);
         let mut ending = self.ending.clone();
         tokio::spawn(async move {
-            // If this returns early, the reading hears that its reader is gone.
+            // Returning drops `reading`, which cancels a call that cannot be resumed.
             let ExchangeReading { number, exchange, resumable, .. } = &reading;
             let (reader, mut after) = (exchange.claim(), after);
             let event = |place: u64, data: &[u8]| {
@@ -238,8 +242,9 @@ impl Door {
                 let news = tokio::select! {
                     news = timeout(KEEP_ALIVE, exchange.next(reader, after)) => news,
                     () = events.closed() => return,
-                    // Let calls end; nothing else comes any more.
-                    () = told(&mut ending), if *number == GENERAL => return,
+                    // When the server ends, end the general stream; streams of calls continue until
+                    // their responses.
+                    () = server_ending(&mut ending), if *number == GENERAL => return,
                 };
                 piece = match news {
                     Ok(Some((place, message))) => {
@@ -274,15 +279,16 @@ impl Body for Events {
 }
 
 async fn read_body(body: Incoming) -> Result<Bytes, HttpRefusal> {
-    let read = timeout(BODY_TIME, Limited::new(body, LONGEST_BODY).collect());
-    let read = read.await.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "The body does not come."))?;
+    let read = timeout(BODY_TIME, Limited::new(body, MAX_BODY).collect());
+    let read =
+        read.await.map_err(|_| refused(StatusCode::REQUEST_TIMEOUT, "The body was not received in time."))?;
     read.map(http_body_util::Collected::to_bytes).map_err(|error| match error.is::<LengthLimitError>() {
         true => refused(StatusCode::PAYLOAD_TOO_LARGE, "The message is longer than 4 MiB."),
-        false => refused(StatusCode::BAD_REQUEST, "The body is cut."),
+        false => refused(StatusCode::BAD_REQUEST, "The body is incomplete."),
     })
 }
 
-fn whole(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -298,7 +304,7 @@ fn empty(status: StatusCode) -> Answer {
 fn refusal(status: StatusCode, id: Option<&Id>, error: &ErrorData) -> Answer {
     let mut line = Vec::new();
     message::write_error(&mut line, id, error);
-    let mut answer = whole(status, line);
+    let mut answer = json_response(status, line);
     let advice = match status {
         StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
         StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "POST, GET, DELETE")),
@@ -310,12 +316,12 @@ fn refusal(status: StatusCode, id: Option<&Id>, error: &ErrorData) -> Answer {
     answer
 }
 
-/// Whether a version is known, and has sessions.
+/// Returns whether the version is supported and has sessions.
 fn has_sessions(version: &str) -> bool {
     VERSIONS.iter().any(|known| known.as_str() == version && known.has_initialize())
 }
 
-/// Returns what the parameters name, which a header names too.
+/// Returns the tool, prompt or resource in the parameters, which the header Mcp-Name repeats.
 fn name_of(method: &str, params: Option<&RawValue>) -> Option<String> {
     let key = match method {
         "tools/call" | "prompts/get" => "name",

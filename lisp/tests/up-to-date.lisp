@@ -1,19 +1,19 @@
-;;;; Settled systems: those that have not changed, of which a plan is told.
+;;;; Tests of up-to-date systems, which have not changed and are registered as done for ASDF's plan.
 
 (in-package :steelbank-tests)
 
 (defun write-text (path text)
-  "Have the file PATH hold TEXT."
+  "Write TEXT to the file PATH."
   (ensure-directories-exist path)
   (with-open-file (stream path :direction :output :if-exists :supersede)
     (write-string text stream))
   path)
 
-(defun call-with-settled-project (function)
-  "Call FUNCTION with the folder of a system with a document that is not there, and with a part of its own, after both were loaded and
-settled; then have ASDF forget them."
+(defun call-with-up-to-date-project (function)
+  "Call FUNCTION with the folder of a system that has a missing document and a secondary system,
+after both were loaded and recorded as up to date. Then make ASDF forget them."
   (let ((folder (uiop:ensure-directory-pathname
-                 (format nil "~Asteelbank-settled-~36R/" (sb-ext:native-namestring (uiop:temporary-directory))
+                 (format nil "~Asteelbank-up-to-date-~36R/" (sb-ext:native-namestring (uiop:temporary-directory))
                          (random (expt 2 64) (make-random-state t))))))
     (unwind-protect
          (progn
@@ -23,8 +23,8 @@ settled; then have ASDF forget them."
                         (defsystem \"settling/base\" :components ((:file \"base\")))")
            (write-text (merge-pathnames "base.lisp" folder) "(in-package :cl-user)")
            (write-text (merge-pathnames "whole.lisp" folder) "(in-package :cl-user)")
-           (clrhash steelbank::*settled-systems*)
-           ;; Make all files count as old: no test waits for that.
+           (clrhash steelbank::*up-to-date-systems*)
+           ;; Make all files look old, so that tests need not wait.
            (steelbank::encapsulate 'steelbank::file-stamp 'old
                                (lambda (function file)
                                  (let ((found (funcall function file)))
@@ -34,45 +34,46 @@ settled; then have ASDF forget them."
                                    found)))
            (asdf:load-asd (merge-pathnames "settling.asd" folder))
            (asdf:load-system "settling")
-           (steelbank::settle-loaded-systems)
+           (steelbank::note-loaded-systems)
            (funcall function folder))
       (steelbank::unencapsulate 'steelbank::file-stamp 'old)
       (asdf:clear-system "settling")
       (asdf:clear-system "settling/base")
       (uiop:delete-directory-tree folder :validate t :if-does-not-exist :ignore))))
 
-(defun settled-names ()
-  "The names of the systems of CALL-WITH-SETTLED-PROJECT that have not changed."
+(defun up-to-date-names ()
+  "Return the names of the systems of CALL-WITH-UP-TO-DATE-PROJECT that have not changed."
   (remove "settling" (sort (mapcar #'asdf:component-name (steelbank::unchanged-systems)) #'string<)
           :test-not (lambda (prefix name) (eql 0 (search prefix name)))))
 
-(deftest systems-with-parts-and-without-a-document-are-settled
-    (call-with-settled-project (lambda (folder) (declare (ignore folder)) (settled-names)))
+(deftest system-with-missing-document-is-up-to-date
+    (call-with-up-to-date-project (lambda (folder) (declare (ignore folder)) (up-to-date-names)))
   ("settling" "settling/base"))
 
-(deftest a-document-that-comes-to-be-unsettles-its-system-alone
-    (call-with-settled-project (lambda (folder)
+(deftest new-document-affects-only-its-system
+    (call-with-up-to-date-project (lambda (folder)
                                  (write-text (merge-pathnames "missing.txt" folder) "here")
-                                 (settled-names)))
+                                 (up-to-date-names)))
   ("settling/base"))
 
-(deftest a-definition-that-is-touched-unsettles-all-of-its-systems
-    (call-with-settled-project (lambda (folder)
+(deftest touched-definition-affects-all-its-systems
+    (call-with-up-to-date-project (lambda (folder)
                                  (write-text (merge-pathnames "settling.asd" folder)
                                              "(defsystem \"settling\")")
-                                 (settled-names)))
+                                 (up-to-date-names)))
   nil)
 
-(deftest a-part-that-changes-unsettles-what-depends-on-it
-    (call-with-settled-project (lambda (folder)
+(deftest changed-system-affects-its-dependents
+    (call-with-up-to-date-project (lambda (folder)
                                  (write-text (merge-pathnames "base.lisp" folder) "(in-package :cl-user) 1")
-                                 (settled-names)))
+                                 (up-to-date-names)))
   nil)
 
-;;; Definitions that are as they were read
+;;; Unchanged system definitions
 
 (defun call-with-read-definition (function)
-  "Call FUNCTION with the path and the native name of a system definition that was read, and that is known to be as it was."
+  "Call FUNCTION with the path and the native name of a system definition that was read and
+recorded as unchanged."
   (call-with-file "defined.asd" "(defsystem \"defined\")"
                   (lambda (path)
                     (let ((file (sb-ext:native-namestring path))
@@ -84,14 +85,14 @@ settled; then have ASDF forget them."
                       (unwind-protect (funcall function path file)
                         (remhash file steelbank::*definitions-as-read*))))))
 
-(deftest a-definition-that-was-not-touched-is-as-it-was-read
+(deftest untouched-definition-is-unchanged
     (call-with-read-definition
      (lambda (path file)
        (declare (ignore path))
        (and (steelbank::definition-as-read-p file (gethash file steelbank::*loaded-files*)) t)))
   t)
 
-(deftest a-definition-of-another-text-and-the-same-date-is-read-again
+(deftest changed-definition-with-same-date-is-reread
     (call-with-read-definition
      (lambda (path file)
        (declare (ignore file))
@@ -100,7 +101,7 @@ settled; then have ASDF forget them."
        (mapcar #'pathname-name (steelbank::changed-definitions))))
   ("defined"))
 
-(deftest a-definition-that-was-read-again-is-looked-at-again
+(deftest reread-definition-is-checked-again
     (call-with-read-definition
      (lambda (path file)
        (setf (gethash file steelbank::*loaded-files*) (steelbank::current-version path))
@@ -109,7 +110,7 @@ settled; then have ASDF forget them."
 
 ;;; Names of files
 
-(deftest truenames-follow-links-as-truename-does
+(deftest native-truename-agrees-with-truename
     (call-with-file "here.lisp" ""
                     (lambda (path)
                       (let ((link (merge-pathnames "link.lisp" path)))
@@ -122,7 +123,7 @@ settled; then have ASDF forget them."
                                                    (sb-ext:native-namestring (truename path)))
                                             (equal (steelbank::native-truename (merge-pathnames "absent.lisp" path))
                                                    (sb-ext:native-namestring (merge-pathnames "absent.lisp" path))))))
-                               ;; A folder that is known does not hide that its file is a link, or absent.
+                               ;; A cached folder must not hide that its file is a link or missing.
                                (append (named)
                                        (steelbank::with-real-folders
                                          (append (named) (named)))))
