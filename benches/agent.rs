@@ -1,8 +1,11 @@
-//! Ten tasks and five questions of agents on projects that nobody here wrote, by steelbank over MCP and by ripgrep: `cargo bench --bench
-//! agent [-- FOLDER]`. Both sides are scripted in benches/agent/tasks.txt, with the lines that are true. Counts calls, tokens
-//! (characters / 4, of what is asked and answered), and wrong and missing lines; prints the table of README. A task is lost if an
-//! answer has a wrong or missing line that the other side has not, or costs more than three times its tokens at equal truth. The
-//! sources come from apt, into FOLDER if it is given, where they stay.
+//! Compares steelbank over MCP with ripgrep on ten tasks and five questions of agents, in projects
+//! written by others: `cargo bench --bench agent [-- FOLDER]`.
+//!
+//! benches/agent/tasks.txt scripts both sides and lists the correct lines. The bench counts calls,
+//! tokens (characters / 4, in requests and answers), and wrong and missing lines, and prints the
+//! table in README. A task is lost if steelbank's answer has a wrong or missing line that the other
+//! side has not, or if it costs more than three times the tokens at equal correctness. The sources
+//! come from apt and are stored in FOLDER, if given.
 // Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -15,14 +18,14 @@ use serde_json::{Value, json};
 mod side;
 use side::{Server, files, places, shell};
 
-/// Unpacks the sources of Debian's packages into the folder `sources` of the current one.
+/// Unpacks the sources of Debian's packages into the folder `sources`.
 const FETCH: &str = "set -e; mkdir -p sources debs; cd debs; apt-get download -qq -o APT::Sandbox::User=root stumpwm cl-hunchentoot \
     cl-clx-sbcl cl-alexandria cl-ppcre cl-chunga cl-base64 cl-fad cl-flexi-streams cl-md5 cl-rfc2388 cl-plus-ssl cl-trivial-backtrace \
     cl-usocket cl-bordeaux-threads cl-cffi cl-babel cl-trivial-features cl-trivial-gray-streams cl-trivial-garbage cl-split-sequence; \
     for deb in *.deb; do rm -rf un; dpkg-deb -x $deb un; if [ -d un/usr/share/common-lisp/source ]; then cp -RL \
     un/usr/share/common-lisp/source/. ../sources; fi; done; rm -rf un";
 
-/// A task, as tasks.txt has it.
+/// A task in tasks.txt.
 #[derive(Default)]
 struct Task {
     name: String,
@@ -33,12 +36,12 @@ struct Task {
     asks: Vec<(String, Value)>,
     commands: Vec<String>,
     truth: BTreeSet<String>,
-    /// Lines that are neither right nor wrong, as patterns of which `.*` is all that is understood.
+    /// Lines that count neither as right nor as wrong, as patterns with `.*` as the only operator.
     fine: Vec<String>,
     by_truth_alone: bool,
 }
 
-/// What a side's answer is worth.
+/// The score of one side's answer.
 #[derive(Default)]
 struct Outcome {
     calls: usize,
@@ -56,7 +59,7 @@ fn main() {
     let work = work.canonicalize().unwrap();
     let sources = work.join("sources");
     if !sources.is_dir() {
-        assert!(shell(FETCH, &work).0, "the sources cannot be fetched");
+        assert!(shell(FETCH, &work).0, "fetching the sources failed");
     }
     for (path, text) in files(include_str!("agent/hard.txt")) {
         std::fs::create_dir_all(sources.join("hard")).unwrap();
@@ -154,7 +157,7 @@ fn tasks(text: &str) -> Vec<Task> {
 }
 
 impl Task {
-    /// Judges a side by what it asked and was answered.
+    /// Scores a side by its requests and answers.
     fn judged(&self, answers: Vec<(String, String)>) -> Outcome {
         let said: BTreeSet<String> = answers.iter().flat_map(|(_, answer)| places(answer)).collect();
         let is_fine = |place: &String| {

@@ -1,7 +1,8 @@
-//! Benches the engine: the cost of a crossing into Lisp, and of questions beside sb-introspect's.
+//! Benchmarks the engine: the cost of a call into Lisp, and of queries compared with sb-introspect.
 //!
-//! `cargo bench --bench engine`. Read the figures as ratios: a crossing beside a Rust call through a pointer, a job beside
-//! a round trip to a Rust thread, the index beside sb-introspect in the same image.
+//! `cargo bench --bench engine`. Compare ratios: a call into Lisp with a Rust call through a
+//! pointer, a job with a round trip to a Rust thread, the index with sb-introspect in the same
+//! image.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -44,7 +45,7 @@ mod crossing {
         bencher.bench_local(|| function(black_box(1)));
     }
 
-    /// Makes a thousand crossings in one job: divide by a thousand.
+    /// Makes a thousand calls into Lisp in one job; divide the time by 1000.
     #[divan::bench(args = [1000])]
     fn entry_point_calls(bencher: Bencher<'_, '_>, count: i64) {
         let lisp = bank().lisp();
@@ -53,7 +54,7 @@ mod crossing {
         });
     }
 
-    /// Runs a hundred operations in one job: divide by a hundred.
+    /// Runs a hundred operations in one job; divide the time by 100.
     #[divan::bench(args = [100])]
     fn operations(bencher: Bencher<'_, '_>, count: usize) {
         let lisp = bank().lisp();

@@ -1,6 +1,6 @@
-//! What a project costs to export, after loading: `cargo bench --bench export [-- FOLDER [SYSTEM]]`. FOLDER is a project;
-//! without one, the sources of 119 packages of apt, which none of us wrote, and copies of them under other names, so that
-//! some 568,000 lines are loaded. Beside it: reading all of its files and writing their bytes.
+//! Measures the export of a loaded project: `cargo bench --bench export [-- FOLDER [SYSTEM]]`.
+//! Without FOLDER, the project consists of 119 Debian source packages and renamed copies of them,
+//! about 568,000 lines. For comparison, measures reading all files and writing their bytes.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::BTreeSet;
@@ -12,13 +12,13 @@ use steelbank::export::scip::{ScipFormat, write_scip};
 use steelbank::export::site::write_site;
 use steelbank::{Control, Installation, LoadRequest, ProjectSettings, Steelbank};
 
-/// The processor time of this process.
+/// Returns the processor time of this process.
 fn processor() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A figure of this process's memory, in MiB.
+/// Returns a figure of this process's memory, in MiB.
 fn memory(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -26,7 +26,7 @@ fn memory(name: &str) -> u64 {
 }
 
 fn measured<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    // Forget the peak of what was before.
+    // Reset the peak of resident memory.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let (wall, time, before) = (Instant::now(), processor(), memory("VmRSS:"));
     let done = work();
@@ -40,12 +40,12 @@ fn measured<T>(what: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The characters of a name.
+/// Returns whether the character can be part of a name.
 fn is_constituent(letter: char) -> bool {
     letter.is_alphanumeric() || "-+*%!?<>=_&$".contains(letter)
 }
 
-/// Puts `names` with `-copy` behind them in their place.
+/// Appends `-copy` to each of `names` in the text.
 fn renamed(text: &str, names: &BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     let mut rest = text;
@@ -64,7 +64,7 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Copies a library with its systems and packages under other names.
+/// Copies a library and renames its systems and packages.
 fn copy(from: &Path, to: &Path) {
     let mut all = Vec::new();
     files(from, &mut all);
@@ -90,7 +90,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Makes the large project in `folder`.
+/// Creates the large project in `folder`.
 fn large(folder: &Path) -> PathBuf {
     let project = folder.join("project");
     if !project.is_dir() {

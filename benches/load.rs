@@ -1,9 +1,10 @@
-//! Benches loads through steelbank beside the same loads in plain SBCL, everything compiled anew. Run with
-//! `cargo bench --bench load`; `-- PAIRS SYSTEM…` says how often, and names other systems.
+//! Compares loads through steelbank with the same loads in plain SBCL, all from source. Run with
+//! `cargo bench --bench load`; `-- PAIRS SYSTEM…` sets the number of pairs and the systems.
 //!
-//! Our loads also record positions and uses, keep diagnostics and refresh the index. Both have the same SBCL,
-//! the same heap and empty caches, a process each, and run at the same time, so that a machine whose speed
-//! changes from minute to minute changes it for both. Read the ratio of processor time.
+//! Loads through steelbank also record positions and uses, store diagnostics and update the index.
+//! Both sides have the same SBCL, heap size and empty caches. They run at the same time in a
+//! process each, so that changes of the machine's speed affect both. Compare the ratio of processor
+//! time.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::panic, missing_docs)]
@@ -93,7 +94,7 @@ fn row(system: &str, costs: &[[Cost; 2]]) {
     );
 }
 
-/// Loads `system` in plain SBCL and through us, side by side.
+/// Loads `system` in plain SBCL and through steelbank at the same time.
 fn pair(system: &str) -> [Cost; 2] {
     std::thread::scope(|scope| {
         let plain = scope.spawn(|| run(system, true));
@@ -102,7 +103,7 @@ fn pair(system: &str) -> [Cost; 2] {
     })
 }
 
-/// Loads `system` with nothing compiled before, in plain SBCL or through us, in a process of its own.
+/// Loads `system` from source in a new process, in plain SBCL or through steelbank.
 fn run(system: &str, plain: bool) -> Cost {
     let cache = tempfile::tempdir().unwrap();
     let mut command = if plain {
@@ -135,7 +136,7 @@ fn plain_load(cache: &Path, system: &str) -> Command {
     common::plain_sbcl(cache, &[&load])
 }
 
-/// Loads `system` in the child, and prints the cost, of all threads of the process together.
+/// Loads `system` in the child process, and prints the cost over all threads.
 fn load_through_us(cache: &Path, system: &str) {
     let settings = ProjectSettings::in_folder(cache).cache(cache.join("cache"));
     let bank = Steelbank::builder().project(settings).start().unwrap();

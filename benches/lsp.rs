@@ -1,7 +1,10 @@
-//! Benches `steelbank lsp` as an editor sees it, on a project of the fixtures' libraries, and prints a table: `cargo bench
-//! --bench lsp [-- FOLDER]`. FOLDER is one that tests/held-out.sh has filled: all of its systems are loaded then. Each
-//! request is followed by one that the server only refuses, an echo through the same pipes. Of each, the processor time of
-//! the server, and the time from request to answer: at the median and at 99 %.
+//! Benchmarks `steelbank lsp` from an editor's view, on a project of the test fixtures' libraries,
+//! and prints a table: `cargo bench --bench lsp [-- FOLDER]`. FOLDER is a folder filled by
+//! tests/held-out.sh; all of its systems are loaded.
+//!
+//! Each request is followed by an echo, a request that the server only rejects. For both, prints
+//! the server's processor time and the time from request to response, at the median and the 99th
+//! percentile.
 // Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
 
@@ -58,7 +61,7 @@ impl Editor {
         framing::write(&mut self.input, message);
     }
 
-    /// Reads a message. Prints what the server logs: a check that fell back on a slower way says so there.
+    /// Reads a message. Prints the server's log messages, which report fallbacks to slower checks.
     fn read(&mut self) -> Value {
         let message = framing::read(&mut self.output);
         if message["method"] == "window/logMessage" {
@@ -67,7 +70,7 @@ impl Editor {
         message
     }
 
-    /// Reads a message that comes by itself; panics if none comes for a minute.
+    /// Reads a message that the server sends unprompted. Panics after a minute without one.
     fn read_in_time(&mut self) -> Value {
         let timeout = Timespec { tv_sec: 60, tv_nsec: 0 };
         let mut ready = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
@@ -91,7 +94,7 @@ impl Editor {
         }
     }
 
-    /// The processor time of the server so far, and of its children that have ended.
+    /// Returns the processor time of the server and of its children that have ended.
     fn used(&self) -> (Duration, Duration) {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<u64> = stat
@@ -107,10 +110,11 @@ impl Editor {
         (ticks(fields[0] + fields[1]), ticks(fields[2] + fields[3]))
     }
 
-    /// The processor time of the server so far, to the nanosecond.
+    /// Returns the processor time of the server so far, in nanosecond resolution.
     fn processor_time(&self) -> Duration {
         let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
-        // SAFETY: both functions fill what they are given, and the process has not been waited for.
+        // SAFETY: both functions only write to the variables passed to them, and the process has
+        // not been waited for.
         let failed = unsafe {
             libc::clock_getcpuclockid(self.child.id() as i32, &mut clock) != 0
                 || libc::clock_gettime(clock, &mut time) != 0
@@ -119,7 +123,7 @@ impl Editor {
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 
-    /// Asks the requests that `next` makes, each followed by an echo, and prints a row.
+    /// Sends the requests from `next`, each followed by an echo, and prints a row.
     fn measure(&mut self, what: &str, mut next: impl FnMut(&mut Self, usize) -> (&'static str, Value)) {
         let (mut times, mut echoes, mut spent) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
         let mut size = 0;
@@ -157,7 +161,7 @@ impl Editor {
 fn main() {
     let scratch = tempfile::tempdir().unwrap();
     let (root, cache) = (scratch.path().join("project"), scratch.path().join("cache"));
-    // A folder that tests/held-out.sh has filled has all of these libraries in `others`.
+    // In a folder filled by tests/held-out.sh, `others` has all of these libraries.
     let large = std::env::args().skip(1).find(|argument| argument != "--bench");
     let libraries = large.as_ref().map_or_else(fixtures::lisp_libraries, PathBuf::from);
     for library in fs::read_dir(libraries).unwrap().flatten() {
@@ -167,7 +171,7 @@ fn main() {
     let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
     let mut editor = Editor::start(&root, &cache, systems);
     let others = if large.is_some() { root.join("others") } else { root.clone() };
-    // Let the snapshot be made: a folder, beside locks and one that is being made.
+    // Wait for the snapshot, a folder besides the locks and unfinished snapshots.
     let patience = Instant::now();
     let is_made = || {
         let mut entries = fs::read_dir(cache.join("projects/snapshots")).into_iter().flatten().flatten();
@@ -190,7 +194,7 @@ fn main() {
     editor.measure("references", |_, _| ("textDocument/references", asked.clone()));
     asked["newName"] = json!("make-sure-of-list");
     editor.measure("rename plan", |_, _| ("textDocument/rename", asked.clone()));
-    // One types names in a new definition.
+    // The user types names in a new definition.
     let line = text.matches('\n').count();
     let letters = ["c", "co", "con", "copy-", "mvb", "with-", "e", "ensure"];
     let mut version = 1;
@@ -206,7 +210,7 @@ fn main() {
         let position = json!({ "line": line, "character": 17 + typed.len() });
         ("textDocument/completion", json!({ "textDocument": document, "position": position }))
     });
-    // A file of 3,000 lines: loaded as it is, and with a line inserted before each request.
+    // Use a file of 3,000 lines, first as loaded and then with a line inserted before each request.
     let long = others.join("iterate/iterate.lisp");
     let text = fs::read_to_string(&long).unwrap();
     println!("{}: {} lines", long.display(), text.lines().count());
@@ -230,7 +234,8 @@ fn main() {
     editor.child.wait().unwrap();
 }
 
-/// Compares what the compiler says of a saved file with `compile-file` of it, in SBCL with the library loaded.
+/// Compares the diagnostics of a saved file with the time of `compile-file` in SBCL with the
+/// library loaded.
 fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
     const SAVES: usize = 10;
     for (system, file) in
@@ -257,12 +262,12 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
                 .to_lowercase()
                 .contains(&unknown)
             {}
-            // The first finds no copy ready.
+            // The first check finds no copy ready.
             match save {
                 0 => before = editor.used(),
                 _ => times.push(begun.elapsed()),
             }
-            // Let the next copy be ready.
+            // Wait until the next copy is ready.
             std::thread::sleep(Duration::from_millis(300));
         }
         let after = editor.used();

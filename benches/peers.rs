@@ -1,7 +1,10 @@
-//! Twelve questions about code and the five hard ones of benches/agent, by steelbank over MCP, by sb-introspect and Swank in the SBCL that
-//! apt has, and by ripgrep: `cargo bench --bench peers [-- ROUNDS]`. The sides are asked in turns, in one run. Prints, as the table of
-//! docs/peers.md, how many wrong and missing lines each has, and the median of its times. Fails if steelbank has one.
-//! Swank and ripgrep come from apt.
+//! Compares steelbank over MCP, sb-introspect and Swank in Debian's SBCL, and ripgrep on twelve
+//! questions about code and the five hard ones of benches/agent: `cargo bench --bench peers [--
+//! ROUNDS]`.
+//!
+//! The sides take turns in one run. Prints the table of docs/peers.md: the wrong and missing lines
+//! of each side, and its median time. Fails if steelbank has any wrong or missing line. Swank and
+//! ripgrep come from apt.
 // Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
@@ -16,13 +19,13 @@ use serde_json::{Value, json};
 mod side;
 use side::{Peer, Server, files, places, shell};
 
-/// Unpacks Swank into the folder `swank` of the current one.
+/// Unpacks Swank into the folder `swank`.
 const FETCH: &str = "set -e; apt-get download -qq -o APT::Sandbox::User=root cl-swank; dpkg-deb -x cl-swank_*.deb un; \
     mv un/usr/share/common-lisp/source/slime swank";
 
 const SIDES: [&str; 4] = ["steelbank", "sb-introspect", "Swank", "ripgrep"];
 
-/// A question, as questions.txt has it.
+/// A question in questions.txt.
 #[derive(Default)]
 struct Question {
     name: String,
@@ -31,7 +34,7 @@ struct Question {
     swank: Option<String>,
     run: String,
     truth: BTreeSet<String>,
-    /// What is neither right nor wrong: a line, or a file.
+    /// Lines or files that count neither as right nor as wrong.
     fine: Vec<String>,
 }
 
@@ -40,7 +43,7 @@ fn main() {
     let rounds: usize = arguments.next().map_or(11, |rounds| rounds.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let work = folder.path().canonicalize().unwrap();
-    assert!(shell(FETCH, &work).0, "Swank cannot be fetched");
+    assert!(shell(FETCH, &work).0, "fetching Swank failed");
     let project = work.join("sources/hard");
     std::fs::create_dir_all(&project).unwrap();
     for (path, text) in files(include_str!("agent/hard.txt")) {
@@ -138,7 +141,7 @@ fn questions(text: &str) -> Vec<Question> {
     all
 }
 
-/// The SBCL that apt has, with the project and what answers in it loaded.
+/// Debian's SBCL with the project and Swank loaded.
 struct Lisp(Peer);
 
 impl Lisp {
@@ -152,12 +155,12 @@ impl Lisp {
             .env("CL_SOURCE_REGISTRY", format!("{0}/:{1}/swank/:", project.display(), work.display()))
             .env("XDG_CACHE_HOME", work.join("plain"));
         let mut lisp = Self(Peer::start(&mut command));
-        // Wait until all is loaded.
+        // Wait until everything is loaded.
         lisp.ask("t");
         lisp
     }
 
-    /// Evaluates a form: what it prints.
+    /// Evaluates a form and returns its output.
     fn ask(&mut self, form: &str) -> String {
         self.0.tell(form);
         let mut said = String::new();

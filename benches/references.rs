@@ -1,10 +1,9 @@
-//! Benches questions about a user's project: every use of a name with its line, column and evidence, over
-//! libraries that are loaded through steelbank. Run with `cargo bench --bench references`.
+//! Benchmarks code_find_references on libraries loaded through steelbank: every use of a name with
+//! line, column and evidence. Run with `cargo bench --bench references`.
 //!
-//! Compares `code_find_references` with two other ways to the same question: sb-introspect's five questions
-//! in the same image (which give neither lines nor columns), and ripgrep over the same files (which finds
-//! text). The rarely used names show that the cost grows with the files in the answer, not with what is
-//! loaded.
+//! Compares it with sb-introspect's five functions in the same image, which return neither lines
+//! nor columns, and with ripgrep over the same files, which finds text. Rarely used names show that
+//! the cost depends on the number of files in the answer, not on the amount of loaded code.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -75,7 +74,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| bank().ask(&request(name), &Control::default()).unwrap());
 }
 
-/// Asks the who-calls family with lines and columns.
+/// Runs the who-calls family with lines and columns.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
@@ -85,7 +84,7 @@ fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     });
 }
 
-/// Asks the who-calls family from the index alone.
+/// Runs the who-calls family on the index alone.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {

@@ -1,9 +1,11 @@
-//! Renames all names of the libraries in a folder, one project a library, and prints the outcomes: `cargo
-//! bench --bench rename -- FOLDER [LIBRARY...]`. Each library finds the others, unrenamed, beside it, and
-//! those that CL_SOURCE_REGISTRY names. Each renamed library is loaded again, and must have the same
-//! diagnostics. tests/held-out.sh fetches the libraries of README's table. With STEELBANK_RENAME_SHOW it
-//! prints each name that is not renamed at exact places; with STEELBANK_RENAME_VERIFY, a steelbank program,
-//! that program verifies some of the renames of each library that warn of something.
+//! Renames all names of the libraries in a folder, with each library as a project, and prints the
+//! outcomes: `cargo bench --bench rename -- FOLDER [LIBRARY...]`.
+//!
+//! Each library finds the other ones, unrenamed, in the same folder, and those of
+//! CL_SOURCE_REGISTRY. Each renamed library is reloaded and must have the same diagnostics.
+//! tests/held-out.sh fetches the libraries of README's table. With STEELBANK_RENAME_SHOW, prints
+//! each name that has inexact places. STEELBANK_RENAME_VERIFY names a steelbank program that
+//! verifies a sample of the renames with cautions.
 // Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -30,7 +32,7 @@ fn main() {
         return child(&PathBuf::from(library), &arguments);
     }
     let Some(folder) = arguments.first() else {
-        println!("Name a folder of libraries: cargo bench --bench rename -- FOLDER [LIBRARY...]");
+        println!("Give a folder of libraries: cargo bench --bench rename -- FOLDER [LIBRARY...]");
         return;
     };
     let folder = Path::new(folder).canonicalize().unwrap();
@@ -90,7 +92,7 @@ fn main() {
         }
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let (first, second) = (lines(&first), lines(&second));
-        // Count only new diagnostics: those of dependencies depend on who compiled them.
+        // Count only new diagnostics: those of dependencies depend on which project compiled them.
         for new in second.iter().filter(|line| !first.contains(line)) {
             println!("  + {new}");
             differences.push(format!("{name}: + {new}"));
@@ -135,7 +137,7 @@ fn child(root: &Path, arguments: &[String]) {
     }
 }
 
-/// Verifies a sample of the renames that warn of something.
+/// Verifies a sample of the renames with cautions.
 fn verify(root: &Path, work: &Path, names: &[String], program: PathBuf) {
     let settings = ProjectSettings::in_folder(root).cache(work.join("cache"));
     let bank = Steelbank::builder().project(settings).program(program).start().unwrap();

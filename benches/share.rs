@@ -1,9 +1,9 @@
-//! Benches an image that five clients share beside one that nobody shares: the processor time and the time of a question, and
-//! the memory held. Both serve the same project of libraries at once, and are asked in turns. Run with `cargo bench --bench
-//! share`; `-- ROUNDS` says how often.
+//! Compares an image shared by five clients with an unshared one: processor time and duration of
+//! calls, and memory. Both serve the same project at the same time, and calls alternate between
+//! them. Run with `cargo bench --bench share`; `-- ROUNDS` sets the number of rounds.
 //!
-//! Processor time is that of the server, or of the host and all its clients. Memory is the proportional set size: what is
-//! shared, as the pages of the program, counts in parts.
+//! Processor time is that of the server, or of the host and all its clients. Memory is the
+//! proportional set size, which divides shared pages among their processes.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
@@ -28,7 +28,7 @@ use common::LIBRARIES;
 
 const CLIENTS: usize = 5;
 
-/// A server or client: its process, and the connection to it.
+/// A server or client: its process and the connection to it.
 struct Served(Child, Client);
 
 impl Served {
@@ -57,8 +57,8 @@ impl Served {
     }
 }
 
-/// The questions: each tool, its arguments, and how often it is asked in a turn. `status` is none of them, as it names
-/// all clients.
+/// The calls: each tool, its arguments, and how often it is called in a turn. `status` is excluded,
+/// because it lists all clients.
 const QUESTIONS: [(&str, &str, usize); 5] = [
     ("describe-symbol", r#"{"name":"alexandria:flatten"}"#, 600),
     ("who-references", r#"{"name":"cl:*print-base*"}"#, 1000),
@@ -67,7 +67,7 @@ const QUESTIONS: [(&str, &str, usize); 5] = [
     ("outline", r#"{"package":"split-sequence"}"#, 200),
 ];
 
-/// The processor time of processes so far, of threads that have ended too, in hundredths of a second.
+/// Returns the processor time of the processes, including ended threads, in hundredths of a second.
 fn processor(processes: &[u64]) -> u64 {
     let of = |process: &u64| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
@@ -77,7 +77,7 @@ fn processor(processes: &[u64]) -> u64 {
     processes.iter().map(of).sum()
 }
 
-/// The proportional set size of processes in MiB.
+/// Returns the proportional set size of the processes in MiB.
 fn memory(processes: &[u64]) -> f64 {
     let of = |process: &u64| {
         let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
@@ -100,7 +100,7 @@ fn main() {
     fs::create_dir(&root).unwrap();
     let systems = LIBRARIES.map(|system| format!("{system:?}")).join(" ");
     fs::write(root.join("share.asd"), format!("(defsystem \"share\" :depends-on ({systems}))\n")).unwrap();
-    // Compile once, so that both load from the cache.
+    // Compile once, so that both sides load from the cache.
     let first = Served::start(&root, &cache, &[]);
     end(vec![first]);
 
@@ -131,7 +131,7 @@ fn main() {
         turn(&mut sharing[0].1, &shared);
         let (mut times, mut costs) = ([Vec::new(), Vec::new()], [0, 0]);
         for round in 0..rounds {
-            // Each is first in every other round, and each client has its turn.
+            // The sides alternate in going first, and the clients take turns.
             for side in [round % 2, 1 - round % 2] {
                 let (time, cost) = match side {
                     0 => turn(&mut private.1, &alone),

@@ -1,16 +1,19 @@
-//! Benches process start to first right answer, and Lisp's death to the next one: from a snapshot of a
-//! project of many systems, beside the same question about an empty image, in the same run. Run with `cargo
-//! bench --bench start`; `-- SYSTEMS RUNS` says how many systems and how often.
+//! Benchmarks the time from process start to the first correct answer, and from Lisp's death to the
+//! next one, with a snapshot of a project of many systems. Compares both with the same call in an
+//! empty image. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` sets the number of systems
+//! and runs.
 //!
-//! The project is generated: each system has three files and depends on three others; the last one on all,
-//! and on the libraries that the tests use, if they are there. The figures are medians of whole processes,
-//! `steelbank who-calls …`, from start to end. *An edit* changes one function in the last file of the last
-//! system; it is compiled in each of these processes. Compiling and loading that file alone is measured in an
-//! image that has nothing else; the rest of an edit's cost is that of ASDF's plan, the index and the answer.
+//! The project is generated. Each system has three files and depends on three other systems; the
+//! last system depends on all, and on the libraries of the tests if they are available. The figures
+//! are medians over complete processes, `steelbank who-calls …`. *An edit* changes one function in
+//! the last file of the last system, which each of these processes compiles. Compiling and loading
+//! that file alone is measured in an otherwise empty image; the rest of an edit's cost is ASDF's
+//! plan, the index and the answer.
 //!
-//! An edit is told in processor time, too. Two more figures are of it, and fail beyond their bars: a command with
-//! `--system auto` beside an empty image, in turns; and what a project of four files has done in the background while it
-//! is edited before each of many commands, beside as many loads.
+//! An edit is also measured in processor time. Two further figures of processor time fail above
+//! their limits: a command with `--system auto` compared with an empty image, and the background
+//! work of a project of four files that is edited before each of many commands, compared with as
+//! many loads.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -82,7 +85,7 @@ fn main() {
     let (success, making, errors) = make(&last);
     assert!(success, "{errors}");
 
-    // Measure one of each in turn: a machine whose speed changes changes it for both.
+    // Alternate between both, so that changes of the machine's speed affect both.
     let mut pairs: Vec<(Duration, Duration)> = (0..runs)
         .map(|_| (ask(&[], "cl:mapcar", "SB-"), ask(&["--system", &last], &question, "USER")))
         .collect();
@@ -115,7 +118,7 @@ fn main() {
     let edit = |number: usize| {
         fs::write(&edited, format!("{text}(defun edited-{number} (x) (c-of-{last} x))\n")).unwrap();
     };
-    // Make a snapshot after each edit, also while a process in the background makes one.
+    // Make a snapshot after each edit, even if a background process is already making one.
     let settle = || {
         while !make(&last).0 {
             std::thread::sleep(Duration::from_millis(100));
@@ -205,11 +208,12 @@ fn main() {
     );
 }
 
-/// The most edits of the project of four files before its snapshot is to have been made anew.
+/// The maximum number of edits before the small project's snapshot must have been renewed.
 const EDITS: u32 = 1000;
 
-/// Edits a project of four files before each of many commands, until its snapshot has been made anew in the background. Returns the
-/// processor time of what the commands left running, by edit, in loads of the project.
+/// Edits a project of four files before each of many commands, until its snapshot has been renewed
+/// in the background. Returns the processor time of the commands' background processes for each
+/// edit, as a multiple of one load.
 fn behind(folder: &Path) -> f64 {
     let root = folder.join("small");
     fs::create_dir_all(root.join(".git")).unwrap();
@@ -226,7 +230,7 @@ fn behind(folder: &Path) -> f64 {
         let called = if file == "a" { "(defun cl-user::called (x) x)\n" } else { "" };
         fs::write(root.join(format!("{file}.lisp")), format!("{called}{functions}")).unwrap();
     }
-    // What a command leaves behind is this process's child when the command has ended.
+    // Background processes of a command become children of this process when the command ends.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
     let run = |arguments: &[&str], wanted: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steelbank"));
@@ -241,7 +245,7 @@ fn behind(folder: &Path) -> f64 {
     let empty = median((0..11).map(|_| processor_of(|| run(&["who-calls", "cl:mapcar"], "SB-")).1));
     let (mut before, mut after) = (Duration::ZERO, Duration::ZERO);
     let mut edits = 0;
-    // Less is no snapshot made.
+    // Less time means that no snapshot was made.
     while after < making / 2 {
         assert!(edits < EDITS, "the snapshot is not made anew");
         let number = edits;
@@ -270,11 +274,12 @@ fn behind(folder: &Path) -> f64 {
     ratio((load, one))
 }
 
-/// The systems of a project that lacks a library.
+/// The number of systems in a project that lacks a library.
 const LACKING: usize = 116;
 
-/// Measures a question about a name that the image lacks, in a project of which most systems lack a library: the first with
-/// `--system auto`, which tries all of them, then pairs of whole processes, without systems and with what is kept of the failure.
+/// Measures a call about an unknown name in a project whose systems mostly lack a library: first
+/// with `--system auto`, which tries all of them, then pairs of complete processes, without systems
+/// and with the recorded failure.
 fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) {
     let root = folder.join("lacking");
     fs::create_dir_all(root.join(".git")).unwrap();
@@ -309,8 +314,8 @@ fn lacking(folder: &Path, runs: usize) -> (Duration, Vec<(Duration, Duration)>) 
     (first, (0..runs).map(|_| (ask(&[]), ask(&["--system", "auto"]))).collect())
 }
 
-/// Measures the time from the news of Lisp's death to the next answer about `question`, which Lisp gives, for
-/// `times` deaths of a server.
+/// Measures the time from the report of Lisp's death to the next answer that Lisp gives to
+/// `question`, for `times` deaths.
 fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> Vec<Duration> {
     let lose = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"\")";
     fs::write(deadly, lose).unwrap();
@@ -329,7 +334,7 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
         let begun = Instant::now();
         while !answered(&mut client) {}
         let took = begun.elapsed();
-        // Restart Lisp, so that the deaths do not count any more.
+        // Restart Lisp to reset the count of deaths.
         client.call("restart-lisp", json!({}));
         while !answered(&mut client) {}
         took
@@ -340,8 +345,8 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
     took
 }
 
-/// Measures how long SBCL takes to compile and load the last file of the system in `folder`, in an image that
-/// has its package: the time, and the processor's.
+/// Measures how long SBCL takes to compile and load the last file of the system in `folder`, in an
+/// image that has its package: elapsed and processor time.
 fn compile_alone(folder: &Path, fasl: &Path) -> (Duration, Duration) {
     let bank = Steelbank::builder().start().unwrap();
     let allowed = Duration::from_secs(60);
@@ -351,15 +356,15 @@ fn compile_alone(folder: &Path, fasl: &Path) -> (Duration, Duration) {
         (begun.elapsed(), answer.values)
     };
     evaluate(&format!("(load {:?})", folder.join("a.lisp")));
-    // Lisp counts the processor time: what the host does after an evaluation is none of the compiler's.
+    // Lisp counts the processor time, so that the host's work after an evaluation is excluded.
     let form = format!(
         "(let ((begun (get-internal-run-time)))
            (load (compile-file {:?} :output-file {fasl:?}))
            (round (* 1000000 (- (get-internal-run-time) begun)) internal-time-units-per-second))",
         folder.join("c.lisp")
     );
-    // Evaluate once before measuring: the first time, the compiler's generic functions compute their
-    // dispatch.
+    // Evaluate once before measuring, because the compiler's generic functions compute their
+    // dispatch at first use.
     evaluate(&form);
     let (took, used): (Vec<_>, Vec<_>) = (0..7)
         .map(|_| {
@@ -384,7 +389,8 @@ fn median(durations: impl Iterator<Item = Duration>) -> Duration {
     durations[durations.len() / 2]
 }
 
-/// Writes systems s0, s1, …; each depends on up to three before it, and the last one on all.
+/// Writes systems s0, s1 and so on. Each depends on up to three earlier ones, and the last one on
+/// all.
 fn write_project(root: &Path, systems: usize) {
     for number in 0..systems {
         let name = format!("s{number}");

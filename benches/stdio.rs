@@ -1,6 +1,6 @@
-//! Benches `steelbank serve` as its client sees it: process start to first answer, and each tool's round
-//! trip, beside the cost of the pipes alone (a process that only repeats the answer). Run with `cargo bench
-//! --bench stdio`.
+//! Benchmarks `steelbank serve` from its client's view: process start to first answer, and each
+//! tool's round trip, compared with the cost of the pipes (a process that only repeats the answer).
+//! Run with `cargo bench --bench stdio`.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -25,7 +25,7 @@ fn main() {
     divan::main();
 }
 
-/// Answers each line with the first one: the process that the pipes are measured with.
+/// Answers each line with the first line, to measure the pipes.
 fn repeat_first_line() {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let (mut first, mut line) = (String::new(), String::new());
@@ -40,7 +40,7 @@ fn repeat_first_line() {
     }
 }
 
-/// A process that answers lines with lines.
+/// A process that answers each line with a line.
 struct Lines {
     child: Child,
     input: ChildStdin,
@@ -57,15 +57,15 @@ impl Lines {
         Self { child, input, output, line: String::new() }
     }
 
-    /// Starts a server without a project. It runs in an empty folder, as one would be found here.
+    /// Starts a server without a project, in an empty folder so that none is found.
     fn server() -> Self {
         let empty = std::env::temp_dir().join(format!("steelbank-bench-empty-{}", std::process::id()));
         std::fs::create_dir_all(&empty).unwrap();
         Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve").current_dir(empty))
     }
 
-    /// Starts a server over a project in which three lines use `bench::callee`, and that has `folders` more
-    /// folders with ten files each.
+    /// Starts a server on a project in which three lines use `bench::callee`, with `folders` more
+    /// folders of ten files each.
     fn server_of_project(folders: usize) -> Self {
         let folder = std::env::temp_dir().join(format!("steelbank-bench-{}-{folders}", std::process::id()));
         let project = folder.join("project");
@@ -103,7 +103,7 @@ impl Lines {
         server
     }
 
-    /// Sends a line and waits for one.
+    /// Sends a line and reads one.
     fn ask(&mut self, line: &str) -> &str {
         self.input.write_all(line.as_bytes()).unwrap();
         self.line.clear();
@@ -111,7 +111,7 @@ impl Lines {
         &self.line
     }
 
-    /// Sends `count` lines at once, and waits for as many.
+    /// Sends `count` lines at once and reads as many.
     fn ask_together(&mut self, lines: &str, count: usize) {
         self.input.write_all(lines.as_bytes()).unwrap();
         for _ in 0..count {
@@ -176,7 +176,7 @@ fn round_trip(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// Measures the pipes and two processes alone: the answer comes from a program that only repeats it.
+/// Measures the pipes and two processes with a program that only repeats the answer.
 #[divan::bench(args = QUESTIONS.map(|(tool, name)| format!("{tool} {name}")))]
 fn echo(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -190,7 +190,7 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     echo.end();
 }
 
-/// The numbers of folders beside the code.
+/// The numbers of folders besides the code.
 const FOLDERS: [usize; 2] = [0, 300];
 
 fn references() -> String {
@@ -207,7 +207,7 @@ fn references_of_three_lines(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// Measures who-references in a project with so many folders.
+/// Measures who-references in a project with this number of folders.
 #[divan::bench(args = FOLDERS)]
 fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);
@@ -232,7 +232,8 @@ fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
 
 const TOGETHER: usize = 32;
 
-/// Measures 32 questions in flight: one without an answer, one without a subject, and one with eight places.
+/// Measures 32 concurrent calls: one with an empty answer, one without a subject, and one with
+/// eight places.
 #[divan::bench(args = ["who-calls cl:*print-base*", "status ", "who-references cl:*print-base*"])]
 fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -244,8 +245,8 @@ fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// Measures 32 times who-references of a variable that five files with 500 lines each name, none of them
-/// loaded.
+/// Measures 32 calls of who-references for a variable named in five unloaded files of 500 lines
+/// each.
 #[divan::bench]
 fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
     let project = std::env::temp_dir().join(format!("steelbank-bench-text-{}", std::process::id()));
@@ -270,13 +271,13 @@ fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
     server.end();
 }
 
-/// Variables of which no two have the same uses.
+/// Variables with different uses.
 const VARIABLES: [&str; 8] = [
     "*print-base*", "*print-pretty*", "*print-readably*", "*package*", "*read-base*", "*readtable*",
     "*print-length*", "*print-escape*",
 ];
 
-/// Measures 32 different questions in flight, so that no answer serves another.
+/// Measures 32 different concurrent calls, so that no answer can be reused.
 #[divan::bench]
 fn different_in_flight(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server();
@@ -289,8 +290,8 @@ fn different_in_flight(bencher: Bencher<'_, '_>) {
     server.end();
 }
 
-/// Measures who-references in stages: `ping`, the server's line in and out; the question alone, in this
-/// process; and the tool, which checks arguments and writes text and JSON beside it.
+/// Measures who-references in stages: `ping`, the server's input and output; the query alone, in
+/// this process; and the tool, which also checks arguments and formats text and JSON.
 #[divan::bench(args = ["ping", "question", "tool"])]
 fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     if stage == "ping" {
@@ -310,7 +311,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     }
 }
 
-/// Measures a name that does not exist, with its suggestions, beside ten names that do.
+/// Compares a name that does not exist, with its suggestions, with ten names that do.
 #[divan::bench(args = ["no such name", "ten that are"])]
 fn names(bencher: Bencher<'_, '_>, which: &str) {
     let bank = Steelbank::get_or_start(Steelbank::builder()).unwrap();
@@ -331,7 +332,8 @@ fn names(bencher: Bencher<'_, '_>, which: &str) {
     });
 }
 
-/// Measures 32 times code-find-references of three lines in flight, in a project with so many folders.
+/// Measures 32 concurrent calls of code-find-references with three lines each, in a project with
+/// this number of folders.
 #[divan::bench(args = FOLDERS)]
 fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);

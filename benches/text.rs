@@ -1,10 +1,10 @@
-//! Benches find_references beside ripgrep and Reflex, in one run:
+//! Compares find_references with ripgrep and Reflex, in one run:
 //!
 //!     cargo bench --bench text -- FOLDER...
 //!
-//! Each folder is copied, since Reflex writes into the tree that it indexes. Without folders, the trees of
-//! tests/fixtures.sh are taken. `rg` must be there; `rfx` (cargo install reflex-search) is compared with if it is.
-//! Figures are medians, in milliseconds; read them as ratios.
+//! Each folder is copied, because Reflex writes to the tree that it indexes. Without folders, uses
+//! the trees of tests/fixtures.sh. Requires `rg`; uses `rfx` (cargo install reflex-search) if it is
+//! installed. Figures are medians in milliseconds; compare their ratios.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -29,7 +29,7 @@ fn main() {
         folders = ["npm", "pypi", "lisp", "crates"].iter().map(|name| fixtures.join(name)).collect();
     }
     if !runs("rfx") {
-        eprintln!("rfx is not installed: its column stays empty");
+        eprintln!("rfx is not installed: its column is empty");
     }
     println!("{:<28} {:<22} {:>12} {:>12} {:>12}", "tree", "ms", "steelbank", "ripgrep", "reflex");
     folders.iter().for_each(|folder| bench(folder));
@@ -116,7 +116,7 @@ fn bench(folder: &Path) {
         warm.watch();
         let request = FindReferencesRequest { force: true, ..FindReferencesRequest::new(&name) };
         let ask = || find_references(&warm, &request, None, &IndexControl::none()).unwrap();
-        // Warm up: the first two questions read the index and set up the watch.
+        // Warm up: the first two calls read the index and start the watcher.
         (0..3).for_each(|_| drop(ask()));
         let ours = median(101, || drop(ask()));
         let served = reflex.then(|| {
@@ -233,7 +233,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ignore errors: it may have ended by itself.
+        // Ignore errors, because the process may have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

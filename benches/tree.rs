@@ -1,11 +1,14 @@
-//! Benches questions about names in text that is not loaded, beside find_references of the same name in the same process:
+//! Compares calls about names in unloaded text with find_references of the same name in the same
+//! process:
 //!
 //!     cargo bench --bench tree -- MEGABYTES
 //!
-//! The tree is made of the fixtures' Lisp libraries, copied until it has that many megabytes (3 without the argument), and
-//! of one system, which is loaded. Its indexing is compared with reading it; the first question, without an index, with that. A first process indexes it; a second one has the index on disk. Measured is processor
-//! time, of all threads, and resident memory. From 27 megabytes on, figures of the second process beyond their bars are
-//! failures: up to 100 megabytes the questions about MAPCAR and 64 MiB more, above that those about each name and 300 MiB in all.
+//! The tree consists of copies of the fixtures' Lisp libraries up to the given size (default 3 MB)
+//! and of one loaded system. One process indexes the tree; a second one starts with the index on
+//! disk. Indexing is compared with reading the files, and the first call without an index with
+//! indexing. The figures are processor time of all threads and resident memory. From 27 MB on,
+//! figures of the second process above their limits are failures: up to 100 MB, the calls about
+//! MAPCAR and 64 MiB of growth; above that, the calls about each name and 300 MiB in total.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -29,11 +32,11 @@ use steelbank_xref::Kind;
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
-/// The environment variable that names the tree, for the processes that ask.
+/// The environment variable that passes the tree to the measured processes.
 const CHILD: &str = "STEELBANK_BENCH_TREE";
-/// The megabytes of a tree for which bars count, for these processes; 0 of another.
+/// The environment variable with the tree's megabytes if the limits apply, else 0.
 const JUDGED: &str = "STEELBANK_BENCH_TREE_JUDGED";
-/// The processor time of indexing the tree, in milliseconds, for them.
+/// The environment variable with the processor time of indexing the tree, in milliseconds.
 const INDEXING: &str = "STEELBANK_BENCH_TREE_INDEXING";
 const TIMES: usize = 9;
 
@@ -59,7 +62,7 @@ fn main() {
     }
 }
 
-/// Prints a figure. With a bar that it exceeds, where figures are judged, the process fails at the end.
+/// Prints a figure. If it exceeds its limit and limits apply, the process fails at the end.
 fn show(what: &str, value: f64, unit: &str, bar: f64, failed: &mut Vec<String>) {
     println!("  {what:<56} {value:>9.2} {unit}");
     if value > bar && judged() > 0 {
@@ -71,7 +74,7 @@ fn judged() -> u64 {
     std::env::var(JUDGED).unwrap().parse().unwrap()
 }
 
-/// Makes the tree. Returns how many Lisp files and bytes it has.
+/// Creates the tree. Returns its number of Lisp files and their bytes.
 fn make(root: &Path, most: u64) -> (usize, u64) {
     fs::create_dir_all(root.join("one")).unwrap();
     fs::write(root.join("one/one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
@@ -104,8 +107,8 @@ fn make(root: &Path, most: u64) -> (usize, u64) {
     (files, bytes)
 }
 
-/// Compares the indexing of the tree with reading its Lisp files as the index does, once. Returns its processor time, in
-/// milliseconds.
+/// Compares indexing the tree with reading its Lisp files once as the index does. Returns the
+/// processor time of indexing, in milliseconds.
 fn index_beside_reading(root: &Path, cache: &Path, judged: bool) -> f64 {
     let index = TextIndex::open(root, cache, Freshness::Automatic).unwrap();
     let features = Features::sbcl();
@@ -142,7 +145,7 @@ fn ask(root: &Path) {
     };
     let unseen = |name: &str| who(name).unseen.count;
     let before = resident();
-    // The load may begin the index for it.
+    // The load may start to build the index.
     let loading = cost(|| assert_eq!(load().status, LoadStatus::Loaded));
     let first = cost(|| drop(who("mapcar")));
     let (places, found) = (unseen("mapcar"), find("mapcar").total_references);
@@ -163,7 +166,8 @@ fn ask(root: &Path) {
         let (ours, theirs) =
             (median(pairs.iter().map(|pair| pair.0)), median(pairs.iter().map(|pair| pair.1)));
         show(&format!("who-calls {name} ({} places)", unseen(name)), ours, "ms", f64::MAX, &mut failed);
-        // In a small tree, what who-calls lists of CAR is SBCL's own code, all of it, where find_references has a page.
+        // In a small tree, who-calls of CAR lists mainly SBCL's own code, all of it, while
+        // find_references returns one page.
         let bar = if is_large || name == "mapcar" { 2.0 } else { f64::MAX };
         show("  : find_references", ours / theirs, "x", bar, &mut failed);
     }

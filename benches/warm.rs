@@ -1,19 +1,20 @@
-//! Benches a project of many systems whose files are compiled already, beside plain SBCL: the load, the first
-//! question after it, and the memory that the process then has. Run with `cargo bench --bench warm`; `--
-//! PAIRS FOLDER` says how often, and names a folder that tests/held-out.sh has filled: its systems are loaded then, all that plain SBCL
-//! loads, from within the project.
+//! Compares a project of many compiled systems with plain SBCL: the load, the first query after it,
+//! and the memory of the process. Run with `cargo bench --bench warm`; `-- PAIRS FOLDER` sets the
+//! number of pairs and a folder filled by tests/held-out.sh. All its systems that plain SBCL can
+//! load are then loaded from within the project.
 //!
-//! Each side is a process of its own with the same SBCL and heap; both start at the same time, and have
-//! loaded the project once before into their caches, which are outside of the project, as by default. No
-//! snapshot is made or used. The process's processor time is that of its start and its load together: plain
-//! SBCL has loaded ASDF and sb-introspect, and touched its heap, before its load begins, while ours still
-//! starts as it begins. The figures are medians. Memory is measured twice: after the questions, and after a
-//! full collection on both sides, as the first depends on when SBCL collected last.
+//! Each side is a process with the same SBCL and heap size. Both start at the same time, and have
+//! loaded the project once before into their caches, which are outside the project. No snapshots
+//! are used. The processor time of a process includes its start and its load: plain SBCL has loaded
+//! ASDF and sb-introspect before its load starts, while steelbank is still starting. The figures
+//! are medians. Memory is measured twice: after the queries, and after a full collection on both
+//! sides, because the former depends on the time of SBCL's last collection.
 //!
-//! Below stands where time and memory go. Of the time, Lisp's garbage is what SBCL counts for itself; the index is exported and baked
-//! once more to measure that; sidecars are read after the load has been answered. Of the memory, Lisp's own is what SBCL
-//! holds after a full collection, garbage what it held besides before; the index is what its records take, baked; the
-//! rest of the host's is what it has allocated besides, as far as it is resident.
+//! Further rows break down time and memory. Garbage collection time is SBCL's own figure; exporting
+//! and baking the index are repeated to measure them; sidecars are read after the load's answer.
+//! Lisp's memory is what it holds after a full collection, garbage what it held in addition before;
+//! the index is the size of its baked records; the rest of the host is its other resident
+//! allocations.
 
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -39,13 +40,14 @@ mod fixtures;
 use common::LIBRARIES;
 use steelbank::{EvaluateRequest, LoadRequest};
 
-/// The environment variable that names the project's folder, for the process that loads it through steelbank.
+/// The environment variable that passes the project's folder to the process that loads it through
+/// steelbank.
 const CHILD: &str = "STEELBANK_BENCH_WARM";
 
 /// The largest library of the fixtures, and its dependency.
 const MORE: [&str; 2] = ["ironclad", "trivial-features"];
 
-/// The cost of one process, in the order of [`FIGURES`], and of what is only ours.
+/// The cost of one process, in the order of [`FIGURES`]; some figures exist only for steelbank.
 type Cost = Vec<f64>;
 
 const FIGURES: [&str; 15] = [
@@ -56,17 +58,17 @@ const FIGURES: [&str; 15] = [
     "the rest of the host's, MiB",
 ];
 
-/// The most that figures may be of plain SBCL's.
+/// The upper limits of figures, as multiples of plain SBCL's.
 const BARS: [(&str, f64); 2] = [("process, processor, ms", 1.3), ("resident, MiB", 2.0)];
 
-/// The Lisp form that returns the resident memory of the process, in MiB.
+/// A Lisp form that returns the resident memory of the process, in MiB.
 const RESIDENT: &str = "(with-open-file (status \"/proc/self/status\")
                           (loop for line = (read-line status)
                                 when (eql 0 (search \"VmRSS:\" line))
                                   return (/ (parse-integer line :start 6 :junk-allowed t) 1024.0)))";
 
-/// The Lisp form that collects all garbage, and returns a string: resident memory after it, what is live then and what it collected, in
-/// MiB.
+/// A Lisp form that collects all garbage and returns a string, in MiB: resident memory after the
+/// collection, live memory, and collected garbage.
 const COLLECTED: &str = "(let ((before (sb-kernel:dynamic-usage)))
                            (sb-ext:gc :full t)
                            (let ((live (sb-kernel:dynamic-usage)))
@@ -131,8 +133,8 @@ fn main() {
     assert!(failed.is_empty(), "more than {failed:?} of plain SBCL's");
 }
 
-/// Lists the systems in the project's folder that plain SBCL loads, in one image: those that are named as their files, then the others that
-/// these files define.
+/// Lists the systems in the project's folder that plain SBCL can load in one image: first those
+/// named like their files, then the others that these files define.
 fn loadable(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut todo = vec![root.to_owned()];
@@ -150,7 +152,7 @@ fn loadable(root: &Path) -> Vec<String> {
     }
     names.sort();
     names.dedup();
-    // It takes the name of another one's package.
+    // It defines a package of the same name as another library's.
     names.retain(|name| name != "cffi-uffi-compat");
     let listed = names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" ");
     let load = format!(
@@ -175,7 +177,7 @@ fn loadable(root: &Path) -> Vec<String> {
     text.lines().filter_map(|line| Some(line.strip_prefix("loads ")?.to_owned())).collect()
 }
 
-/// Where ASDF looks: in the project if it has libraries, else in the fixtures.
+/// Returns ASDF's source registry: the project if it has libraries, else the fixtures.
 fn registry(root: &Path) -> String {
     let libraries = root.join("libraries");
     let has = libraries.exists();
@@ -192,7 +194,7 @@ fn run(root: &Path, mut command: Command) -> Cost {
     figures.split(' ').map(|figure| figure.parse().unwrap()).collect()
 }
 
-/// Makes the command that loads the project in plain SBCL; it asks sb-introspect.
+/// Returns the command that loads the project in plain SBCL and queries sb-introspect.
 fn plain_load(root: &Path) -> Command {
     let load = format!(
         "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
@@ -219,7 +221,7 @@ fn ours(root: &Path) -> Command {
     command
 }
 
-/// Loads the project in the child, asks twice, and prints the cost.
+/// Loads the project in the child process, runs two queries, and prints the cost.
 fn through_us(root: &Path) {
     let settings = ProjectSettings::in_folder(root).cache(root.with_file_name("ours"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
@@ -238,7 +240,7 @@ fn through_us(root: &Path) {
     };
     let (first, second) = (ask(), ask());
     let before = resident();
-    // Wait until nothing is done any more.
+    // Wait until background work has ended.
     let mut sidecars = processor();
     loop {
         std::thread::sleep(Duration::from_millis(300));
@@ -253,7 +255,7 @@ fn through_us(root: &Path) {
         answer.values[0].trim_matches('"').to_owned()
     };
     let host = allocated();
-    // One evaluation, as after each the index is exported, whose garbage would count.
+    // Use one evaluation, because each evaluation exports the index, and that garbage would count.
     let asked = evaluate(&format!(
         "(let ((collecting {COLLECTING})) (format nil \"~F ~A\" collecting {}))",
         collected()
@@ -277,13 +279,14 @@ fn through_us(root: &Path) {
     );
 }
 
-/// Reads the processor time of this thread, in milliseconds.
+/// Returns the processor time of this thread, in milliseconds.
 fn processor_exactly() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// What is resident of the memory that the host has allocated, in MiB: of what has no file, and is none of Lisp's spaces, which lie lower.
+/// Returns the resident memory that the host has allocated, in MiB: mappings without a file, except
+/// Lisp's spaces, which have lower addresses.
 fn allocated() -> f64 {
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
     let mut is_counted = false;
@@ -302,7 +305,7 @@ fn allocated() -> f64 {
     kilobytes / 1024.0
 }
 
-/// Reads the processor time of all threads of this process, in milliseconds; the kernel counts it in
+/// Returns the processor time of all threads of this process, in milliseconds. The kernel counts in
 /// hundredths of a second.
 fn processor() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
@@ -311,7 +314,7 @@ fn processor() -> f64 {
     (ticks(11) + ticks(12)) * 10.0
 }
 
-/// Reads the resident memory of this process, in MiB.
+/// Returns the resident memory of this process, in MiB.
 fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -1,8 +1,8 @@
-//! Benches the cross-reference index, on the image's own records and on a million synthetic ones.
+//! Benchmarks the cross-reference index on the image's own records and on a million synthetic ones.
 //!
-//! Read the figures as ratios: `scan` is the cost of an answer without an index (every record looked at once,
-//! already decoded), and the answers over a million records beside those over the image's show that size does
-//! not matter.
+//! Compare ratios: `scan` is the cost of an answer without an index (a pass over all decoded
+//! records). The times for a million records compared with those for the image show that the size
+//! does not matter.
 
 #![allow(clippy::expect_used)]
 
@@ -34,7 +34,7 @@ const NAMES: u32 = 20_000;
 const FUNCTIONS: u32 = 50_000;
 const RECORDS: u32 = 1_000_000;
 
-/// Makes an export of names N0, N1, ... with 50 uses each, and a name RARE with eight.
+/// Creates an export of names N0, N1 and so on with 50 uses each, and a name RARE with eight.
 fn synthetic_export() -> Vec<u8> {
     let mut writer = ExportWriter::new(0, 1);
     let package = writer.package("P", &[]);
@@ -112,7 +112,7 @@ fn million_records_50_uses(bencher: Bencher<'_, '_>) {
     bencher.bench(|| request.answer_from_index(index));
 }
 
-/// Answers the same question by looking at all records.
+/// Answers the same query by a pass over all records.
 #[divan::bench]
 fn million_records_scan(bencher: Bencher<'_, '_>) {
     let export = synthetic_export();

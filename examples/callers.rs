@@ -1,4 +1,4 @@
-//! Prints who calls a function: `cargo run --example callers -- mapcar CL`.
+//! Prints the callers of a function: `cargo run --example callers -- mapcar CL`.
 
 #![allow(clippy::print_stdout)]
 

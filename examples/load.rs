@@ -1,4 +1,5 @@
-//! Loads a project's system, shows what is compiled, and cancels a second load: `cargo run --example load`.
+//! Loads a project's system, shows what was compiled, and cancels a second load: `cargo run
+//! --example load`.
 
 #![allow(clippy::print_stdout)]
 
@@ -12,7 +13,7 @@ use steelbank::loaded::LoadStatus;
 use steelbank::{Control, Error, LoadRequest, ProjectSettings, Steelbank};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Its removal fails if the load that is called off below still writes to it: that is no error here.
+    // Ignore a failure to remove the folder: the cancelled load may still be writing to it.
     let project = tempfile::Builder::new().prefix("steelbank-example-").tempdir()?;
     let folder = project.path();
     fs::write(folder.join("demo.asd"), "(defsystem \"demo\" :components ((:file \"demo\")))")?;
@@ -32,11 +33,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for diagnostic in &answer.diagnostics {
         println!("{}", diagnostic.message);
     }
-    // Ask about the loaded code.
+    // Query the loaded code.
     let callers = bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())?;
     println!("TWICE calls MAPCAR: {}", callers.users.iter().any(|user| user.name == "cl-user::twice"));
 
-    // Cancel a load from any other thread.
+    // A load can be cancelled from any other thread.
     let control = minutes(15);
     let cancellation = control.cancellation();
     thread::spawn(move || {
@@ -44,8 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cancellation.cancel();
     });
     match bank.run(&LoadRequest::system("slow"), &control) {
-        Ok(answer) if answer.status == LoadStatus::Cancelled => println!("slow was called off"),
-        Err(Error::Lisp(LispError::Cancelled)) => println!("slow was called off"),
+        Ok(answer) if answer.status == LoadStatus::Cancelled => println!("slow was cancelled"),
+        Err(Error::Lisp(LispError::Cancelled)) => println!("slow was cancelled"),
         other => println!("slow: {other:?}"),
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Asks questions from many threads at once: `cargo run --example parallel`.
+//! Runs queries from many threads at once: `cargo run --example parallel`.
 
 #![allow(clippy::print_stdout)]
 
@@ -11,7 +11,7 @@ fn main() -> Result<(), Error> {
     let bank = Steelbank::builder().start()?;
     let names = ["mapcar", "funcall", "gethash", "make-instance", "when", "loop", "format", "error"];
     let answers = thread::scope(|scope| {
-        // Share the handle by reference; a clone is the same SBCL too.
+        // Share the handle by reference; a clone refers to the same SBCL.
         let asking: Vec<_> = names
             .iter()
             .map(|name| {

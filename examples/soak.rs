@@ -1,8 +1,10 @@
-//! Asks one server for minutes: questions, loads, redefinitions, evaluations, faults, cancellations and, with `--deaths`,
-//! the death of Lisp and restarts, eight requests in flight at any time. Between them, it edits a generated project,
-//! has it reloaded, and compares who-calls, code-find-references and find_references with the text that it generated. It
-//! ends with an error if an answer was lost, doubled or crossed, or wrong, an edit was lost, an evaluation was lost or done
-//! twice, or if the server's memory, threads or descriptors grew.
+//! Stress-tests one server for minutes with eight concurrent requests: queries, loads,
+//! redefinitions, evaluations, faults, cancellations and, with `--deaths`, Lisp's death and
+//! restarts. Meanwhile it edits and reloads a generated project, and compares who-calls,
+//! code-find-references and find_references with the generated text.
+//!
+//! It fails if an answer is lost, duplicated, swapped or wrong, if an edit is lost, if an
+//! evaluation is lost or repeated, or if the server's memory, threads or descriptors grow.
 //!
 //!     cargo run --release --example soak -- --minutes 15 [--deaths] [PROGRAM]
 
@@ -20,21 +22,21 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// The number of requests in flight.
+/// The number of concurrent requests.
 const IN_FLIGHT: usize = 8;
 /// The time without an answer after which a request counts as lost.
 const LOST: Duration = Duration::from_secs(120);
-/// The time between two measurements of the process.
+/// The interval between two measurements of the process.
 const SAMPLING: Duration = Duration::from_secs(10);
-/// The time between two comparisons with what is known to be true.
+/// The interval between two comparisons with the generated text.
 const COMPARING: Duration = Duration::from_secs(4);
-/// The time that Lisp has to come back before it is told to.
+/// The time for Lisp to restart by itself before restart-lisp is called.
 const RETURN: Duration = Duration::from_secs(20);
-/// The growth in KiB of resident memory that is allowed after the first half: Lisp's heap moves within its
-/// limit.
+/// The allowed growth of resident memory after the first half, in KiB. Lisp's heap varies within
+/// its limit.
 const GROWTH: u64 = 400 * 1024;
 
-/// Code that misbehaves, each loaded as a file with a second to do so.
+/// Faulty code, loaded as files with a limit of one second each.
 const FAULTS: [&str; 10] = [
     "(error \"a plain error\")",
     "(loop)",
@@ -105,17 +107,17 @@ impl Project {
         self.0.join(format!("fault-{number}.lisp"))
     }
 
-    /// A file of generated functions.
+    /// Returns the path of a file of generated functions.
     fn users(&self, file: usize) -> PathBuf {
         self.0.join(format!("users-{file}.lisp"))
     }
 
-    /// The file in which each evaluation leaves its number.
+    /// Returns the path of the file to which each evaluation appends its number.
     fn marks(&self) -> PathBuf {
         self.0.join("marks.txt")
     }
 
-    /// Writes the file that changes, with a definition of its own for each turn.
+    /// Writes the changing file, with a different definition in each turn.
     fn change(&self, turn: u64) -> std::io::Result<()> {
         let code =
             format!("(in-package :soak)\n(defun moving () (user {turn}))\n(defun turn-{} ())\n", turn % 7);
@@ -129,15 +131,15 @@ impl Drop for Project {
     }
 }
 
-/// The files of generated functions, the functions in each, and the functions that they call.
+/// The numbers of generated files, of functions in each, and of functions that they call.
 const FILES: usize = 6;
 const USERS: usize = 8;
 const TARGETS: usize = 12;
 
-/// What the generated files say: for each function, which targets it calls, one a line.
+/// The contents of the generated files: for each function, the targets that it calls, by line.
 type Truth = Vec<Vec<Vec<usize>>>;
 
-/// The text of one generated function.
+/// Returns the text of one generated function.
 fn user_text(file: usize, user: usize, calls: &[usize]) -> String {
     let lines: String = calls.iter().fold(String::new(), |mut lines, target| {
         let _ = write!(lines, "\n  (target-{target})");
@@ -146,13 +148,13 @@ fn user_text(file: usize, user: usize, calls: &[usize]) -> String {
     format!("(defun user-{file}-{user} ()\n (list{lines}))")
 }
 
-/// The text of a generated file.
+/// Returns the text of a generated file.
 fn file_text(file: usize, users: &[Vec<usize>]) -> String {
     let forms = users.iter().enumerate().map(|(user, calls)| user_text(file, user, calls) + "\n");
     "(in-package :soak)\n".to_owned() + &forms.collect::<String>()
 }
 
-/// The calls of `target`: each user with its places.
+/// Returns the calls of `target`: each user with its places.
 fn callers(truth: &Truth, target: usize) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, users) in truth.iter().enumerate() {
@@ -170,7 +172,7 @@ fn callers(truth: &Truth, target: usize) -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// The kind of a request, which says what its answer must look like.
+/// The kind of a request, which determines the expected answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Describe,
@@ -183,7 +185,7 @@ enum Kind {
     Evaluate,
     Restart,
     Death,
-    /// One whose answer is looked at by the one who waits for it.
+    /// The waiting thread compares the answer.
     Compared,
 }
 
@@ -193,7 +195,7 @@ struct Asked {
     cancelled: bool,
 }
 
-/// Whether the answer says that Lisp is dead, is being started again, or has not loaded all yet.
+/// Returns whether the answer reports that Lisp is dead, restarting or still loading.
 fn is_passing(message: &Value) -> bool {
     let (error, result) = (&message["error"], &message["result"]);
     error["data"]["passing"] == true
@@ -229,7 +231,7 @@ struct Soak<'a> {
     edits: u64,
     /// The last answer of kind [`Kind::Compared`].
     answer: Option<Value>,
-    /// The evaluations that were answered as done.
+    /// The evaluations reported as done.
     evaluated: HashSet<u64>,
 }
 
@@ -332,8 +334,8 @@ impl<'a> Soak<'a> {
         Ok(())
     }
 
-    /// Calls a tool while nothing else runs, and returns its result: the first one that is of Lisp as it is when all is
-    /// loaded, if that comes in time.
+    /// Calls a tool while no other request is in progress. Retries while Lisp restarts or loads, up
+    /// to a deadline.
     fn ask(&mut self, tool: &str, arguments: &Value) -> Result<Value, Box<dyn Error>> {
         let begun = Instant::now();
         loop {
@@ -348,7 +350,7 @@ impl<'a> Soak<'a> {
         }
     }
 
-    /// Changes a generated file, has it reloaded, and compares answers with what it says now.
+    /// Changes a generated file, reloads it, and compares answers with its new contents.
     fn compare(&mut self) -> Result<(), Box<dyn Error>> {
         self.drain()?;
         let (file, user) = (self.roll(FILES as u64) as usize, self.roll(USERS as u64) as usize);
@@ -369,7 +371,7 @@ impl<'a> Soak<'a> {
         }
         let mut begun = Instant::now();
         loop {
-            // After a restart all is loaded again first: this waits for it.
+            // After a restart, wait until everything is loaded again.
             self.ask("status", &json!({}))?;
             let answer = self.ask("reload", &json!({ "timeout_seconds": 60 }))?;
             let told = &answer["structuredContent"];
@@ -423,7 +425,7 @@ impl<'a> Soak<'a> {
         let answer =
             self.ask("find_references", &json!({ "pattern": format!("target-{target}"), "limit": 1000 }))?;
         let told: BTreeSet<String> = entries(&answer, "references").iter().map(line).collect();
-        // The definition is one of them, or is told apart.
+        // The definition is one of the places, or is listed separately.
         let defined = format!("package.lisp:{}", target + 3);
         if told.iter().filter(|place| **place != defined).collect::<BTreeSet<_>>() != places.iter().collect()
         {
@@ -433,7 +435,7 @@ impl<'a> Soak<'a> {
         Ok(())
     }
 
-    /// Some of the targets, each once.
+    /// Returns some of the targets without duplicates.
     fn some_targets(&mut self) -> Vec<usize> {
         let first = self.roll(TARGETS as u64) as usize;
         let count = self.roll(5) as usize;
@@ -458,12 +460,12 @@ impl<'a> Soak<'a> {
         let mut done = HashSet::new();
         for mark in marks.split_ascii_whitespace().filter_map(|mark| mark.parse::<u64>().ok()) {
             if !done.insert(mark) {
-                self.wrong.push(format!("evaluation {mark} was done twice"));
+                self.wrong.push(format!("evaluation {mark} ran twice"));
             }
         }
         self.wrong.extend(self.evaluated.difference(&done).map(|lost| format!("evaluation {lost} was lost")));
         println!(
-            "{} answers compared with the truth, {} edits, {} evaluations told as done, {} done",
+            "{} answers compared, {} edits, {} evaluations reported as done, {} done",
             self.compared,
             self.edits,
             self.evaluated.len(),
@@ -559,8 +561,8 @@ impl<'a> Soak<'a> {
         Ok(())
     }
 
-    /// Reads one message, and stops waiting for cancelled requests, which stay unanswered, as the protocol
-    /// wants.
+    /// Reads one message. Stops waiting for cancelled requests, which stay unanswered according to
+    /// the protocol.
     fn hear(&mut self) -> Result<(), Box<dyn Error>> {
         match self.output.recv_timeout(Duration::from_millis(500)) {
             Ok(line) => self.take(&line),
@@ -582,10 +584,9 @@ impl<'a> Soak<'a> {
         };
         let Some(id) = message["id"].as_u64() else { return };
         let Some(asked) = self.waiting.remove(&id) else {
-            // Accept the answer to a cancelled request: it may have come before the server heard of the
-            // cancellation.
+            // Accept the answer to a cancelled request, because it may precede the cancellation.
             if id >= self.next || !message["error"].is_null() {
-                self.wrong.push(format!("an answer that nobody waits for: {line:.200}"));
+                self.wrong.push(format!("an unexpected answer: {line:.200}"));
             }
             return;
         };

@@ -1,7 +1,7 @@
-//! Asks questions under an async runtime: `cargo run --example tokio`.
+//! Runs queries under an async runtime: `cargo run --example tokio`.
 //!
-//! Questions to the index take microseconds and can be asked anywhere. Lisp's work goes to a blocking thread,
-//! or is a job of one's own, which can be awaited as it is.
+//! Queries of the index take microseconds and can run anywhere. Work in Lisp runs on a blocking
+//! thread, or as a job that can be awaited directly.
 
 #![allow(clippy::print_stdout)]
 
@@ -19,7 +19,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let callers = bank.ask(&WhoRequest::calls("mapcar").package("CL"), &Control::default())?;
     println!("MAPCAR has hundreds of callers: {}", callers.count > 300);
 
-    // Ask on a blocking thread. When this task is dropped, the guard cancels the work; else it would go on.
+    // Call from a blocking thread. When this task is dropped, the guard cancels the work, which
+    // would otherwise continue.
     let control = Control::new(Duration::from_secs(60));
     let guard = control.cancel_on_drop();
     let asking = bank.clone();
@@ -31,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(guard);
     println!("squares: {squares:?}");
 
-    // Submit a job of one's own: no thread waits for it.
+    // Submit a job of your own: no thread waits for it.
     let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(10), None, |on_lisp| {
         on_lisp.call("describe-symbol", &["CAR", "COMMON-LISP"])
     });

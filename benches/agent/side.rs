@@ -1,4 +1,5 @@
-//! A server that is asked, command lines, and the places that their answers name: for the benches of agents and of peers.
+//! Runs an MCP server and command lines, and extracts the places from their answers, for the
+//! benches `agent` and `peers`.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -8,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// Runs a command line in a folder: whether it succeeds, and what it prints.
+/// Runs a command line in a folder. Returns whether it succeeds, and its output.
 pub(crate) fn shell(command: &str, folder: &Path) -> (bool, String) {
     let output = Command::new("bash").arg("-c").arg(command).current_dir(folder).output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -20,12 +21,13 @@ pub(crate) fn files(text: &str) -> Vec<(String, String)> {
     parts.map(|(path, text)| (path.to_owned(), text.to_owned())).collect()
 }
 
-/// Finds the places in an answer, `file:line`: those that it names, and the lines that its diffs change.
+/// Returns the places in an answer, as `file:line`: places in its text, and lines that its diffs
+/// change.
 pub(crate) fn places(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let is_path = |character: char| character.is_alphanumeric() || "-_./".contains(character);
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-    // In a diff: the file, and the next line of it as it was.
+    // In a diff: the file and the next line number in its old version.
     let (mut file, mut next) = (String::new(), None::<usize>);
     for line in text.lines() {
         if let Some(path) = line.strip_prefix("--- ") {
@@ -46,7 +48,7 @@ pub(crate) fn places(text: &str) -> BTreeSet<String> {
             let number = digits(&line[at + 1..]);
             if path.contains('.') && !path.starts_with('.') | path.starts_with("./") && !number.is_empty() {
                 let path = path.trim_start_matches("./").to_owned();
-                // Further places of the same file: also at 12:3, 14:5.
+                // Further places in the same file, as in "also at 12:3, 14:5".
                 let also = line.split_once("also at ").map_or("", |(_, also)| also);
                 let also = also.split(", ").filter(|place| place.contains(':')).map(digits);
                 found.extend(also.chain([number]).map(|number| format!("{path}:{number}")));
@@ -56,7 +58,7 @@ pub(crate) fn places(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// A process that is asked in lines. It is ended with this.
+/// A process with a line protocol. Dropping this ends the process.
 pub(crate) struct Peer {
     child: Child,
     input: ChildStdin,
@@ -76,7 +78,7 @@ impl Peer {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// Reads one more line of its output to the end of `said`.
+    /// Reads one line of output and appends it to `said`.
     pub(crate) fn hear(&mut self, said: &mut String) {
         assert!(self.output.read_line(said).unwrap() > 0, "it has ended: {said}");
     }
@@ -127,7 +129,7 @@ impl Server {
         }
     }
 
-    /// The answer as a model reads it.
+    /// Returns the answer's text as a model reads it.
     pub(crate) fn ask(&mut self, tool: &str, arguments: &Value) -> String {
         let answer = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
         let text = answer["result"]["content"][0]["text"].as_str();

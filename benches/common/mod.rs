@@ -1,4 +1,5 @@
-//! Shared by several benches: the fixtures' libraries, copies of folders, plain SBCL, and what processes cost.
+//! Helpers for several benches: the fixtures' libraries, copies of folders, plain SBCL, and the
+//! cost of processes.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 
-/// Systems of the fixtures that load on every machine.
+/// The fixtures' systems that load on every machine.
 pub(crate) const LIBRARIES: [&str; 25] = [
     "alexandria", "anaphora", "babel", "bordeaux-threads", "chunga", "cffi", "cl-fad", "flexi-streams",
     "cl-interpol", "cl-ppcre", "split-sequence", "trivial-gray-streams", "cl-unicode", "cl-who",
@@ -15,7 +16,7 @@ pub(crate) const LIBRARIES: [&str; 25] = [
     "trivial-backtrace", "usocket", "yason",
 ];
 
-/// Copies the folder `from`, with what is in it.
+/// Copies the folder `from` with its contents.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
@@ -28,8 +29,8 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Makes the command that runs the SBCL that bootstrap built, with our heap, ASDF, and fasls in `cache`, and
-/// evaluates `forms`.
+/// Returns a command that runs the SBCL built by bootstrap, with steelbank's heap size, ASDF, and
+/// fasls in `cache`, and evaluates `forms`.
 pub(crate) fn plain_sbcl(cache: &Path, forms: &[&str]) -> Command {
     let tree = Path::new(steelbank::Installation::BUILT_SBCL);
     let mut command = Command::new(tree.join("src/runtime/sbcl"));
@@ -44,12 +45,12 @@ pub(crate) fn plain_sbcl(cache: &Path, forms: &[&str]) -> Command {
     command
 }
 
-/// Does `work`. Returns what it returned, and the processor time of the child processes that ended and were waited for meanwhile, with
-/// theirs.
+/// Runs `work`. Returns its result, and the processor time of all child processes that ended
+/// meanwhile and were waited for, including their descendants.
 pub(crate) fn processor_of<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let now = || {
         let mut usage = std::mem::MaybeUninit::uninit();
-        // SAFETY: the call fills `usage`.
+        // SAFETY: getrusage initializes `usage`.
         let usage: libc::rusage = unsafe {
             assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()), 0);
             usage.assume_init()

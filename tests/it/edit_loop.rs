@@ -146,7 +146,7 @@ fn a_load_that_stops_half_way_tells_undefined_functions() {
     let answer = bank.done(&LoadRequest::file("src/a.lisp"));
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
     assert!(
-        answer.cautions.iter().any(|caution| matches!(caution, Caution::IndexBehindLoad(_))),
+        answer.cautions.iter().any(|caution| matches!(caution, Caution::IndexStaleAfterLoad(_))),
         "{answer:?}"
     );
 }

@@ -488,7 +488,7 @@ fn to_wait_for_oneself_is_an_error_at_once() {
     });
     job.wait().unwrap();
     let error = heard.lock().unwrap().take().unwrap().unwrap_err();
-    assert!(matches!(error, Error::Lisp(LispError::WouldWaitForItself { lane: Lane::Work })), "{error:?}");
+    assert!(matches!(error, Error::Lisp(LispError::WouldDeadlock { lane: Lane::Work })), "{error:?}");
     assert!(error.to_string().contains("ask from another thread"), "{error}");
     sound();
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask licenses`: the notices that the program carries, of what is linked into it.
+//! `cargo xtask licenses`: writes the notices of all libraries linked into the program, which the
+//! program prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,7 @@ use crate::{Outcome, Passed, cargo, root};
 /// The file that `steelbank licenses` prints.
 const NOTICES: &str = "vendor-notes/licenses.txt";
 
-/// Beginnings of the names of files that have a licence or a notice.
+/// The prefixes of the names of files with a licence or a notice.
 const NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
 const HEAD: &str = "\
@@ -25,12 +26,12 @@ pub(crate) fn write() -> Outcome {
     Ok(Passed::Whole)
 }
 
-/// Holds that the notices are of what is linked now.
+/// Checks that the notices match the libraries that are linked now.
 pub(crate) fn check() -> Outcome {
     let kept = fs::read_to_string(root().join(NOTICES)).map_err(|error| format!("{NOTICES}: {error}"))?;
     match kept == notices()? {
         true => Ok(Passed::Whole),
-        false => Err(format!("{NOTICES} is of other dependencies; run cargo xtask licenses")),
+        false => Err(format!("{NOTICES} is outdated; run cargo xtask licenses")),
     }
 }
 
@@ -73,7 +74,7 @@ struct Package {
 }
 
 impl Package {
-    /// Reads the files with its licences and notices.
+    /// Reads the package's licences and notices.
     fn files(&self) -> Result<Vec<String>, String> {
         let entries =
             fs::read_dir(&self.folder).map_err(|error| format!("{}: {error}", self.folder.display()))?;
@@ -87,7 +88,7 @@ impl Package {
     }
 }
 
-/// Reads a text, without blanks at the ends of lines, so that the same licence is the same text.
+/// Reads a text and removes trailing blanks, so that equal licences compare equal.
 fn read(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -95,9 +96,9 @@ fn read(path: &Path) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// Lists what is linked into the program, as cargo resolves it for this machine; not our own crates.
+/// Lists the packages that are linked into the program on this platform, without our own crates.
 fn linked() -> Result<BTreeSet<Package>, String> {
-    // What cargo's metadata holds linked is also what tests alone have of a crate.
+    // cargo metadata also includes packages that only tests use; hence cargo tree.
     let tree =
         cargo().args(["tree", "--locked", "-p", "steelbank", "-e", "normal", "--prefix", "none"]).output();
     let tree = tree.map_err(|error| format!("cargo tree: {error}"))?;
@@ -154,7 +155,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
     Ok(found)
 }
 
-/// The SBCL tree that `bootstrap` built.
+/// Returns the SBCL tree that `bootstrap` built.
 pub(crate) fn sbcl_tree() -> Result<PathBuf, String> {
     let output = std::process::Command::new("sh")
         .args(["bootstrap", "--print-path"])

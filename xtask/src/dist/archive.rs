@@ -1,4 +1,5 @@
-//! Archives whose octets depend on what is in them alone: no clock, no user, no order of a folder.
+//! Creates reproducible archives: their bytes depend only on their contents, not on the time, the
+//! user or the order of a folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,29 +21,30 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// A file that is read.
+    /// Returns a file without execute permission.
     pub(super) fn text(path: impl Into<String>, octets: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), mode: 0o644, octets: octets.into() }
     }
 
-    /// A file that is run.
+    /// Returns an executable file.
     pub(super) fn program(path: impl Into<String>, octets: impl Into<Vec<u8>>) -> Self {
         Self { mode: 0o755, ..Self::text(path, octets) }
     }
 
-    /// The file at `from`.
+    /// Reads the file at `from`.
     pub(super) fn of(path: impl Into<String>, from: impl AsRef<Path>) -> Result<Self, String> {
         let from = from.as_ref();
         Ok(Self::text(path, fs::read(from).map_err(|error| format!("{}: {error}", from.display()))?))
     }
 
-    /// The same below `folder`.
+    /// Moves the file below `folder`.
     pub(super) fn below(self, folder: &str) -> Self {
         Self { path: format!("{folder}/{}", self.path), ..self }
     }
 }
 
-/// Makes a tar archive. Each folder is before what is in it: dpkg makes none by itself.
+/// Creates a tar archive. Folders precede their contents, because dpkg does not create missing
+/// ones.
 pub(super) fn tar(items: &[Item], epoch: u64) -> Result<Vec<u8>, String> {
     let mut writer = tar::Builder::new(Vec::new());
     let mut add = |path: &str, kind, mode, octets: &[u8]| {
@@ -65,7 +67,7 @@ pub(super) fn tar(items: &[Item], epoch: u64) -> Result<Vec<u8>, String> {
     writer.into_inner().map_err(|error| error.to_string())
 }
 
-/// Makes an ar archive, as dpkg reads it.
+/// Creates an ar archive in the format of dpkg.
 pub(super) fn ar(items: &[Item], epoch: u64) -> Vec<u8> {
     let mut archive = b"!<arch>\n".to_vec();
     for Item { path, mode, octets } in items {
@@ -77,14 +79,14 @@ pub(super) fn ar(items: &[Item], epoch: u64) -> Vec<u8> {
     archive
 }
 
-/// Packs octets as gzip does, without a name and a time.
+/// Compresses as gzip, without a name and a time.
 pub(super) fn gzip(octets: &[u8]) -> Result<Vec<u8>, String> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::best());
     writer.write_all(octets).and_then(|()| writer.finish()).map_err(|error| error.to_string())
 }
 
-/// Makes a zip archive. Its entries have the type of a file beside the permissions: without it, pip does not make what it
-/// installs executable.
+/// Creates a zip archive. Its entries include the file type in addition to the permissions;
+/// otherwise pip does not make installed files executable.
 pub(super) fn zip(items: &[Item]) -> Result<Vec<u8>, String> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for item in items {
@@ -99,12 +101,12 @@ pub(super) fn zip(items: &[Item]) -> Result<Vec<u8>, String> {
     Ok(writer.finish().map_err(|error| error.to_string())?.into_inner())
 }
 
-/// The SHA-256 of `octets`.
+/// Returns the SHA-256 of `octets`.
 pub(super) fn sha256(octets: &[u8]) -> [u8; 32] {
     Sha256::digest(octets).into()
 }
 
-/// The SHA-256 of `octets`, as `sha256sum` prints it.
+/// Returns the SHA-256 of `octets` in hexadecimal.
 pub(super) fn hex(octets: &[u8]) -> String {
     sha256(octets).iter().map(|octet| format!("{octet:02x}")).collect()
 }

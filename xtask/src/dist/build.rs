@@ -1,4 +1,5 @@
-//! The build of what is published: with an old Debian's C library, and in a place that is the same on each machine.
+//! Builds the released program: with an old Debian's C library, and at paths that are the same on
+//! every machine.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use super::tries::within;
 use super::{FOLDER, Made, epoch, openly, output};
 use crate::{root, target};
 
-/// Mounts the checkout, and the folder of what is built, where the build finds both on each machine: the paths of sources and
-/// of the core are in the program.
+/// Mounts the checkout and the build folder at fixed paths, because the program contains the paths
+/// of sources and of the core.
 const MOUNT: &str = "mount -t tmpfs none /srv && mkdir /srv/steelbank /srv/old && mount --bind \"$1\" /srv/steelbank && \
                      mount --bind \"$2\" /srv/old && cd /srv/steelbank && shift 2 && exec \"$@\"";
 
-/// Builds SBCL and the program of `checkout` in `folder`: what is linked with this system's C library wants that, or a later one.
+/// Builds SBCL and the program of `checkout` in `folder`. A program linked with this system's C
+/// library would require that version or a later one.
 pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let there = |what: &str, command: &[&str], environment: &[(&str, &str)]| {
@@ -23,11 +25,12 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
         openly(what, mounted.envs(environment.iter().copied()))
     };
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    // Those of this machine that would be in the program else, as places of panics.
+    // Remap this machine's paths, which would otherwise appear in the program as locations of
+    // panics.
     let [packages, rust] = machine()?;
     let maps = [format!("{packages}=/cargo"), format!("{rust}=/rust")];
     let maps_of_rustc = maps.each_ref().map(|map| format!("--remap-path-prefix={map}")).join("\x1f");
-    // The linker's number of a build is made of all of it, SBCL's core too.
+    // Omit the linker's build id, which depends on SBCL's core.
     let rustc = format!("{maps_of_rustc}\x1f-Clink-arg=-Wl,--build-id=none");
     date_lisp(checkout)?;
     let environment = [
@@ -52,7 +55,8 @@ pub(super) fn program(checkout: &Path, folder: &Path) -> Result<PathBuf, String>
     Ok(program)
 }
 
-/// Gives the Lisp half's files the date of the commit: the index in the program has the dates of two of them.
+/// Sets the dates of the Lisp half's files to the commit's date, because the index in the program
+/// contains two of them.
 fn date_lisp(checkout: &Path) -> Result<(), String> {
     let date = SystemTime::UNIX_EPOCH + Duration::from_secs(epoch()?);
     let files = output(Command::new("git").args(["ls-files", "lisp"]).current_dir(checkout))?;
@@ -63,7 +67,7 @@ fn date_lisp(checkout: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Where this machine has the packages' sources, and Rust.
+/// Returns the paths of cargo's packages and of Rust on this machine.
 fn machine() -> Result<[String; 2], String> {
     let home = std::env::home_dir().ok_or("there is no home folder")?;
     let packages = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
@@ -71,11 +75,12 @@ fn machine() -> Result<[String; 2], String> {
     Ok([packages.to_string_lossy().into_owned(), String::from_utf8_lossy(&rust).trim().to_owned()])
 }
 
-/// Builds this commit's program in another checkout, with the same SBCL, and checks that all but SBCL's core is equal.
+/// Builds this commit again in another checkout with the same SBCL, and checks that the programs
+/// differ only in SBCL's core.
 pub(crate) fn twice() -> Made {
     let changed = output(Command::new("git").args(["status", "--porcelain"]).current_dir(root()))?;
     if !changed.is_empty() {
-        return Err("two builds are of a commit, and this checkout has changes of its own".to_owned());
+        return Err("this checkout has uncommitted changes; commit them first".to_owned());
     }
     let (old, again) = (target().join(FOLDER).join("old"), target().join(FOLDER).join("again"));
     let first = program(root(), &old)?;
@@ -93,7 +98,7 @@ pub(crate) fn twice() -> Made {
     std::fs::remove_dir_all(&again).map_err(|error| format!("{}: {error}", again.display()))
 }
 
-/// Tells how far two programs are equal.
+/// Compares two programs, and describes their differences.
 fn compared(programs: [&Path; 2]) -> Result<String, String> {
     let [(one, core), (other, other_core)] =
         [(read(programs[0])?, core_of(programs[0])?), (read(programs[1])?, core_of(programs[1])?)];
@@ -119,7 +124,7 @@ fn compared(programs: [&Path; 2]) -> Result<String, String> {
     ))
 }
 
-/// Finds SBCL's core in a program.
+/// Returns the range of SBCL's core in a program.
 fn core_of(program: &Path) -> Result<Range<usize>, String> {
     let sections = output(Command::new("readelf").args(["--sections", "--wide"]).arg(program))?;
     let sections = String::from_utf8_lossy(&sections);

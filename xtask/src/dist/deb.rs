@@ -1,4 +1,4 @@
-//! The package for Debian and what is made of it.
+//! The Debian package.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::archive::{self, Item};
 use super::formats::{MAINTAINER, SUMMARY, xz};
 use super::{Made, Release};
 
-/// The packages that have the libraries which the program may ask for.
+/// The packages of the libraries that the program may require.
 const LIBRARIES: [(&str, &str); 6] = [
     ("libc.so.6", "libc6"),
     ("libm.so.6", "libc6"),
@@ -16,7 +16,7 @@ const LIBRARIES: [(&str, &str); 6] = [
     ("libgcc_s.so.1", "libgcc-s1"),
 ];
 
-/// Makes the package.
+/// Creates the package.
 pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let Release { version, epoch, .. } = release;
     let documents = "usr/share/doc/steelbank";
@@ -58,12 +58,13 @@ pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     release.write(&format!("steelbank_{version}_amd64.deb"), &archive::ar(&parts, *epoch))
 }
 
-/// Writes what the package needs: the packages of the libraries that are named in the program, which has SBCL's own in it.
+/// Returns the package's dependencies: the packages of the libraries named in the program, which
+/// embeds SBCL's library.
 fn depends(program: &[u8], (major, minor): (u32, u32)) -> Result<String, String> {
     let mut needed = BTreeSet::new();
     for name in libraries(program) {
         let found = LIBRARIES.iter().find(|(library, _)| *library == name);
-        needed.insert(found.ok_or_else(|| format!("which package has {name}? LIBRARIES does not tell"))?.1);
+        needed.insert(found.ok_or_else(|| format!("LIBRARIES does not list the package of {name}"))?.1);
     }
     let lines = needed.iter().map(|package| match *package {
         "libc6" => format!("libc6 (>= {major}.{minor})"),
@@ -72,7 +73,7 @@ fn depends(program: &[u8], (major, minor): (u32, u32)) -> Result<String, String>
     Ok(lines.collect::<Vec<_>>().join(", "))
 }
 
-/// Finds the strings in `octets` that are names of libraries with a version.
+/// Returns the strings in `octets` that are names of versioned libraries.
 fn libraries(octets: &[u8]) -> impl Iterator<Item = &str> {
     let found = octets.windows(4).enumerate().filter(|(_, window)| window == b"\0lib").map(|(at, _)| at + 1);
     found.filter_map(|at| {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_needs_is_read_from_it() {
+    fn needed_libraries_are_read_from_elf() {
         let names = b"\0libm.so.6\0libc.so.6\0libgcc_s.so.1\0libsteelbank-sbcl.so\0library\0";
         assert_eq!(depends(names, (2, 34)).unwrap_or_default(), "libc6 (>= 2.34), libgcc-s1");
         assert!(depends(b"\0libzstd.so.1\0", (2, 34)).is_err());

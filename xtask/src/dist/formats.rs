@@ -1,4 +1,5 @@
-//! The packages: a tar archive and a wheel for pip and uv are made here, each other one in a file of its own.
+//! The packages. A tar archive and a wheel for pip and uv are created here, the other formats in
+//! files of their own.
 
 use std::fs;
 use std::process::Command;
@@ -10,13 +11,14 @@ use super::{Made, Release, deb, mcpb, npm, oci, output};
 pub(super) const SUMMARY: &str =
     "Common Lisp code intelligence in one file: what a symbol is, who uses it, what breaks when it changes";
 pub(super) const LICENSE: &str = "MIT OR Apache-2.0";
-/// Whose the packages are: the account of the repository, and of the names below. docs/internals/publishing.md tells what to set.
+/// The account that owns the repository and the names below. docs/internals/publishing.md lists the
+/// settings.
 pub(super) const OWNER: &str = "steelbank";
 pub(super) const MAINTAINER: &str = "steelbank's maintainers <maintainers@steelbank.invalid>";
-/// The name in the registry of MCP servers, which looks for it in the packages.
+/// The name in the registry of MCP servers, which checks for it in the packages.
 pub(super) const SERVER: &str = "io.github.steelbank/steelbank";
 
-/// Makes the packages, side by side: most of the time goes into packing the program once for each.
+/// Creates the packages in parallel, because compressing the program takes most of the time.
 pub(super) fn make(release: &Release) -> Made {
     let program = &Item::of("steelbank", &release.program)?.octets;
     let makers = [deb::make, tarball, oci::make, wheel, npm::make, mcpb::make];
@@ -28,7 +30,8 @@ pub(super) fn make(release: &Release) -> Made {
     mcpb::entry(release)
 }
 
-/// Packs the tar archive `name` with xz at a level. Its threads are two everywhere: the result depends on whether they are one.
+/// Compresses the tar archive `name` with xz at the given level. Always uses two threads, because
+/// the result differs from that with one thread.
 pub(super) fn xz(release: &Release, name: &str, octets: &[u8], level: &str) -> Result<Vec<u8>, String> {
     let file = release.file(name);
     fs::write(&file, octets).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -79,7 +82,7 @@ fn wheel(release: &Release, program: &[u8]) -> Made {
     release.write(&format!("steelbank-{version}-{tag}.whl"), &archive::zip(&items)?)
 }
 
-/// Writes octets in the alphabet of URLs, without padding.
+/// Encodes bytes in URL-safe base64 without padding.
 fn base64(octets: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let group = |chunk: &[u8]| {
@@ -97,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_that_of_urls_without_padding() {
+    fn base64_is_url_safe_without_padding() {
         for (text, encoded) in [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")] {
             assert_eq!(base64(text.as_bytes()), encoded);
         }

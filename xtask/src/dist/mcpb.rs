@@ -1,4 +1,5 @@
-//! The bundle for MCP hosts that install one with a click, and the entry of the registry of MCP servers.
+//! The bundle for MCP hosts with one-click installation, and the entry for the registry of MCP
+//! servers.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use super::archive::{self, Item};
 use super::formats::{LICENSE, OWNER, SERVER, SUMMARY};
 use super::{Made, Release};
 
-/// Makes the bundle.
+/// Creates the bundle.
 pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let manifest = json!({
         "manifest_version": "0.3",
@@ -33,7 +34,7 @@ pub(super) fn make(release: &Release, program: &[u8]) -> Made {
             "project": {
                 "type": "directory",
                 "title": "Project",
-                "description": "The folder of the Lisp project: what its .asd files define is loaded.",
+                "description": "The folder of the Lisp project. The systems in its .asd files are loaded.",
                 "required": true,
             },
         },
@@ -48,7 +49,7 @@ fn name(release: &Release) -> String {
     format!("steelbank-{}-linux-x64.mcpb", release.version)
 }
 
-/// Makes the entry of the registry: it names the packages, and the sum of the bundle that was made.
+/// Creates the registry entry, which names the packages and the bundle's checksum.
 pub(super) fn entry(release: &Release) -> Made {
     let (name, version) = (name(release), &release.version);
     let bundle = fs::read(release.file(&name)).map_err(|error| format!("{name}: {error}"))?;

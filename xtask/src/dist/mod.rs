@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: what is published, made of a release build for an old glibc and tried. `--program FILE` packs a program that
-//! is built already: what continuous integration does.
+//! `cargo xtask dist`: builds the release packages for an old glibc and tests them. With `--program
+//! FILE`, packs a program that has been built before, as continuous integration does.
 //!
-//! Nothing is published by it: docs/internals/publishing.md has the lines for that.
+//! It publishes nothing; docs/internals/publishing.md lists the commands for that.
 
 mod archive;
 mod build;
@@ -23,25 +23,25 @@ pub(crate) use build::twice;
 
 use crate::{cargo, root, target};
 
-/// Nothing, or what is wrong.
+/// Success, or an error message.
 type Made = Result<(), String>;
 
-/// The folder of what is made, in the target folder.
+/// The folder for packages, in the target folder.
 const FOLDER: &str = "dist";
-/// The most octets of the packages whose names end so, and of the others.
+/// The maximum sizes of packages in bytes, by the end of their names.
 const LARGEST_PACKAGES: [(&str, usize); 3] =
     [(".deb", 20_000_000), ("-linux.tar.xz", 20_000_000), ("", 28_000_000)];
 
-/// What is made, of what, and where.
+/// A release: its inputs, and the folder of its packages.
 struct Release {
     version: String,
     folder: PathBuf,
     program: PathBuf,
-    /// The least glibc that the program runs with.
+    /// The oldest glibc that the program runs with.
     glibc: (u32, u32),
-    /// Seconds since 1970, of all files in the packages: those of the commit.
+    /// The time of the commit in seconds since 1970, used for all files in the packages.
     epoch: u64,
-    /// The root with the old libraries that the program was built for, if it was.
+    /// The root folder with the old libraries that the program was built for, if there is one.
     old: Option<PathBuf>,
 }
 
@@ -50,17 +50,18 @@ impl Release {
         self.folder.join(name)
     }
 
-    /// Writes the file of a package, and tells its size.
+    /// Writes a package.
     fn write(&self, name: &str, octets: &[u8]) -> Made {
         fs::write(self.file(name), octets).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// Runs the program for text that goes into the packages.
+    /// Runs the program and returns its output, which goes into the packages.
     fn says(&self, arguments: &[&str]) -> Result<Vec<u8>, String> {
         output(Command::new(&self.program).args(arguments).env_remove("COLUMNS"))
     }
 
-    /// The files that are in each package: licences, the notices of what is linked, the README.
+    /// Returns the files that every package contains: the licences, the notices of linked
+    /// libraries, and the README.
     fn notices(&self) -> Result<Vec<Item>, String> {
         let kept = ["LICENSE-MIT", "LICENSE-APACHE", "README.md"];
         let mut items: Vec<Item> =
@@ -69,7 +70,7 @@ impl Release {
         Ok(items)
     }
 
-    /// The scripts that complete commands, and the manual page.
+    /// Returns the completion scripts and the manual page.
     fn beside(&self) -> Result<[(&'static str, Vec<u8>); 4], String> {
         Ok([
             ("share/bash-completion/completions/steelbank", self.says(&["completions", "bash"])?),
@@ -80,11 +81,11 @@ impl Release {
     }
 }
 
-/// Makes and tries what is published, as the arguments after `dist` say.
+/// Builds and tests the packages according to the arguments after `dist`.
 pub(crate) fn dist() -> Result<(), String> {
     let arguments: Vec<String> = std::env::args().skip(2).collect();
     if cfg!(debug_assertions) {
-        // Deflating a hundred megabytes takes minutes in a program that is not optimised.
+        // Run an optimised xtask: compressing a hundred megabytes takes minutes otherwise.
         let mut command = cargo();
         command.args(["run", "--quiet", "--release", "--package", "xtask", "--", "dist"]).args(&arguments);
         return openly("the same, optimised", &mut command);
@@ -96,9 +97,9 @@ pub(crate) fn dist() -> Result<(), String> {
         let place = match argument.as_str() {
             "--program" => &mut program,
             "--previous" => &mut previous,
-            other => return Err(format!("dist: there is no option {other:?}")),
+            other => return Err(format!("dist: unknown option {other:?}")),
         };
-        let file = left.next().ok_or_else(|| format!("dist: {argument} wants a program's file"))?;
+        let file = left.next().ok_or_else(|| format!("dist: {argument} requires the path of a program"))?;
         *place = Some(fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?);
     }
     let folder = target().join(FOLDER);
@@ -113,7 +114,7 @@ pub(crate) fn dist() -> Result<(), String> {
     let glibc = glibc_of(&program)?;
     println!("== {} needs glibc {}.{}", program.display(), glibc.0, glibc.1);
     let packages = folder.join("packages");
-    // What an earlier run made is of another program.
+    // Remove the packages of an earlier run.
     let _ = fs::remove_dir_all(&packages);
     fs::create_dir_all(&packages).map_err(|error| format!("{}: {error}", packages.display()))?;
     let release = Release { version, folder: packages, program, glibc, epoch, old };
@@ -125,7 +126,7 @@ pub(crate) fn dist() -> Result<(), String> {
     tries::all(&release)
 }
 
-/// Returns the version, if the manifest, the changelog and the commit's tag agree about it.
+/// Returns the version, after checking that the manifest, the changelog and the commit's tag agree.
 fn version() -> Result<String, String> {
     let version = env!("CARGO_PKG_VERSION");
     let changelog =
@@ -136,7 +137,8 @@ fn version() -> Result<String, String> {
     Ok(version.to_owned())
 }
 
-/// Checks that a tagged commit is a release of `version`, and any other one lies after a release or before its first.
+/// Checks that a tagged commit is a release of `version`, and that any other commit follows a
+/// release or precedes the first one.
 fn agreed(version: &str, changelog: &str, tag: Option<&str>) -> Made {
     let mut sections =
         changelog.split("\n## ").skip(1).map(|section| section.split_once('\n').unwrap_or((section, "")));
@@ -172,15 +174,15 @@ fn epoch() -> Result<u64, String> {
         .map_err(|error| format!("git's time of the commit: {error}"))
 }
 
-/// Returns the least glibc that has all that the program asks it for. SBCL's library lies in the program as it is, so the
-/// names of versions are looked for in all of the file.
+/// Returns the oldest glibc that provides all symbols the program requires. SBCL's library is
+/// embedded in the program, so the entire file is searched for version names.
 fn glibc_of(program: &Path) -> Result<(u32, u32), String> {
     let octets = fs::read(program).map_err(|error| format!("{}: {error}", program.display()))?;
     let newest = versions(&octets).max();
-    newest.ok_or_else(|| format!("{} asks no glibc for anything", program.display()))
+    newest.ok_or_else(|| format!("{} requires no version of glibc", program.display()))
 }
 
-/// Finds the versions of glibc that are named in `octets`.
+/// Returns the versions of glibc named in `octets`.
 fn versions(octets: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
     const NAME: &[u8] = b"GLIBC_";
     let named = octets.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME);
@@ -192,7 +194,7 @@ fn versions(octets: &[u8]) -> impl Iterator<Item = (u32, u32)> + '_ {
     })
 }
 
-/// Writes SHA256SUMS, and holds the sizes.
+/// Writes SHA256SUMS, and checks the packages' sizes.
 fn checksums(release: &Release) -> Made {
     let mut lines = String::new();
     for path in archive::files_in(&release.folder)? {
@@ -201,14 +203,14 @@ fn checksums(release: &Release) -> Made {
         println!("{:>12} {name}", octets.len());
         let most = LARGEST_PACKAGES.iter().find(|(end, _)| name.ends_with(end)).map_or(0, |(_, most)| *most);
         if octets.len() > most {
-            return Err(format!("{name} has {} octets; {most} are the most", octets.len()));
+            return Err(format!("{name} has {} bytes; at most {most} are allowed", octets.len()));
         }
         lines.push_str(&format!("{}  {name}\n", archive::hex(&octets)));
     }
     release.write("SHA256SUMS", lines.as_bytes())
 }
 
-/// Runs a command, and returns what it prints.
+/// Runs a command and returns its output.
 fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if output.status.success() {
@@ -219,14 +221,14 @@ fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     Err(format!("{command:?} failed: {}", said.trim()))
 }
 
-/// Runs a command that shows what it does.
+/// Runs a command whose output is shown.
 fn openly(what: &str, command: &mut Command) -> Made {
     println!("== {what}");
     let status = command.status().map_err(|error| format!("{what}: cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{what} failed: {command:?}")) }
 }
 
-/// Runs a command of a package's maker, quietly unless it fails.
+/// Runs a command whose output is shown only if it fails.
 fn quietly(what: &str, command: &mut Command) -> Made {
     println!("== {what}");
     output(command).map(drop)
@@ -237,14 +239,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_glibc_is_the_one_that_is_needed() {
+    fn newest_glibc_symbol_is_required_version() {
         let names = b"\0GLIBC_2.2.5\0GLIBC_2.28\0GLIBC_PRIVATE\0GLIBC_2.3\0GCC_4.2.0\0GLIBC_";
         assert_eq!(versions(names).max(), Some((2, 28)));
         assert_eq!(versions(b"").max(), None);
     }
 
     #[test]
-    fn a_tag_a_changelog_and_a_manifest_agree_or_nothing_is_made() {
+    fn release_requires_matching_versions() {
         let released = "# Changelog\n\n## 1.2.0, 2026-01-02\n\n* a\n";
         let unreleased = "# Changelog\n\n## Unreleased\n\n* b\n\n## 1.2.0\n\n* a\n";
         let emptied = "# Changelog\n\n## Unreleased\n\n## 1.2.0\n\n* a\n";

@@ -1,4 +1,4 @@
-//! The packages for npm: one with the program for this machine, and one that starts it.
+//! The npm packages: one contains the program for this platform, the other one starts it.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::archive::{self, Item};
 use super::formats::{LICENSE, SERVER, SUMMARY};
 use super::{Made, Release};
 
-/// Starts the program of the package for this machine. It passes signals on, and ends as the program does.
+/// Starts the program of the platform's package. Forwards signals and the exit code.
 const STARTER: &str = r#"#!/usr/bin/env node
 "use strict";
 const { spawn } = require("node:child_process");
@@ -28,7 +28,7 @@ child.on("error", (error) => {
 child.on("exit", (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
 "#;
 
-/// Makes the packages.
+/// Creates the packages.
 pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let common = |name: &str| {
         json!({

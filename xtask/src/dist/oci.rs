@@ -1,4 +1,4 @@
-//! The image for containers: the program, and the libraries that it asks for, without a shell.
+//! The container image: the program and its libraries, without a shell.
 
 use std::process::Command;
 
@@ -8,13 +8,14 @@ use super::archive::{self, Item};
 use super::formats::xz;
 use super::{Made, Release, output};
 
-/// Makes the image, as an archive of one layer, which is packed with the archive: xz packs better than what a layer may have.
+/// Creates the image as an archive with one layer. The layer is compressed together with the
+/// archive, because xz compresses better than the formats allowed for layers.
 pub(super) fn make(release: &Release, program: &[u8]) -> Made {
     let Release { version, epoch, .. } = release;
     let mut items = vec![Item::program("usr/bin/steelbank", program)];
     items.extend(libraries(release)?);
     items.extend(release.notices()?.into_iter().map(|item| item.below("usr/share/doc/steelbank")));
-    // Hand on the licence of glibc and of GCC's library, where Debian keeps it.
+    // Include the licences of glibc and of GCC's library at Debian's paths.
     for name in ["libc6", "libgcc-s1"] {
         let path = format!("usr/share/doc/{name}/copyright");
         items.extend(Item::of(path.clone(), format!("/{path}")));
@@ -55,7 +56,8 @@ fn blob(kind: &str, octets: &[u8]) -> Value {
     json!({ "mediaType": kind, "digest": format!("sha256:{}", archive::hex(octets)), "size": octets.len() })
 }
 
-/// Finds the libraries that the program asks for, the loader among them, at the paths where it looks for them.
+/// Returns the libraries that the program requires, including the loader, at the paths where it
+/// looks for them.
 pub(super) fn libraries(release: &Release) -> Result<Vec<Item>, String> {
     let told = output(Command::new("ldd").arg(&release.program))?;
     let told = String::from_utf8_lossy(&told).into_owned();

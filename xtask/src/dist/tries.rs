@@ -1,5 +1,6 @@
-//! Tries the packages, by the lines of docs/install.md: each answers a question about examples/shop, with nothing else of ours
-//! beside it; in a Debian, and where only its libraries are, README's session.
+//! Tests the packages with the commands in docs/install.md. Each package must answer a query about
+//! examples/shop with no other file of ours present. In a Debian system, and in a root with only
+//! its libraries, README's session must give the same output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,22 +12,22 @@ use serde_json::{Value, json};
 use super::{Made, Release, output, pages, quietly};
 use crate::root;
 
-/// The question, and the place that its answer has: README's second one.
+/// The query, which is README's second one, and a place in its answer.
 const QUESTION: [&str; 4] = ["--system", "shop", "who-calls", "shop:total"];
 const ANSWER: &str = "cart.lisp:24:22: shop:receipt";
 
-/// The longest from a wheel to the answer, on a machine that has never seen either.
+/// The time limit from the wheel to the answer, on a machine without caches.
 const SOON: Duration = Duration::from_secs(60);
-/// The versions of Debian that the package is installed in, each with its glibc: the oldest that it is for, and the one that it is
-/// made on.
+/// The Debian releases in which the package is installed, each with its glibc: the oldest supported
+/// one, and the one it is built on.
 const DEBIANS: [(&str, (u32, u32)); 2] = [("bullseye", (2, 31)), ("bookworm", (2, 36))];
 
-/// Runs `command` with the question, and checks the answer.
+/// Runs `command` with the query, and checks the answer.
 fn asks(what: &str, command: &mut Command) -> Made {
     println!("== {what}: {}", QUESTION.join(" "));
     let said = output(command.args(QUESTION))?;
     let said = String::from_utf8_lossy(&said).into_owned();
-    if said.contains(ANSWER) { Ok(()) } else { Err(format!("{what} answers {said}")) }
+    if said.contains(ANSWER) { Ok(()) } else { Err(format!("{what} gives a wrong answer: {said}")) }
 }
 
 /// Copies the shop into `folder`.
@@ -35,7 +36,7 @@ fn shop_in(folder: &Path) -> Made {
     output(Command::new("cp").arg("-r").arg(shop).arg(folder)).map(drop)
 }
 
-/// A folder with a copy of the shop and links to the packages, and nothing else of ours.
+/// A folder with a copy of the shop and links to the packages.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -52,7 +53,7 @@ impl Place {
         Ok(place)
     }
 
-    /// Starts a line of docs/install.md, in the folder of the packages.
+    /// Returns a command of docs/install.md, to run in the folder of the packages.
     fn line(&self, line: &str) -> Command {
         let mut command = self.command("sh");
         command.current_dir(self.folder("packages")).args(["-c", &format!("{line} \"$@\""), line]);
@@ -63,7 +64,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Runs `program` in the shop, with an empty environment but for what programs of its kind need.
+    /// Returns a command that runs `program` in the shop, with a minimal environment.
     fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -78,7 +79,7 @@ fn one(release: &Release, end: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("there is no package {end}"))
 }
 
-/// Returns the lines of docs/install.md for those who install `with` something, for this version, if they are as many.
+/// Returns the `N` commands in the row of docs/install.md for `with`, for this version.
 fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], String> {
     let page = root().join("docs/install.md");
     let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
@@ -86,19 +87,20 @@ fn lines<const N: usize>(release: &Release, with: &str) -> Result<[String; N], S
     let row = row.ok_or_else(|| format!("{} has no row for {with}", page.display()))?;
     let told: Vec<String> =
         pages::spans(&[row]).map(|line| line.replace("VERSION", &release.version)).collect();
-    told.try_into().map_err(|told| format!("{} has other lines for {with}: {told:?}", page.display()))
+    told.try_into()
+        .map_err(|told| format!("{} has another number of commands for {with}: {told:?}", page.display()))
 }
 
-/// Whether this machine has `tool`; tells what is left out otherwise.
+/// Returns whether this machine has `tool`. Prints a note about the skipped test otherwise.
 fn has(tool: &str, what: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok_and(|said| said.status.success());
     if !found {
-        println!("== left out, for want of {tool}: {what}");
+        println!("== skipped, because {tool} is missing: {what}");
     }
     found
 }
 
-/// Tries the packages on this machine.
+/// Tests the packages on this machine.
 pub(super) fn all(release: &Release) -> Made {
     let place = Place::new(release)?;
     quietly("SHA256SUMS", &mut place.line("sha256sum --check SHA256SUMS"))?;
@@ -108,7 +110,7 @@ pub(super) fn all(release: &Release) -> Made {
     asks("the tar archive's program", &mut place.command(unpacked.join(program)))?;
     wheel(release, &place)?;
     if output(within(&ISOLATED).arg("true")).is_err() {
-        println!("== left out, as this system lets nobody unshare: the package for Debian and the image");
+        println!("== skipped, because this system does not allow unshare: the Debian package and the image");
     } else {
         if has("dpkg", "the package for Debian") {
             deb(release, &place)?;
@@ -116,7 +118,9 @@ pub(super) fn all(release: &Release) -> Made {
         oci(release, &place)?;
         for (suite, glibc) in DEBIANS {
             if glibc < release.glibc {
-                println!("== left out, as the program wants a later glibc: README's session in {suite}");
+                println!(
+                    "== skipped, because the program requires a later glibc: README's session in {suite}"
+                );
             } else {
                 debian(release, &place, suite)?;
             }
@@ -133,7 +137,8 @@ pub(super) fn all(release: &Release) -> Made {
     Ok(())
 }
 
-/// Installs the wheel without the network, and asks its program; so does uv, which needs no installing.
+/// Installs the wheel without a network, and queries its program. Also runs the wheel with uv,
+/// which needs no installation.
 fn wheel(release: &Release, place: &Place) -> Made {
     let [install, at_once] = lines(release, "pip, uv")?;
     let environment = place.folder("venv");
@@ -148,7 +153,10 @@ fn wheel(release: &Release, place: &Place) -> Made {
     let took = begun.elapsed();
     println!("== from the wheel to the answer: {:.1} s", took.as_secs_f32());
     if took > SOON {
-        return Err(format!("from the wheel to the answer it takes {} s", took.as_secs()));
+        return Err(format!(
+            "the time from the wheel to the answer is {} s, which is too long",
+            took.as_secs()
+        ));
     }
     if has("uvx", &at_once) {
         let mut uvx = place.line(&at_once);
@@ -157,7 +165,8 @@ fn wheel(release: &Release, place: &Place) -> Made {
     Ok(())
 }
 
-/// Installs the package by dpkg into a root that has nothing but what the program asks for: the libraries that it was built for.
+/// Installs the package with dpkg into a root that contains only the libraries the program was
+/// built for.
 fn deb(release: &Release, place: &Place) -> Made {
     let root = place.folder("debian");
     let database = root.join("var/lib/dpkg");
@@ -176,9 +185,9 @@ fn deb(release: &Release, place: &Place) -> Made {
         output(mode.arg("755").arg(root.join(&library.path)))?;
     }
     let mut dpkg = within(&[]);
-    // dpkg looks for programs that are on root's path alone.
+    // dpkg requires programs in root's PATH.
     dpkg.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
-    // Its libraries are in that root without their packages.
+    // The root has the libraries without their packages.
     dpkg.args(["dpkg", "--force-depends", "--root"]).arg(&root).arg("-i").arg(one(release, ".deb")?);
     quietly("dpkg -i", &mut dpkg)?;
     for file in ["share/man/man1/steelbank.1.gz", "share/bash-completion/completions/steelbank"] {
@@ -187,10 +196,11 @@ fn deb(release: &Release, place: &Place) -> Made {
     session_in(&root, "the program of the package for Debian")
 }
 
-/// Makes a Debian without a compiler, and installs the package there as docs/install.md says.
+/// Creates a Debian system without a compiler, and installs the package there as docs/install.md
+/// describes.
 fn debian(release: &Release, place: &Place, suite: &str) -> Made {
     if output(Command::new("id").arg("-u"))? != b"0\n" {
-        println!("== left out, as debootstrap wants root: README's session in {suite}");
+        println!("== skipped, because debootstrap needs root: README's session in {suite}");
         return Ok(());
     }
     if !has("debootstrap", &format!("README's session in {suite}")) {
@@ -200,7 +210,8 @@ fn debian(release: &Release, place: &Place, suite: &str) -> Made {
     index.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"]);
     let archives = output(index.arg("Label: Debian"))?;
     let archives = String::from_utf8_lossy(&archives);
-    let archive = archives.lines().next().ok_or("apt's lists name no archive of Debian: apt-get update")?;
+    let archive =
+        archives.lines().next().ok_or("apt's lists contain no Debian archive; run apt-get update")?;
     let root = place.folder(suite);
     let mut make = Command::new("debootstrap");
     quietly(
@@ -209,7 +220,7 @@ fn debian(release: &Release, place: &Place, suite: &str) -> Made {
     )?;
     for tool in ["cc", "gcc", "sbcl"] {
         if std::fs::symlink_metadata(root.join("usr/bin").join(tool)).is_ok() {
-            return Err(format!("{suite} has {tool}, and shall have no compiler"));
+            return Err(format!("{suite} has {tool}, but must not have a compiler"));
         }
     }
     let packages = root.join("packages");
@@ -223,7 +234,7 @@ fn debian(release: &Release, place: &Place, suite: &str) -> Made {
     session_in(&root, suite)
 }
 
-/// Unpacks the image's layer as the root.
+/// Unpacks the image's layer as a root folder.
 fn oci(release: &Release, place: &Place) -> Made {
     let (image, root) = (place.folder("image"), place.folder("container"));
     made(&image)?;
@@ -242,18 +253,19 @@ fn oci(release: &Release, place: &Place) -> Made {
     session_in(&root, "the image's program")
 }
 
-/// The options for a command that has processes, mounts and a /proc of its own.
+/// The options for a command with its own processes, mounts and /proc.
 const ISOLATED: [&str; 4] = ["--mount", "--pid", "--fork", "--mount-proc"];
 
-/// Starts a command of `unshare`: as the user who owns a root, also for one who is not.
+/// Returns a command of `unshare` that runs as the owner of its root folder, even for users without
+/// root rights.
 pub(super) fn within(options: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.arg("--map-root-user").args(options);
     command
 }
 
-/// Goes through README's session with the program in `folder` as the root, which gets a copy of the shop, /proc and, as containers
-/// have it, /dev/null.
+/// Runs README's session with the program in `folder` as the root folder, which gets a copy of the
+/// shop, /proc and, as in containers, /dev/null.
 fn session_in(folder: &Path, what: &str) -> Made {
     println!("== {what}: README's session");
     made(&folder.join("proc"))?;
@@ -275,13 +287,13 @@ fn session_in(folder: &Path, what: &str) -> Made {
     let other = now.lines().zip(readme.lines()).find(|(now, readme)| now != readme);
     match other {
         _ if commands == 0 => Err("README has no session".to_owned()),
-        Some((now, readme)) => Err(format!("{what} prints {now:?}, and README has {readme:?}")),
+        Some((now, readme)) => Err(format!("{what} prints {now:?}, but README has {readme:?}")),
         None if now == readme => Ok(()),
-        None => Err(format!("{what} prints more or less than README has")),
+        None => Err(format!("{what} prints another number of lines than README has")),
     }
 }
 
-/// Installs the packages from their files, without the network.
+/// Installs the packages from their files, without a network.
 fn npm(release: &Release, place: &Place) -> Made {
     let [install, run] = lines(release, "npm")?;
     let offline = |mut command: Command| {
@@ -294,7 +306,8 @@ fn npm(release: &Release, place: &Place) -> Made {
     asks(&run, npx.args(["--project", "../shop"]))
 }
 
-/// Has the format's own tool validate and unpack the bundle, and serves from that as its manifest says.
+/// Validates and unpacks the bundle with the format's own tool, and starts the server according to
+/// its manifest.
 fn bundle(release: &Release, place: &Place) -> Made {
     let tool = |arguments: &[&str]| {
         let mut command = Command::new("npx");
@@ -303,7 +316,7 @@ fn bundle(release: &Release, place: &Place) -> Made {
         command
     };
     if output(&mut tool(&["--version"])).is_err() {
-        println!("== left out, as npm does not get @anthropic-ai/mcpb: the bundle");
+        println!("== skipped, because npm cannot fetch @anthropic-ai/mcpb: the bundle");
         return Ok(());
     }
     let file = one(release, ".mcpb")?;
@@ -320,7 +333,8 @@ fn bundle(release: &Release, place: &Place) -> Made {
     };
     let mut serve = place.command(filled(&told["command"]));
     serve.args(told["args"].as_array().into_iter().flatten().map(filled));
-    // Asks for what waits for its own load: the server's goes on beside the first questions.
+    // Call a tool that waits for its own load, because the server's loads run during the first
+    // calls.
     println!("== the bundle's server: tools/call run-tests shop/tests");
     serve.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = serve.spawn().map_err(|error| format!("cannot run {serve:?}: {error}"))?;
@@ -333,7 +347,7 @@ fn bundle(release: &Release, place: &Place) -> Made {
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }),
     ];
-    // Ends the input, too: the server answers what it was asked, and leaves.
+    // Close the input too: the server then answers pending requests and exits.
     let mut input = server.stdin.take().ok_or("the server has no input")?;
     let text = messages.map(|message| format!("{message}\n")).concat();
     input.write_all(text.as_bytes()).map_err(|error| format!("the bundle's server: {error}"))?;
@@ -343,7 +357,7 @@ fn bundle(release: &Release, place: &Place) -> Made {
     if said.contains(r#""counts":{"done":1}"#) {
         Ok(())
     } else {
-        Err(format!("the bundle's server answers {said}"))
+        Err(format!("the bundle's server gives a wrong answer: {said}"))
     }
 }
 
@@ -355,7 +369,7 @@ fn written(file: &Path, octets: &[u8]) -> Made {
     std::fs::write(file, octets).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Checks that the program of the release before and this one answer from one cache, in turn.
+/// Checks that the previous release's program and this one can alternate on one cache.
 pub(super) fn share_a_cache(release: &Release, previous: &Path) -> Made {
     let place = Place::new(release)?;
     for (what, program) in [
