@@ -20,14 +20,6 @@ pub(crate) fn default_package() -> String {
     DEFAULT_PACKAGE.to_owned()
 }
 
-/// Selects the level of detail of an answer.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Detail {
-    /// Also report offsets, form numbers and write dates.
-    #[serde(default)]
-    pub(crate) detail: bool,
-}
-
 /// Limits the time of a tool that runs code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Timeout {
