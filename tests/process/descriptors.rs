@@ -74,7 +74,7 @@ fn lisp_that_writes_to_descriptor_1_does_not_reach_the_protocol() {
             start("lisp_that_writes_to_descriptor_1_does_not_reach_the_protocol", streams);
         for _ in 0..50 {
             let text = client.text("describe-symbol", json!({ "name": "cl:car" }));
-            assert!(text.starts_with("COMMON-LISP::CAR [FUNCTION]"), "{text}");
+            assert!(text.starts_with("COMMON-LISP::CAR"), "{text}");
         }
         ends_well(child, client);
     }

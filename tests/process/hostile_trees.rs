@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::child::{Random, small_or_full};
 use crate::client::Client;
 use crate::program::{Folder, Streams, ask, ends, initialized, on};
-use crate::texts::{git, write_project};
+use crate::texts::{expect_text, git, write_project};
 
 const SOURCE: &str = "(defpackage :good (:use :cl) (:export #:target))\n(in-package :good)\n\
                       (defun target (x) (mapcar #'car x))\n(defun caller () (target ()))\n";
@@ -216,7 +216,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     if faults != "0" || !children.is_empty() {
         wrong.push(format!("a program was started: {faults} faults, children {children:?}"));
     }
-    // Last, as it starts git's plumbing.
+    // This is last because it starts Git.
     let begun = processor_time(child.id());
     let answer = client.call("impact", json!({ "diff": true }));
     let taken = processor_time(child.id()) - begun;
@@ -230,12 +230,12 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_question_that_only_reads_hangs_on_no_tree() {
+fn reading_questions_hang_on_no_tree() {
     let folder = Folder::new("odd-trees");
     let cache = folder.join("cache");
     let mut random = Random(1);
     let mut trees: Vec<Vec<(&str, usize)>> = small_or_full(
-        // What hung in one place hangs in one tree with the others.
+        // These trees combine places where a question once hung.
         vec![
             vec![
                 ("x.asd", 0),
@@ -275,7 +275,7 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
             fs::write(root.join("good.lisp"), SOURCE.replace("#'car", "#'cdr")).unwrap();
         }
         for (name, kind) in tree {
-            // What is there already stays.
+            // Existing files stay.
             let path = root.join(name);
             if path.symlink_metadata().is_err()
                 && path.parent().unwrap().symlink_metadata().is_ok_and(|it| it.is_dir())
@@ -292,7 +292,7 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
 }
 
 #[test]
-fn another_worktree_is_no_part_of_a_project_for_any_tool() {
+fn other_worktrees_are_outside_of_the_project() {
     let folder = Folder::new("worktrees");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -331,10 +331,10 @@ fn another_worktree_is_no_part_of_a_project_for_any_tool() {
         let before = fs::read(root.join(path)).unwrap();
         let edit = json!({ "path": path, "definition": definition, "operation": "delete" });
         let refused = client.error("edit-definition", edit);
-        assert!(refused.contains("not the project's own"), "{path}: {refused}");
+        expect_text(path, &refused);
         assert_eq!(fs::read(root.join(path)).unwrap(), before);
     }
-    // A Lisp file in a hidden folder that no tool claims can be edited, and a repository that is depended on is its part.
+    // A Lisp file in another hidden folder can be edited. A nested repository that a system depends on is included.
     let edit = json!({ "path": ".ci/build.lisp", "definition": "cl-user::build", "operation": "delete" });
     client.text("edit-definition", edit);
     fs::write(
@@ -350,7 +350,7 @@ fn another_worktree_is_no_part_of_a_project_for_any_tool() {
 }
 
 #[test]
-fn every_tool_has_the_same_files() {
+fn tools_search_the_same_files() {
     let folder = Folder::new("one-tree");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -389,7 +389,7 @@ fn every_tool_has_the_same_files() {
 }
 
 #[test]
-fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
+fn huge_source_is_refused() {
     let folder = Folder::new("huge");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -397,12 +397,11 @@ fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
     symlink("good.lisp", root.join("link.lisp")).unwrap();
     let (child, mut client) = server(&root, &cache, &["--allow-edits"]);
     let edit = |path: &str| json!({ "path": path, "definition": "good::caller", "operation": "delete" });
-    let refused = client.error("edit-definition", edit("huge.lisp"));
-    assert!(refused.contains("longer than 16 MiB"), "{refused}");
-    // A link to a plain file of the project is that file.
+    expect_text("huge file", &client.error("edit-definition", edit("huge.lisp")));
+    // A link to a file of the project edits that file.
     client.text("edit-definition", edit("link.lisp"));
     assert!(!fs::read_to_string(root.join("good.lisp")).unwrap().contains("caller"));
-    // The temporary file of one with the longest name has a shorter one.
+    // The name of a temporary file must not become too long.
     let long = format!("{}.lisp", "n".repeat(250));
     write(&root, &[(&long, SOURCE)]);
     client.text("edit-definition", edit(&long));
@@ -412,7 +411,7 @@ fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_folder_in_place_of_the_index_is_replaced() {
+fn folder_in_place_of_the_index_is_replaced() {
     let folder = Folder::new("index-folder");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -426,7 +425,7 @@ fn a_folder_in_place_of_the_index_is_replaced() {
     for path in names {
         fs::remove_file(&path).unwrap();
         fs::create_dir_all(path.join("full")).unwrap();
-        // Another file, so that the index is written.
+        // Add a file, so that the index is written.
         fs::write(
             root.join(format!("{}.txt", path.display().to_string().len())),
             path.as_os_str().as_encoded_bytes(),
@@ -438,7 +437,7 @@ fn a_folder_in_place_of_the_index_is_replaced() {
 }
 
 #[test]
-fn text_at_a_terminal_commands_nothing() {
+fn terminal_output_has_no_control_characters() {
     let folder = Folder::new("terminal");
     let root = folder.join("p");
     good(&root);
@@ -460,7 +459,7 @@ fn text_at_a_terminal_commands_nothing() {
             !shown.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c)),
             "{shown:?}"
         );
-        // The text index shows a replacement character in their place.
+        // The text index replaces them.
         assert!(
             ["\\u001b", "\\u2066", "\u{fffd}"].iter().any(|it| shown.contains(it)),
             "{arguments:?}: {shown}"
