@@ -374,7 +374,7 @@ const FINDINGS: [Finding; 25] = [
         world.load("(make-package (string (code-char #xDC00)))", 20);
     }),
     (14, "descriptors closed", |world| {
-        // Wait until nothing is written to the index any more: Rust's debug builds abort where an open file was closed.
+        // Wait until the index is written: Rust's debug builds abort if an open file was closed.
         world.client.text("who-calls", json!({ "name": "good:target" }));
         world.load("(loop for i from 3 to 255 do (sb-unix:unix-close i))", 20);
     }),
@@ -551,7 +551,7 @@ fn server_without_streams_ends_with_an_error() {
         let mut errors = child.stderr.take().unwrap();
         client.initialize();
         let path = folder.join("closes.lisp");
-        // Wait until nothing is written to the index any more: Rust's debug builds abort where an open file was closed.
+        // Wait until the index is written: Rust's debug builds abort if an open file was closed.
         client.text("who-calls", json!({ "name": "cl:mapcar" }));
         client.begin("tools/call", json!({ "name": "load-file", "arguments": { "path": path } }));
         assert!(client.read().is_none());

@@ -86,6 +86,16 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
                 let answer = client.call(&tool, arguments.clone());
                 let mut answer =
                     json!([answer["structuredContent"], answer["content"][0]["text"], answer["isError"]]);
+                // The duration is an estimate, and its line is only in the text of plans that have one.
+                if let (Some(seconds), Some(text)) =
+                    (answer[0]["verifying_takes_seconds"].as_u64(), answer[1].as_str())
+                {
+                    let lines = text.split_inclusive('\n');
+                    answer[1] = lines
+                        .filter(|line| !line.contains(&format!(" {seconds} s ")))
+                        .collect::<String>()
+                        .into();
+                }
                 if matches!(tool.as_str(), "find_references" | "disassemble") {
                     (answer[0]["lines"], answer[1]) = (Value::Null, Value::Null);
                 }
