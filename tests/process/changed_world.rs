@@ -47,7 +47,7 @@ pub(crate) fn arguments(schema: &Value, name: &str, package: &str, path: &str) -
 }
 
 #[test]
-fn every_tool_reports_a_missing_project_folder() {
+fn missing_project_folder_is_reported() {
     let folder = Folder::new("changed-world");
     let (project, away) = (folder.join("project"), folder.join("away"));
     fs::create_dir_all(&project).unwrap();

@@ -11,19 +11,21 @@ use serde_json::{Value, json};
 
 use crate::cache::signal;
 use crate::child::small_or_full;
-use crate::program::{Folder, STEELBANK, Streams, ask, ends, ends_well, initialized, on, run, said, shown};
+use crate::program::{
+    Folder, STEELBANK, Streams, ask, ends, ends_well, initialized, on, outcome, run, shown,
+};
 use crate::texts::{expect_text, write_project};
 
 #[test]
 fn answers_go_to_stdout_with_exit_0() {
-    let (text, errors, code) = said(&run(&["who-calls", "mapcar", "--package", "cl"]));
+    let (text, errors, code) = outcome(&run(&["who-calls", "mapcar", "--package", "cl"]));
     assert!(text.lines().count() > 300);
     assert_eq!((errors.as_str(), code), ("", Some(0)));
     assert!(!text.contains('\x1b'));
 }
 
 #[test]
-fn every_question_has_a_subcommand_and_json() {
+fn questions_have_subcommands_and_json() {
     for (question, name) in [
         ("describe-symbol", "cl:mapcar"),
         ("who-calls", "cl:mapcar"),
@@ -33,14 +35,14 @@ fn every_question_has_a_subcommand_and_json() {
         ("who-macroexpands", "cl:when"),
         ("who-specializes", "cl:integer"),
     ] {
-        let (text, errors, code) = said(&run(&[question, name]));
+        let (text, errors, code) = outcome(&run(&[question, name]));
         assert_eq!((errors.as_str(), code), ("", Some(0)), "{question}");
-        let (json, errors, code) = said(&run(&[question, name, "--json"]));
+        let (json, errors, code) = outcome(&run(&[question, name, "--json"]));
         assert_eq!((errors.as_str(), code), ("", Some(0)), "{question}");
         let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["found"], true, "{question}");
         let arguments = format!("{{\"name\": {name:?}, \"package\": \"CL-USER\"}}");
-        let (called, _, code) = said(&run(&["call", question, &arguments]));
+        let (called, _, code) = outcome(&run(&["call", question, &arguments]));
         assert_eq!(code, Some(0), "{question}");
         assert_eq!(called, text, "{question}");
     }
@@ -66,11 +68,11 @@ fn interrupt_during_start_ends_the_process() {
 
 #[test]
 fn missing_names_exit_with_1() {
-    let (text, errors, code) = said(&run(&["describe-symbol", "nonexistent-symbol"]));
+    let (text, errors, code) = outcome(&run(&["describe-symbol", "nonexistent-symbol"]));
     assert_eq!(text, "Symbol NONEXISTENT-SYMBOL not found in package CL-USER (status: NIL)\n");
     assert_eq!((errors.as_str(), code), ("", Some(1)));
     // The first line is the contract's. Matches in the project's text may follow.
-    let (text, _, code) = said(&run(&["call", "who-calls", "{\"name\": \"x\", \"package\": \"nope\"}"]));
+    let (text, _, code) = outcome(&run(&["call", "who-calls", "{\"name\": \"x\", \"package\": \"nope\"}"]));
     assert_eq!((text.lines().next(), code), (Some("Package NOPE not found"), Some(1)));
     for (tool, arguments, message) in [
         ("find-definition", "{\"name\": \"nope:x\"}", "Package NOPE not found"),
@@ -83,7 +85,7 @@ fn missing_names_exit_with_1() {
         ("outline", "{\"path\": \"nope.lisp\"}", "Path nope.lisp not found"),
         ("load-file", "{\"path\": \"nope.lisp\"}", "Path nope.lisp not found"),
     ] {
-        let (json, errors, code) = said(&run(&["call", tool, arguments, "--json"]));
+        let (json, errors, code) = outcome(&run(&["call", tool, arguments, "--json"]));
         assert_eq!((errors.as_str(), code), ("", Some(1)), "{tool}");
         let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
         let told = (&answer["found"], &answer["message"]);
@@ -114,7 +116,7 @@ fn wrong_usage_exits_with_2_and_an_error() {
 #[test]
 fn program_without_arguments_lists_commands() {
     let run = |folder: &Path, arguments: &[&str]| {
-        said(&Command::new(STEELBANK).args(arguments).current_dir(folder).output().unwrap())
+        outcome(&Command::new(STEELBANK).args(arguments).current_dir(folder).output().unwrap())
     };
     let shop = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop");
     let (text, _, code) = run(&shop, &[]);
@@ -158,12 +160,12 @@ fn separate_files_answer_as_the_embedded_ones() {
         .env("STEELBANK_HOME", steelbank::Installation::BUILT)
         .output()
         .unwrap();
-    assert_eq!(said(&output), said(&run(&["describe-symbol", "cl:mapcar"])));
+    assert_eq!(outcome(&output), outcome(&run(&["describe-symbol", "cl:mapcar"])));
 }
 
 #[test]
 fn licenses_lists_all_parts() {
-    let notices = said(&run(&["licenses"])).0;
+    let notices = outcome(&run(&["licenses"])).0;
     for of in ["SBCL", "libloading", "rmcp", "tree-sitter", "Permission"] {
         assert!(notices.contains(of), "{of}");
     }
@@ -174,26 +176,26 @@ fn closed_pipe_is_no_error() {
     for command in ["who-calls cl:car", "who-calls cl:car --json", "tools --json", "--help"] {
         let script = format!("'{STEELBANK}' {command} | head -1; exit ${{PIPESTATUS[0]}}");
         let output = Command::new("bash").args(["-c", &script]).output().unwrap();
-        let (text, errors, code) = said(&output);
+        let (text, errors, code) = outcome(&output);
         assert_eq!((text.lines().count(), errors.as_str(), code), (1, "", Some(0)), "{command}");
     }
 }
 
 #[test]
 fn tools_lists_what_the_server_offers() {
-    let (text, _, code) = said(&run(&["tools"]));
+    let (text, _, code) = outcome(&run(&["tools"]));
     assert_eq!(code, Some(0));
     expect_text("tools", text.lines().find(|line| line.starts_with("who-calls")).unwrap());
-    let (json, _, _) = said(&run(&["tools", "--json"]));
+    let (json, _, _) = outcome(&run(&["tools", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json, steelbank::doors::mcp::listing(steelbank::actions::tools()));
 }
 
 #[test]
 fn doctor_checks_the_installation() {
-    let (text, errors, code) = said(&run(&["doctor"]));
+    let (text, errors, code) = outcome(&run(&["doctor"]));
     assert_eq!((errors.as_str(), code), ("", Some(0)), "{text}");
-    let (json, _, _) = said(&run(&["doctor", "--json"]));
+    let (json, _, _) = outcome(&run(&["doctor", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert!(json["checks"].as_array().unwrap().iter().all(|check| check["holds"] == true), "{json}");
     assert!(json["records"].as_u64().unwrap() > 400_000);
@@ -208,14 +210,14 @@ fn doctor_checks_the_installation() {
         fs::write(&program, format!("#!/bin/sh\necho SBCL {version}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let output = Command::new(STEELBANK).args(["doctor"]).env("PATH", folder.path()).output().unwrap();
-        let is_listed = said(&output).0.contains("9.9.9");
+        let is_listed = outcome(&output).0.contains("9.9.9");
         assert_eq!(is_listed, version != own, "{output:?}");
     }
 }
 
 #[test]
 fn help_has_examples_that_work() {
-    let (help, _, code) = said(&run(&["--help"]));
+    let (help, _, code) = outcome(&run(&["--help"]));
     assert_eq!(code, Some(0));
     let examples: Vec<&str> = help
         .lines()
@@ -248,7 +250,7 @@ fn systems_answer_beside_a_broken_one() {
     let ask = |systems: &[&str], name: &str| {
         let mut command = on(&folder, &folder.join("cache"));
         command.args(["--no-snapshot", "code-find-references", name, "--json"]);
-        said(&command.args(systems.iter().flat_map(|system| ["--system", system])).output().unwrap())
+        outcome(&command.args(systems.iter().flat_map(|system| ["--system", system])).output().unwrap())
     };
     let (text, errors, code) = ask(&["two"], "good-one");
     assert_eq!((errors.as_str(), code), ("", Some(0)));
@@ -264,16 +266,17 @@ fn systems_answer_beside_a_broken_one() {
 
 #[test]
 fn manual_pages_list_the_tools() {
-    let (page, _, code) = said(&run(&["man"]));
+    let (page, _, code) = outcome(&run(&["man"]));
     assert!(code == Some(0) && page.contains(".TH") && page.contains("who\\-calls"), "{page}");
-    let (page, _, code) = said(&run(&["man", "who-calls"]));
+    let (page, _, code) = outcome(&run(&["man", "who-calls"]));
     assert!(code == Some(0) && page.contains("cursor"), "{page}");
     expect_text("man, misspelt", &shown(&run(&["man", "who-cals"])));
 }
 
 #[test]
 fn advice_names_options_of_the_command_line() {
-    expect_text("short pattern", &shown(&run(&["find-references", "f"])));
+    let (_, errors, code) = outcome(&run(&["find-references", "f"]));
+    assert!(code == Some(2) && errors.contains("--force") && !errors.contains("force="), "{errors}");
 }
 
 #[test]
@@ -304,7 +307,7 @@ fn text_tools_need_no_sbcl() {
 fn ask_in(folder: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(STEELBANK);
     command.args(["--no-userinit", "--no-snapshot"]).args(arguments).current_dir(folder);
-    said(&command.env("STEELBANK_CACHE", folder.join("cache")).stdin(Stdio::null()).output().unwrap())
+    outcome(&command.env("STEELBANK_CACHE", folder.join("cache")).stdin(Stdio::null()).output().unwrap())
 }
 
 #[test]
@@ -400,7 +403,7 @@ fn help_names_positional_arguments() {
         ("rename", "[NAME] [NEW_NAME]"),
         ("run-tests", "[SYSTEM]"),
     ] {
-        let (help, _, _) = said(&run(&[command, "--help"]));
+        let (help, _, _) = outcome(&run(&[command, "--help"]));
         let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap();
         assert_eq!(usage, format!("Usage: steelbank {command} [OPTIONS] {positions}"));
     }
@@ -431,7 +434,7 @@ fn counts_and_files_can_replace_lists() {
 
 #[test]
 fn long_answer_is_truncated_at_a_terminal() {
-    let whole = said(&run(&["who-calls", "mapcar", "--package", "cl"])).0;
+    let whole = outcome(&run(&["who-calls", "mapcar", "--package", "cl"])).0;
     // `script` runs it on a terminal.
     let shown = Command::new("script")
         .args([
@@ -451,8 +454,9 @@ fn long_answer_is_truncated_at_a_terminal() {
 
 #[test]
 fn help_fits_the_terminal() {
-    let (help, _, code) =
-        said(&Command::new(STEELBANK).args(["who-calls", "--help"]).env("COLUMNS", "80").output().unwrap());
+    let (help, _, code) = outcome(
+        &Command::new(STEELBANK).args(["who-calls", "--help"]).env("COLUMNS", "80").output().unwrap(),
+    );
     assert_eq!(code, Some(0));
     let long = help.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);
@@ -470,7 +474,7 @@ fn project_file_configures_but_permits_nothing() {
         command.env("XDG_CONFIG_HOME", folder.join("config"));
         command
     };
-    let ask = |arguments: &[&str]| said(&command().args(arguments).output().unwrap());
+    let ask = |arguments: &[&str]| outcome(&command().args(arguments).output().unwrap());
     let has = |system: &[&str], name: &str| ask(&[system, &["describe-symbol", name]].concat()).2 == Some(0);
     assert!(has(&["--system", "auto"], "of-b"));
     std::fs::write(&file, "systems = [\"a\"]\n").unwrap();

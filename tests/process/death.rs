@@ -126,10 +126,7 @@ fn recursive_cleanup_forms_exhaust_the_stack() {
 #[test]
 fn abort_in_the_runtime() {
     own_process!();
-    dies(
-        "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))",
-        "the runtime called abort",
-    );
+    dies("(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))", "abort");
 }
 
 #[test]
@@ -140,7 +137,7 @@ fn abort_on_another_lisp_thread() {
                      (lambda ()
                        (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))))
                     (sleep 20))",
-        "the runtime called abort",
+        "abort",
     );
 }
 
@@ -241,16 +238,15 @@ fn descriptors_that_lisp_closes() {
     std::process::exit(SOUND);
 }
 
-/// Evaluates `form`, whatever comes of it. The process must live, and Lisp either work or have died of a
-/// known cause.
+/// Evaluates `form`, which fails. The process must survive, and Lisp must work or have died with a reason.
 fn costs_lisp_at_worst(form: &str) {
     let bank = Steelbank::builder().start().unwrap();
     for lane in [Lane::Work, Lane::Query] {
         let begun = std::time::Instant::now();
         let outcome = bank.tried(lane, form, Duration::from_secs(4));
         assert!(outcome.is_err(), "{outcome:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was not kept: {outcome:?}");
-        // Threads that the form began may still hold what fills the heap.
+        assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was missed: {outcome:?}");
+        // Threads of the form may still fill the heap.
         let again = || {
             bank.run(
                 &EvaluateRequest::new("(progn (sb-ext:gc :full t) (+ 40 2))").values(),
@@ -272,7 +268,7 @@ fn costs_lisp_at_worst(form: &str) {
     }
 }
 
-/// Ways to use up the control stack: in calls, clean-up forms, handlers, the printer, the reader, the compiler.
+/// Forms that exhaust the control stack: in calls, clean-up forms, handlers, the printer, the reader and the compiler.
 const OVERFLOWS: [&str; 14] = [
     "(labels ((f (n) (1+ (f (list n))))) (f 0))",
     "(labels ((f (n) (1+ (g (list n)))) (g (n) (1+ (f n)))) (f 0))",
@@ -292,7 +288,7 @@ const OVERFLOWS: [&str; 14] = [
 ];
 
 #[test]
-fn overflows_that_are_called_off() {
+fn cancelled_stack_overflows_are_harmless() {
     own_process!();
     let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
     let mut random = Random(20);
@@ -329,7 +325,7 @@ fn overflows_that_are_called_off() {
 
 /// The next thread gets the stack of the one before.
 #[test]
-fn threads_that_end_by_an_overflow_leave_their_stacks_sound() {
+fn stacks_are_reusable_after_overflows() {
     own_process!();
     let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
     let control = Control::new(Duration::from_secs(60));
@@ -345,9 +341,9 @@ fn threads_that_end_by_an_overflow_leave_their_stacks_sound() {
     assert_eq!(bank.run(&EvaluateRequest::new("(+ 40 2)").values(), &control).unwrap().values, ["42"]);
 }
 
-/// The kernel cannot write a signal's frame where the stack ends just before the guard page.
+/// The kernel cannot write a signal frame if the stack ends just before the guard page.
 #[test]
-fn an_interrupt_for_whose_frame_there_is_no_room() {
+fn interrupt_without_room_for_its_frame() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
     for room in [200, 800, 1600, 2500] {
@@ -370,9 +366,9 @@ fn an_interrupt_for_whose_frame_there_is_no_room() {
     assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
 }
 
-/// Nor is there room for one where all that can be lent of the guard pages is used, and C code runs, which cannot be left.
+/// There is no room either in C code when all guard pages are in use. C code cannot be unwound.
 #[test]
-fn a_signal_in_c_for_which_nothing_is_left_to_lend() {
+fn signal_in_c_with_used_guard_pages() {
     own_process!();
     let bank = Steelbank::builder().start().unwrap();
     let form = "(let ((start (sb-sys:sap-int (sb-vm::current-thread-offset-sap sb-vm::thread-control-stack-start-slot))))
@@ -403,13 +399,13 @@ fn a_signal_in_c_for_which_nothing_is_left_to_lend() {
 }
 
 #[test]
-fn recursion_in_a_cleanup_form() {
+fn recursive_cleanup_form_costs_lisp_at_worst() {
     own_process!();
     costs_lisp_at_worst("(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))");
 }
 
 #[test]
-fn recursion_in_the_handler_of_an_overflow() {
+fn recursive_overflow_handler_costs_lisp_at_worst() {
     own_process!();
     costs_lisp_at_worst(
         "(labels ((f (n) (1+ (f (1+ n)))))
@@ -418,13 +414,13 @@ fn recursion_in_the_handler_of_an_overflow() {
 }
 
 #[test]
-fn everything_is_traced() {
+fn tracing_everything_costs_lisp_at_worst() {
     own_process!();
     costs_lisp_at_worst("(progn (trace \"SB-IMPL\") (error \"traced\"))");
 }
 
 #[test]
-fn a_heap_that_several_threads_fill() {
+fn threads_that_fill_the_heap_cost_lisp_at_worst() {
     own_process!();
     costs_lisp_at_worst(
             "(let ((threads (loop repeat 4 collect
@@ -434,7 +430,7 @@ fn a_heap_that_several_threads_fill() {
 }
 
 #[test]
-fn a_full_heap_is_the_fault_of_who_filled_it() {
+fn full_heap_fails_the_job_that_filled_it() {
     own_process!();
     let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
     let lisp = bank.lisp();
@@ -442,7 +438,7 @@ fn a_full_heap_is_the_fault_of_who_filled_it() {
     let filling = lisp.submit(Lane::Work, Duration::from_secs(120), None, move |on_lisp| {
         on_lisp.call("values", &["CL-USER", filler])
     });
-    // The others bring about the collections that find the heap full.
+    // The other jobs trigger the collections that find the heap full.
     let (tell, told) = std::sync::mpsc::channel();
     filling.when_done(move |outcome| tell.send(outcome).unwrap());
     let mut collected = 0;
@@ -460,9 +456,9 @@ fn a_full_heap_is_the_fault_of_who_filled_it() {
     }
 }
 
-/// A call that was called off has left the heap full; the small ones after it pay for nothing, whoever runs beside them.
+/// A cancelled call has left the heap full. Later small jobs on any lane must not fail.
 #[test]
-fn a_full_heap_is_nobodys_fault_who_came_after_it() {
+fn full_heap_does_not_fail_later_jobs() {
     own_process!();
     let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
     let lisp = bank.lisp();
@@ -499,7 +495,7 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
             small(lane, round);
         }
     }
-    // What is kept for good is the fault of who brought it, once.
+    // The job that fills the heap with live data fails. Later jobs do not.
     let keeper = "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))";
     let control = Control::new(Duration::from_secs(60));
     let error = bank.tried(Lane::Work, keeper, Duration::from_secs(60)).unwrap_err();
@@ -511,7 +507,7 @@ fn a_full_heap_is_nobodys_fault_who_came_after_it() {
         small(lane, round);
     }
     assert!(lisp.is_full());
-    // Who fills what is left is found, too.
+    // A job that fills the rest of the heap fails, too.
     let error = bank.tried(Lane::Work, filler, Duration::from_secs(60)).unwrap_err();
     assert!(
         matches!(&error, Error::Lisp(LispError::Fault(fault)) if fault.kind == FaultKind::HeapExhausted),
@@ -563,7 +559,7 @@ fn lock_that_is_never_released_ends_lisp() {
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
-/// Runs the test called `name` as a child, which must end by the signal `signal`.
+/// Runs the test `name` as a child, which must end by `signal`.
 fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
     use std::os::unix::process::ExitStatusExt;
     if is_child() {
@@ -584,27 +580,27 @@ fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
 const SIGABRT: i32 = 6;
 
 #[test]
-fn an_abort_outside_of_lisp_ends_the_process() {
-    ends_by("death::an_abort_outside_of_lisp_ends_the_process", SIGABRT, || {
+fn abort_outside_of_lisp_ends_the_process() {
+    ends_by("death::abort_outside_of_lisp_ends_the_process", SIGABRT, || {
         let _bank = Steelbank::builder().start().unwrap();
         std::process::abort();
     });
 }
 
 #[test]
-fn a_stack_overflow_outside_of_lisp_ends_the_process() {
+fn stack_overflow_outside_of_lisp_ends_the_process() {
     #[allow(unconditional_recursion)]
     fn deeper(depth: u64) -> u64 {
         std::hint::black_box(deeper(std::hint::black_box(depth + 1))) + 1
     }
-    ends_by("death::a_stack_overflow_outside_of_lisp_ends_the_process", SIGABRT, || {
+    ends_by("death::stack_overflow_outside_of_lisp_ends_the_process", SIGABRT, || {
         let _bank = Steelbank::builder().start().unwrap();
         std::thread::spawn(|| deeper(0)).join().unwrap();
     });
 }
 
 #[test]
-fn the_hosts_signals_are_as_they_were() {
+fn signal_handlers_of_the_host_stay() {
     own_process!();
     use std::sync::atomic::{AtomicUsize, Ordering};
     static HEARD: AtomicUsize = AtomicUsize::new(0);
@@ -625,14 +621,14 @@ fn the_hosts_signals_are_as_they_were() {
     wait_while(|| {
         HEARD.load(Ordering::SeqCst) < before.len() && patience.elapsed() < Duration::from_secs(30)
     });
-    // Lisp's own thread may hear some of them again.
+    // Lisp's own thread may receive some of them again.
     assert!(HEARD.load(Ordering::SeqCst) >= before.len());
-    // SBCL has not had them meanwhile, either.
+    // SBCL has not handled them.
     let installed = "(sb-alien:extern-alien \"lisp_sig_handlers\" (array sb-alien:unsigned 64))";
     let installed =
         format!("(loop for signal in '(2 15 17) collect (plusp (sb-alien:deref {installed} signal)))");
     assert_eq!(bank.values(&installed), ["(NIL NIL T)"]);
-    // Lisp's own work, too.
+    // Lisp's own signals work.
     bank.values("(sb-ext:run-program \"/bin/true\" '())");
     let error = bank
         .run(
@@ -644,7 +640,7 @@ fn the_hosts_signals_are_as_they_were() {
 }
 
 #[test]
-fn signals_of_lisps_own_from_outside() {
+fn external_lisp_signals_are_harmless() {
     own_process!();
     steelbank::engine::block_lisp_signals();
     let bank = Steelbank::builder().start().unwrap();
@@ -658,7 +654,7 @@ fn signals_of_lisps_own_from_outside() {
 }
 
 #[test]
-fn a_profiler_of_processor_time() {
+fn cpu_profiler_does_not_disturb_questions() {
     own_process!();
     steelbank::engine::block_lisp_signals();
     let bank = Steelbank::builder().start().unwrap();
@@ -686,9 +682,9 @@ fn a_profiler_of_processor_time() {
 }
 
 #[test]
-fn a_user_without_a_home() {
+fn user_without_home_is_served() {
     for home in [None, Some("relative/home"), Some("")] {
-        let mut command = command("death::a_user_without_a_home");
+        let mut command = command("death::user_without_home_is_served");
         if !is_child() {
             command.env_remove("HOME").envs(home.map(|home| ("HOME", home)));
             let output = run(&mut command);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::cache::signal;
 use crate::child::wait_until;
-use crate::program::{Folder, STEELBANK, on, said, shown};
+use crate::program::{Folder, STEELBANK, on, outcome, shown};
 use crate::texts::expect_text;
 
 /// Writes a project that takes some time to export.
@@ -55,7 +55,7 @@ fn full_disk_keeps_the_old_index() {
     fs::create_dir(&out).unwrap();
     let index = out.join("index.scip");
     let arguments = ["--system", "much", "scip", "-o", index.to_str().unwrap()];
-    let (_, errors, code) = said(&steelbank(&folder, &arguments).output().unwrap());
+    let (_, errors, code) = outcome(&steelbank(&folder, &arguments).output().unwrap());
     assert_eq!(code, Some(0), "{errors}");
     let whole = fs::read(&index).unwrap();
     symlink("/dev/full", out.join("index.scip.part")).unwrap();

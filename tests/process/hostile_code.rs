@@ -156,18 +156,17 @@ impl World {
         self.process.store(0, Ordering::SeqCst);
     }
 
-    /// Says how the server ended, if it has, and what it said last.
+    /// Returns the server's exit status, if any, and its last errors.
     fn post_mortem(&mut self) -> String {
         // It may be ending.
         std::thread::sleep(Duration::from_secs(1));
         let said = fs::read(self.folder.join(SAID)).unwrap_or_default();
         let last = String::from_utf8_lossy(&said[said.len().saturating_sub(2000)..]).into_owned();
-        format!("the server: {:?}; it said last: {last}", self.child.try_wait())
+        format!("the server: {:?}; its last errors: {last}", self.child.try_wait())
     }
 }
 
-/// Kills a server that does not answer, after printing what its threads do, so that the test fails rather
-/// than hang.
+/// Prints the state of an unresponsive server's threads, and kills it, so that the test fails instead of hanging.
 fn watch_over(what: &str, process: &Arc<AtomicU32>) {
     let patience = Duration::from_secs(child::small_or_full(200, 4000));
     let (what, process) = (what.to_owned(), Arc::downgrade(process));
@@ -242,16 +241,16 @@ fn uses(client: &mut Client) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Returns how often a race is tried.
+/// Returns how often a race is repeated.
 fn times(usual: usize) -> usize {
     child::small_or_full(usual, 20 * usual)
 }
 
-/// A finding: its number, its name, and the code that reproduces it.
+/// The number and name of an attack, and the code that repeats it.
 type Finding = (u32, &'static str, fn(&mut World));
 
 const FINDINGS: [Finding; 25] = [
-    (1, "a set-up of the project's own", |world| {
+    (1, "a setup file in the project", |world| {
         let sprung = world.folder.join("sprung");
         fs::create_dir_all(world.project().join(".qlot")).unwrap();
         let trap = format!("(with-open-file (o {:?} :direction :output) (print 1 o))", sprung.display());
@@ -260,7 +259,7 @@ const FINDINGS: [Finding; 25] = [
         assert!(!sprung.exists());
         fs::remove_dir_all(world.project().join(".qlot")).unwrap();
     }),
-    (2, "interrupts while the collector works", |world| {
+    (2, "interrupts during garbage collection", |world| {
         const FILLS: &str = "(let ((l nil)) (loop (push (make-array 100000) l)))";
         for _ in 0..times(3) {
             world.load(FILLS, 1);
@@ -296,7 +295,7 @@ const FINDINGS: [Finding; 25] = [
         let answer = world.load("(defun pairs (list) (mapcar #'cons list '#1=(nil . #1#)))", 60);
         assert_eq!(answer["status"], "loaded", "{answer}");
     }),
-    (6, "loads that are called off, and list-systems beside them", |world| {
+    (6, "cancelled loads with concurrent list-systems", |world| {
         for _ in 0..times(40) {
             for delay in 0..6 {
                 let arguments = json!({ "system": "good", "force": true });
@@ -305,7 +304,7 @@ const FINDINGS: [Finding; 25] = [
                 std::thread::sleep(Duration::from_millis(delay * 4));
                 world.cancel(id);
             }
-            // Finding 11: list-systems showed a system that was half defined.
+            // Attack 11: list-systems showed a partially defined system.
             let text = world.client.text("list-systems", json!({}));
             assert!(text.contains("good") && !text.contains("PROTO"), "{text}");
         }
@@ -327,7 +326,7 @@ const FINDINGS: [Finding; 25] = [
             assert_eq!(uses(&mut world.client), expected());
         }
     }),
-    (8, "a project that goes and comes back", |world| {
+    (8, "a project that is removed and restored", |world| {
         let total = |world: &mut World| {
             let answer = world.client.call("find_references", json!({ "pattern": "needle" }));
             answer["structuredContent"]["pagination"]["total"].as_u64()
@@ -361,7 +360,7 @@ const FINDINGS: [Finding; 25] = [
             world.client.text("find_references", json!({ "pattern": "target" }));
         }
     }),
-    (12, "all other threads told to end", |world| {
+    (12, "termination of all other threads", |world| {
         world.load(
             "(dolist (x (sb-thread:list-all-threads))
                (unless (eq x sb-thread:*current-thread*) (sb-thread:terminate-thread x)))",
@@ -369,7 +368,7 @@ const FINDINGS: [Finding; 25] = [
         );
         in_time(world, "(loop (sleep 0.01))", 2);
     }),
-    (13, "names that UTF-8 has no form for", |world| {
+    (13, "names that UTF-8 cannot encode", |world| {
         world.load("(intern (string (code-char #xD800)) :cl-user)", 20);
         world.load("(make-package (string (code-char #xDC00)))", 20);
     }),
@@ -384,7 +383,7 @@ const FINDINGS: [Finding; 25] = [
         for number in 0..3 {
             let found = world.client.text("find_references", json!({ "pattern": "target" }));
             assert!(found.contains("uses.lisp"), "{found}");
-            // Check that changes are noticed again.
+            // Changes are detected again.
             let file = format!("new-{number}.lisp");
             fs::write(world.project().join(&file), "(list (target 1))\n").unwrap();
             // Wait until the kernel reports the file.
@@ -406,7 +405,7 @@ const FINDINGS: [Finding; 25] = [
             20,
         );
     }),
-    (15, "signals of Lisp's own from outside", |world| {
+    (15, "external signals for Lisp", |world| {
         for _ in 0..times(50) {
             let id = i32::try_from(world.child.id()).unwrap();
             // SAFETY: it is our child, which has not been waited for.
@@ -417,7 +416,7 @@ const FINDINGS: [Finding; 25] = [
     (16, "no collections", |world| {
         in_time(world, "(setf sb-kernel::*gc-inhibit* t) (loop (make-array 1000))", 3)
     }),
-    (16, "a thread that lets no collection begin", |world| {
+    (16, "a thread that blocks garbage collection", |world| {
         in_time(
             world,
             "(sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1) (gc)",
@@ -477,7 +476,7 @@ const FINDINGS: [Finding; 25] = [
     }),
 ];
 
-/// Checks that a load is answered in its time, whatever Lisp does. It may take longer to find Lisp dead.
+/// Checks that a load is answered within its deadline, plus the time to detect a dead Lisp.
 fn in_time(world: &mut World, text: &str, seconds: u64) {
     let begun = Instant::now();
     world.load(text, seconds);
@@ -511,7 +510,7 @@ fn hostile_code_does_no_lasting_harm() {
             });
         }
     });
-    assert_eq!(*failed.lock().unwrap(), [""; 0], "they say above what is wrong");
+    assert_eq!(*failed.lock().unwrap(), [""; 0], "see the panics above");
 }
 
 /// Repeats an attack in a server of its own. Returns whether Lisp died.

@@ -1,5 +1,5 @@
-//! Odd trees: what lies in a project may have been put there by anybody. A question that only reads answers at once all
-//! the same, with little memory, and starts no program.
+//! Tests of projects with odd files, which anybody may have put there. Reading questions are answered quickly, with little
+//! memory, and start no program.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -41,7 +41,7 @@ fn server(root: &Path, cache: &Path, more: &[&str]) -> (Child, Client) {
     initialized(command, Streams::Pipes)
 }
 
-/// Makes something odd at `path`. False if this machine cannot.
+/// Creates an odd file at `path`. Returns `false` if this machine cannot.
 fn odd(path: &Path, kind: usize) -> bool {
     let text = |text: String| fs::write(path, text).is_ok();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -81,7 +81,7 @@ const NAMES: [&str; 14] = [
     "a/x.lisp", "systems.csv", "systems/lib-1.0/x.asd", "quicklisp/setup.lisp", "x",
     "a\u{1b}]0;x\u{7}\u{202e}\nb.asd",
 ];
-/// The trees that hung 0.2.0, or filled memory, and their like.
+/// Files that made version 0.2.0 hang or fill memory, and similar ones.
 const FOUND: [(&str, usize); 16] = [
     ("x.asd", 0),
     ("x.lisp", 0),
@@ -101,7 +101,7 @@ const FOUND: [(&str, usize); 16] = [
     (".gitignore", 12),
 ];
 
-/// Kills the server if an answer takes for ever, so that the test fails rather than hangs.
+/// Kills a server that hangs, so that the test fails.
 struct Patience(Arc<AtomicBool>);
 
 impl Patience {
@@ -128,31 +128,31 @@ impl Drop for Patience {
     }
 }
 
-/// An argument of a tool that must be given.
+/// Returns a value for a required argument.
 fn argument(name: &str) -> Value {
     match name {
         "pattern" => json!("target"),
         "symbol" | "name" | "from" | "to" => json!("cl:mapcar"),
         "package" => json!("cl-user"),
-        other => panic!("what is to be given as {other}?"),
+        other => panic!("there is no value for {other}"),
     }
 }
 
-/// The processor time that an answer may take, in hundredths of a second; a debug build takes some eight times as much. What hangs
-/// without it meets [`Patience`].
+/// The limit of processor time for an answer, in hundredths of a second. A debug build takes about eight times as much.
+/// [`Patience`] ends waits without processor time.
 const BOUND: u64 = if cfg!(debug_assertions) { 4000 } else { 500 };
 
-/// Returns the processor time that a process and the children that it waited for have taken, in hundredths of a second.
+/// Returns the processor time of a process and its finished children, in hundredths of a second.
 fn processor_time(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(4);
     fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// The MiB that may be resident. A debug build takes a fifth more.
+/// The limit of resident memory in MiB. A debug build takes a fifth more.
 const MEMORY: u64 = if cfg!(debug_assertions) { 640 } else { 512 };
 
-/// Asks every tool that only reads about the project in `root`. Returns what took too long, and what else is wrong.
+/// Calls each reading tool in the project at `root`. Lists slow answers and other faults.
 fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     let (child, mut client) = server(root, cache, &["--no-snapshot"]);
     let _patience = Patience::with(&child);
@@ -205,7 +205,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     if kilobytes > MEMORY << 10 {
         wrong.push(format!("{kilobytes} kB of memory"));
     }
-    // Whoever was started is a child still, or was waited for: then its page faults count as children's (field 11).
+    // A started program is still a child, or its page faults count as those of children (field 11).
     let stat = fs::read_to_string(format!("{proc}/stat")).unwrap();
     let faults = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(8).unwrap();
     let children: String = fs::read_dir(format!("{proc}/task"))

@@ -229,7 +229,7 @@ fn death(client: &mut Client, port: u16) -> (Duration, Duration) {
 }
 
 #[test]
-fn agents_and_a_person_survive_an_hour_of_deaths() {
+fn agents_and_person_survive_repeated_deaths() {
     let Ok(minutes) = std::env::var("STEELBANK_MINUTES") else { return };
     if !is_installed() {
         return;

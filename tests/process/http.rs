@@ -38,14 +38,14 @@ enum Address {
 trait Duplex: Read + Write + Send {}
 impl<T: Read + Write + Send> Duplex for T {}
 
-/// The head of an answer, and its body as it comes.
+/// The head of an answer, and its unread body.
 struct Reply {
     status: u16,
     headers: HashMap<String, String>,
     body: BufReader<Box<dyn Read + Send>>,
 }
 
-/// The pieces of a body of unknown length, as one.
+/// A chunked body, as a stream.
 struct Chunks {
     stream: BufReader<Box<dyn Duplex>>,
     left: usize,
@@ -56,7 +56,7 @@ impl Read for Chunks {
         if self.left == 0 {
             let mut line = String::new();
             self.stream.read_line(&mut line)?;
-            // A stream that is cut ends, too.
+            // A cut stream ends, too.
             self.left = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
             if self.left == 0 {
                 return Ok(0);
@@ -83,7 +83,7 @@ impl Reply {
         self.headers.get("content-type").map_or("", String::as_str)
     }
 
-    /// Reads the next event: its id, and its message; none at the stream's end.
+    /// Reads the id and message of the next event. Returns `None` at the stream's end.
     fn event(&mut self) -> Option<(String, Value)> {
         let (mut id, mut data) = (String::new(), None);
         for line in (&mut self.body).lines().map_while(Result::ok) {
@@ -101,7 +101,7 @@ impl Reply {
         None
     }
 
-    /// Returns the answer, in whichever form it comes.
+    /// Returns the answer from a body or a stream.
     fn answer(mut self) -> Value {
         if self.kind() == "application/json" {
             return self.json();
@@ -171,12 +171,12 @@ impl Server {
         }
     }
 
-    /// Sends a request with these headers beside those that it must have, or in their place; one without a value is left out.
+    /// Sends a request. `headers` add to the required headers or replace them. An empty value removes a header.
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         read_reply(self.begin(method, headers, body))
     }
 
-    /// Sends a request in the same way, and does not wait for its answer.
+    /// Sends a request as [`Self::send`] does, without waiting for the answer.
     fn begin(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Box<dyn Duplex> {
         let host = match self.address {
             Address::Port(port) => format!("localhost:{port}"),
@@ -200,7 +200,7 @@ impl Server {
         }
         let mut stream = self.connect();
         stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
-        // Ignore the error: a refusal may come before the body is read.
+        // The server may refuse the request before it reads the body.
         let _ = stream.write_all(body);
         stream
     }
@@ -209,7 +209,7 @@ impl Server {
         self.send("POST", headers, message.to_string().as_bytes())
     }
 
-    /// Asks without a session, as 2026-07-28 does.
+    /// Sends a request of protocol 2026-07-28, which has no sessions.
     fn ask(&self, method: &str, params: Value) -> Reply {
         let (headers, message) = stateless(method, params);
         self.post(&headers.each_ref().map(|(name, value)| (*name, value.as_str())), &message)
@@ -230,7 +230,7 @@ impl Server {
         session
     }
 
-    /// Ends the server as a service manager does, and checks that it ends well.
+    /// Ends the server by SIGTERM, and checks that it exits with 0.
     fn end(mut self) -> Folder {
         kill_process(self.process, Signal::TERM).unwrap();
         assert_eq!(ends(self.child.take().unwrap()).code(), Some(0));
@@ -249,7 +249,7 @@ impl Drop for Server {
     }
 }
 
-/// Makes a request of 2026-07-28, and the headers that belong to it.
+/// Returns a request of protocol 2026-07-28, and its headers.
 fn stateless(method: &str, mut params: Value) -> ([(&'static str, String); 3], Value) {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -450,7 +450,7 @@ fn unauthorized_requests_are_refused_and_block_nobody() {
     let bare = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {} });
     assert_eq!(code(server.post(&[version, ("Mcp-Method", "tools/list")], &bare)), (400, -32602));
     assert_eq!(server.send("GET", &[version], b"").status, 405);
-    // A session is not made of what is no initialize.
+    // Only `initialize` creates a session.
     let broken = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {} });
     assert_eq!(code(server.post(&[], &broken)), (400, -32602));
     drop(silent);
@@ -640,7 +640,7 @@ fn shutdown_waits_for_answers_but_not_streams() {
 }
 
 impl Server {
-    /// Waits for a server that was told to end.
+    /// Waits for a server that is shutting down.
     fn end_again(mut self) -> Folder {
         assert_eq!(ends(self.child.take().unwrap()).code(), Some(0));
         std::mem::replace(&mut self.folder, Folder::new("http-ended"))
@@ -689,7 +689,7 @@ async fn client_of_rmcp_is_served() {
     tokio::task::spawn_blocking(|| server.end()).await.unwrap();
 }
 
-/// A server of rmcp's without tools, as an oracle.
+/// An rmcp server without tools, as an oracle.
 #[derive(Clone)]
 struct Oracle;
 
@@ -732,7 +732,7 @@ fn oracle() -> Server {
     }
 }
 
-/// Asks one thing after the other, and returns for each what was asked, the status, and the code of the error.
+/// Sends requests in order. Returns each one's name, status and error code.
 fn asked_in_order(server: &Server) -> Vec<(String, u16, Value)> {
     let mut told = Vec::new();
     let mut note = |what: &str, reply: Reply| {
@@ -800,17 +800,17 @@ fn asked_in_order(server: &Server) -> Vec<(String, u16, Value)> {
 }
 
 #[test]
-fn statuses_are_those_of_rmcps_server() {
+fn statuses_agree_with_rmcp() {
     let server = Server::at_port("http-oracle", &[]);
     let (own, expected) = (asked_in_order(&server), asked_in_order(&oracle()));
-    // rmcp has no code where it answers in plain words.
+    // rmcp's plain-text answers have no code.
     let agree = |own: &(String, u16, Value), expected: &(String, u16, Value)| {
         own.1 == expected.1 && (own.2 == expected.2 || expected.2.is_null() && own.1 >= 400)
     };
     let differ = own.iter().zip(&expected).filter(|(own, expected)| !agree(own, expected));
     let differ: Vec<_> = differ.map(|(own, expected)| (own.0.as_str(), own.1, expected.1)).collect();
     assert_eq!(own.len(), expected.len());
-    // Its 202 says that a session is yet to end, and does not tell whether there was one.
+    // rmcp answers 202, whether or not the session exists.
     assert_eq!(differ, [("DELETE of an unknown session", 404, 202), ("DELETE", 204, 202)]);
     server.end();
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
 use crate::child::wait_while;
-use crate::program::{Folder, STEELBANK, run, said, shown};
+use crate::program::{Folder, STEELBANK, outcome, run, shown};
 use crate::texts::expect_text;
 
 /// A user id that is not in use.
@@ -41,7 +41,7 @@ fn copied(folder: &Folder) -> String {
 
 /// Returns whether the program answered. If not, it must exit with 3 and an error of its own.
 fn has_answered(what: &str, output: &Output) -> bool {
-    let (text, errors, code) = said(output);
+    let (text, errors, code) = outcome(output);
     assert_eq!(output.status.signal(), None, "{what}: {errors}");
     assert!(!errors.contains("panicked") && !errors.contains("Unhandled"), "{what}: {errors}");
     match code {
@@ -57,7 +57,7 @@ fn low_limits_give_answers_or_errors() {
     let folder = Folder::new("limits");
     let run = |limits: &str| {
         let output = under(limits, "describe-symbol car", &folder, None, Stdio::null());
-        (has_answered(limits, &output), said(&output).1)
+        (has_answered(limits, &output), outcome(&output).1)
     };
     for megabytes in [200, 256, 512, 1000, 1500, 2000, 2500] {
         let (answered, errors) = run(&format!("ulimit -v {}", megabytes * 1000));
@@ -104,11 +104,11 @@ fn too_few_threads_give_answers_or_errors() {
         let limits = format!("ulimit -u {threads}");
         let output = under(&limits, "describe-symbol car", &folder, user, Stdio::null());
         let answered = has_answered(&limits, &output);
-        assert!(answered || said(&output).1.contains("ulimit"), "{limits}: {}", said(&output).1);
-        assert!(answered || threads < 12, "{limits}: {}", said(&output).1);
+        assert!(answered || outcome(&output).1.contains("ulimit"), "{limits}: {}", outcome(&output).1);
+        assert!(answered || threads < 12, "{limits}: {}", outcome(&output).1);
         let input = Stdio::from(fs::File::open(&requests).unwrap());
         let output = under(&limits, "serve", &folder, user, input);
-        let (text, errors, code) = said(&output);
+        let (text, errors, code) = outcome(&output);
         assert_eq!(output.status.signal(), None, "{limits}: {errors}");
         assert!(!errors.contains("panicked"), "{limits}: {errors}");
         match code {
@@ -132,7 +132,7 @@ fn unknown_user_is_served() {
         let output = under(&limits, "describe-symbol car", &folder, user, Stdio::null());
         assert!(has_answered(&limits, &output), "{home}");
         let output = under(&limits, "call load-system '{\"system\":\"uiop\"}'", &folder, user, Stdio::null());
-        let (text, errors, code) = said(&output);
+        let (text, errors, code) = outcome(&output);
         assert!(
             matches!(code, Some(0 | 3)) && !(text.clone() + &errors).is_empty(),
             "{home}: {text} {errors}"
@@ -174,7 +174,7 @@ fn temporary_folder_replaces_an_unwritable_cache() {
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
-        said(&command.output().unwrap())
+        outcome(&command.output().unwrap())
     };
     for arguments in [&["--system", "p", "who-calls", "cl-user::one"][..], &["find-references", "one"]] {
         let (text, errors, code) = run(arguments);

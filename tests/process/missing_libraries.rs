@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::program::{Folder, on, said, shown};
+use crate::program::{Folder, on, outcome, shown};
 use crate::texts::expect_text;
 
 fn write_system(root: &Path, number: usize, needs: &str) {
@@ -47,16 +47,16 @@ fn missing_libraries_are_reported_once() {
     let text = shown(&run(&["load-system"]));
     expect_text("load-system", &text);
     assert!(text.len() / 4 <= 400, "{text}");
-    let (json, _, _) = said(&run(&["load-system", "--json"]));
+    let (json, _, _) = outcome(&run(&["load-system", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert!(json.to_string().len() / 4 <= 400, "{json}");
     assert_eq!((&json["systems_loaded"], &json["systems_total"]), (&14.into(), &116.into()), "{json}");
     assert_eq!(json["causes"][0]["missing"], "no-such-deploy", "{json}");
-    let detail = said(&run(&["load-system", "--detail"])).0;
+    let detail = outcome(&run(&["load-system", "--detail"])).0;
     let of_two = detail.lines().filter(|line| line.contains("part-003") || line.contains("part-098"));
     expect_text("load-system --detail", &of_two.collect::<Vec<_>>().join("\n"));
 
-    let (_, errors, code) = said(&run(&["--system", "auto", "snapshot"]));
+    let (_, errors, code) = outcome(&run(&["--system", "auto", "snapshot"]));
     assert_eq!(code, Some(0), "{errors}");
     let before = loaded();
     assert!(before > 0);

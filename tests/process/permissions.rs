@@ -1,4 +1,4 @@
-//! What a server that was started without `--allow-eval` and `--allow-edits` runs and writes, and what it does not.
+//! Tests of servers without `--allow-eval` and `--allow-edits`: the code that they run, and the files that they write.
 
 use std::fs;
 use std::net::TcpListener;

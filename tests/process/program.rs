@@ -27,18 +27,18 @@ pub(crate) fn on(root: &Path, cache: &Path) -> Command {
 
 /// Runs the program in the project `root` to its end, and returns its output and exit code.
 pub(crate) fn ask(root: &Path, cache: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
-    said(&on(root, cache).args(arguments).output().unwrap())
+    outcome(&on(root, cache).args(arguments).output().unwrap())
 }
 
 /// Returns a run's output and exit code as one text, for [`expect_text`](crate::texts::expect_text).
 pub(crate) fn shown(output: &Output) -> String {
-    let (text, errors, code) = said(output);
+    let (text, errors, code) = outcome(output);
     let code = code.map_or("a signal".to_owned(), |code| code.to_string());
     format!("{text}{errors}exit {code}\n")
 }
 
 /// Returns the standard output of a run, its errors, and its exit code.
-pub(crate) fn said(output: &Output) -> (String, String, Option<i32>) {
+pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }

@@ -92,7 +92,7 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
                 {
                     let lines = text.split_inclusive('\n');
                     answer[1] = lines
-                        .filter(|line| !line.contains(&format!(" {seconds} s ")))
+                        .filter(|line| !line.contains(&format!(" {seconds} s")))
                         .collect::<String>()
                         .into();
                 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::child::{wait_until, wait_while};
 use crate::client::Client;
-use crate::program::{Folder, Streams, ends_well, initialized, said, server, shown};
+use crate::program::{Folder, Streams, ends_well, initialized, outcome, server, shown};
 use crate::texts::expect_text;
 
 /// The path of Debian's cl-swank, where ASDF finds it.
@@ -326,7 +326,7 @@ fn sharing_clients_share_the_port() {
     // Another port is refused, and the error names the open one.
     let other = if port == 4005 { 4006 } else { 4005 };
     let mut refused = sharing(&["--allow-eval", "--swank", &other.to_string()]);
-    let (_, errors, code) = said(&refused.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap());
+    let (_, errors, code) = outcome(&refused.stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap());
     assert!(errors.contains(&port.to_string()) && code == Some(3), "{code:?} {errors}");
     let mut editor = Editor::connected(port);
     let refused = third.1.error("restart-lisp", json!({}));
@@ -448,7 +448,7 @@ alive: => 2 (2 bits, #x2, #o2, #b10)
         asked += 2;
     }
     let output = emacs.wait_with_output().unwrap();
-    let (said, errors, _) = said(&output);
+    let (said, errors, _) = outcome(&output);
     assert_eq!(said, EXPECTED, "{errors}");
     assert!(seen, "{asked} questions, and none saw what was compiled");
     println!("seen: {asked} questions beside Emacs");

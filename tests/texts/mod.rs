@@ -23,14 +23,14 @@ pub(crate) fn expect(path: &str, text: &str) {
 }
 
 /// Compares `text` with the section `name` of the table beside the test's file: `cli.txt` for `cli.rs`. A line
-/// `== NAME` begins a section. [`in_general`] is applied to `text` first; blank space at its ends does not count.
+/// `== NAME` begins a section. [`in_general`] is applied to `text` first. Space at ends of lines does not count.
 #[track_caller]
 pub(crate) fn expect_text(name: &str, text: &str) {
     // Serializes the tests of one process, which may bless sections of one table.
     static TABLES: Mutex<()> = Mutex::new(());
     let _guard = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(Location::caller().file()).with_extension("txt");
-    let general = in_general(text, &[]);
+    let general = in_general(text, &[]).lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     let text = general.trim();
     let table = format!("\n{}", fs::read_to_string(&path).unwrap_or_default());
     let sections =
@@ -71,7 +71,7 @@ fn compare(place: &dyn std::fmt::Display, expected: &str, found: &str) {
 }
 
 /// Replaces parts of `text` that differ between runs and machines: `folders` by their names, temporary folders, times,
-/// addresses, process ids, ports, SBCL's version, numbers of generated names, and backtraces.
+/// addresses, process ids, ports, versions, builds, numbers of generated names, and backtraces.
 pub(crate) fn in_general(text: &str, folders: &[(&Path, &str)]) -> String {
     static DIFFERS: LazyLock<Regex> = LazyLock::new(|| {
         let kinds = [
@@ -81,7 +81,7 @@ pub(crate) fn in_general(text: &str, folders: &[(&Path, &str)]) -> String {
             r"(?<before>#:[a-z]+|\bprocess |\bSBCL |127\.0\.0\.1:|\bport )[0-9][0-9.]*[0-9]?",
             r"(?<frames> {6}Backtrace:)\n( {8}.*\n)+",
             r"(?<list>:DIRECTORY )\([^)]*\)",
-            r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+Z?",
+            r"\b[a-z-]*[0-9]{4}-[0-9]{2}-[0-9]{2}[-T ][0-9:.-]+Z?",
         ];
         Regex::new(&kinds.join("|")).unwrap()
     });
@@ -90,6 +90,7 @@ pub(crate) fn in_general(text: &str, folders: &[(&Path, &str)]) -> String {
         text.replace(folder.file_name().unwrap().to_str().unwrap(), name)
     });
     let text = text.replace(env!("CARGO_MANIFEST_DIR"), "{steelbank}");
+    let text = text.replace(concat!("steelbank ", env!("CARGO_PKG_VERSION")), "steelbank {version}");
     let general = DIFFERS.replace_all(&text, |found: &Captures<'_>| {
         let part = |name| found.name(name).map(|part| part.as_str());
         match (part("unit"), part("before").or(part("list")), part("frames")) {
