@@ -1,4 +1,5 @@
-//! Checks the invariants of ARCHITECTURE.md, and facts that pages repeat, in the sources. Needs no Lisp.
+//! Checks the invariants of ARCHITECTURE.md, and facts that pages repeat, in the sources. Needs no
+//! Lisp.
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Reads all Rust files in `folder`: each one's path in the repository, and its text without unit tests.
+/// Reads all Rust files in `folder`: each one's path in the repository, and its text without unit
+/// tests.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in files(folder, "rs") {
@@ -147,7 +149,8 @@ fn uses_of_exported_names_are_found() {
     assert_eq!((exported["WhoRequest"].as_str(), exported["Error"].as_str()), ("actions", "handle"));
 }
 
-/// Doors use actions only through the list of tools. The language server asks about positions, which no tool has.
+/// Doors use actions only through the list of tools. The language server asks about positions,
+/// which no tool has.
 #[test]
 fn doors_use_no_action_directly() {
     for (path, text) in sources("src/doors") {
@@ -231,8 +234,8 @@ const SEARCHED: &[(&str, &str, &str)] = &[
     ("src/actions/run/load_system.rs", "remedy", "absolute paths are shortened"),
 ];
 
-/// Returns the name of a text for people, such as a message or an error, that a line of code searches for words.
-/// Replacing single characters is no search.
+/// Returns the name of a text for people, such as a message or an error, that a line of code
+/// searches for words. Replacing single characters is no search.
 fn searched_sentence(line: &str) -> Option<&str> {
     const SENTENCES: &[&str] = &[
         "message", "caution", "reason", "sentence", "why", "error", "note", "remedy", "advice", "to_string",
@@ -344,7 +347,8 @@ fn library_code_reads_no_environment_and_prints_nothing() {
             continue;
         }
         for line in code(&text) {
-            // The engine passes the environment to SBCL, and a snapshot depends on variables that loaded code read.
+            // The engine passes the environment to SBCL, and a snapshot depends on variables that
+            // loaded code read.
             let may = ["src/engine/start.rs", "src/handle/snapshot/inputs.rs"].contains(&path.as_str());
             let environment = line.contains("env::var") && !may;
             assert!(!environment, "{path} reads the environment: {line}");
@@ -441,12 +445,14 @@ fn table_of_formats_has_all_versions() {
     }
 }
 
-/// Error types without attributes of `thiserror`. Their rows in the page have texts of the page's own.
+/// Error types without attributes of `thiserror`. Their rows in the page have texts of the page's
+/// own.
 const SELF_RENDERED: [&str; 5] = ["NotFound", "LoadError", "WatchRefusal", "FailureKind", "FaultKind"];
 /// Errors that only carry the text of others.
 const CARRIERS: [&str; 2] = ["Failure", "Malformed"];
 
-/// Lists the type and variant of each error in `text`, and its message, with … for placeholders. Skips transparent errors.
+/// Lists the type and variant of each error in `text`, and its message, with … for placeholders.
+/// Skips transparent errors.
 fn messages(text: &str) -> Vec<(String, String)> {
     let word = |text: &str| -> String {
         text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
@@ -508,8 +514,8 @@ fn messages_of_errors_are_found() {
     assert_eq!(messages(text), expected.map(|(code, words)| (code.to_owned(), words.to_owned())));
 }
 
-/// docs/troubleshooting.md has one row for each error, with its message and a remedy. `STEELBANK_BLESS=1` writes the
-/// messages; rows are added and removed by hand.
+/// docs/troubleshooting.md has one row for each error, with its message and a remedy.
+/// `STEELBANK_BLESS=1` writes the messages; rows are added and removed by hand.
 #[test]
 fn troubleshooting_page_has_every_error() {
     let folders = ["src", "crates", "sys/src"];
@@ -555,7 +561,8 @@ fn chart_of_peers_shows_its_table() {
     assert_eq!(fs::read_to_string(kept).unwrap(), chart, "STEELBANK_BLESS=1 draws it");
 }
 
-/// Draws the rows of `page`: a dot for each program's time, hollow if its answer has wrong or missing lines.
+/// Draws the rows of `page`: a dot for each program's time, hollow if its answer has wrong or
+/// missing lines.
 fn drawn(page: &str) -> String {
     const SIDES: [(&str, &str); 4] = [
         ("steelbank", "#2f7d4f"),

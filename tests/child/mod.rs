@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Runs the rest of the test in a child process of its own. Takes an array of environment variables for the child.
+/// Runs the rest of the test in a child process of its own. Takes an array of environment variables
+/// for the child.
 macro_rules! own_process {
     () => {
         own_process!([("RUST_BACKTRACE", "0")])
@@ -18,8 +19,8 @@ macro_rules! own_process {
     };
 }
 
-/// Runs the test whose closure has the type `closure` in a child process. Fails if the child fails. Prints the child's
-/// lines that begin with "seen: ".
+/// Runs the test whose closure has the type `closure` in a child process. Fails if the child fails.
+/// Prints the child's lines that begin with "seen: ".
 pub(crate) fn run_test<const N: usize>(closure: &str, environment: [(&str, impl AsRef<OsStr>); N]) {
     let name = closure.split_once("::").unwrap().1.strip_suffix("::{{closure}}").unwrap();
     let output = run(command(name).envs(environment));
@@ -58,7 +59,8 @@ pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
     wait_until("it goes on", || !goes_on());
 }
 
-/// Waits until `done` is true. Fails after ten minutes: snapshots are written with the lowest priority.
+/// Waits until `done` is true. Fails after ten minutes: snapshots are written with the lowest
+/// priority.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(600);

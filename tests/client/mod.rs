@@ -140,7 +140,8 @@ impl Client {
         }
     }
 
-    /// Waits for a notification or an error without an id. Responses to later requests may precede it.
+    /// Waits for a notification or an error without an id. Responses to later requests may precede
+    /// it.
     pub(crate) fn other(&mut self) -> Value {
         while self.others.is_empty() {
             self.keep_next();

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A temporary folder that is removed when dropped. Removal is retried, as background threads may still write into it.
+/// A temporary folder that is removed when dropped. Removal is retried, as background threads may
+/// still write into it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {

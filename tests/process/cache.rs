@@ -141,7 +141,8 @@ fn make_snapshot(folder: &Path) -> PathBuf {
     PathBuf::from(text.lines().last().unwrap())
 }
 
-/// Fills half of the core in `snapshot` with zeros and marks it as checked, as if a disk damaged it after the check.
+/// Fills half of the core in `snapshot` with zeros and marks it as checked, as if a disk damaged it
+/// after the check.
 fn damage(snapshot: &Path) {
     let core = std::fs::File::options().write(true).open(snapshot.join("core")).unwrap();
     let size = core.metadata().unwrap().len();
@@ -481,7 +482,8 @@ fn commands_answer_and_replace_odd_cache_files() {
     let (root, cache, kept) = (folder.join("project"), folder.join("cache"), folder.join("kept"));
     write_project(&root);
     std::fs::write(root.join("alone.lisp"), "(require :sb-cover)\n(defun cl-user::alone () 1)\n").unwrap();
-    // Together, these read and write every file of the cache. The last one undoes the rename before it.
+    // Together, these read and write every file of the cache. The last one undoes the rename before
+    // it.
     let commands: [(&[&str], &str); 7] = [
         (&["--system", "good", "describe-symbol", "good::target"], "GOOD::TARGET"),
         (&["--system", "good", "snapshot"], "snapshots/"),

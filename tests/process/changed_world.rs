@@ -1,4 +1,5 @@
-//! Tests of projects that change under a server: each tool answers as a new server would, or reports the change.
+//! Tests of projects that change under a server: each tool answers as a new server would, or
+//! reports the change.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,7 +24,8 @@ pub(crate) fn reading(client: &mut Client) -> Vec<(String, Value)> {
     tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool["inputSchema"].clone())).collect()
 }
 
-/// Returns arguments about the function `name`, its package and its file for a tool with this schema.
+/// Returns arguments about the function `name`, its package and its file for a tool with this
+/// schema.
 pub(crate) fn arguments(schema: &Value, name: &str, package: &str, path: &str) -> Value {
     let required = match &schema["properties"]["new_name"] {
         Value::Null => schema["required"].as_array().cloned().unwrap_or_default(),
@@ -155,7 +157,8 @@ const EVENTS: [Event; 18] = [
     }),
 ];
 
-/// Lists the places in an answer that are outside their files, or that do not have the name that the answer gives.
+/// Lists the places in an answer that are outside their files, or that do not have the name that
+/// the answer gives.
 fn wrong_places(project: &Path, value: &Value, wrong: &mut Vec<String>) {
     let mut look = |place: &str, name: Option<&str>| {
         let mut parts = place.split(':');
@@ -191,15 +194,16 @@ fn wrong_places(project: &Path, value: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-/// Removes the symbols of references in text. The image resolves them only in files that are loaded and up to date.
+/// Removes the symbols of references in text. The image resolves them only in files that are loaded
+/// and up to date.
 fn unresolved(answer: &mut Value) {
     for found in answer[0]["references"].as_array_mut().into_iter().flatten() {
         found.as_object_mut().unwrap().remove("symbol");
     }
 }
 
-/// Whether an answer reports a difference between the image and the files. An error has `stale`, the start of the
-/// sentence about changed files.
+/// Whether an answer reports a difference between the image and the files. An error has `stale`,
+/// the start of the sentence about changed files.
 fn is_reported(answer: &Value, stale: &str) -> bool {
     ["project_gone", "older_image", "only_in_image"].iter().any(|key| answer[0][key].is_string())
         || answer[2] == true && answer[1].as_str().is_some_and(|text| text.contains(stale))
@@ -263,7 +267,8 @@ fn changed_project_is_answered_as_by_a_new_server() {
         {
             wrong.push(format!("{event}: a link would be edited"));
         }
-        // A failed load reports the rest itself. A file behind a link is not reloaded: its uses have the link's name.
+        // A failed load reports the rest itself. A file behind a link is not reloaded: its uses
+        // have the link's name.
         let is_loaded = reloaded["structuredContent"]["status"] == "loaded" && !is_link;
         let reloaded = if is_loaded { answers(&mut client, &asked) } else { Vec::new() };
         let stale = kept.iter().find_map(|(_, answer)| answer[0]["older_image"].as_str()).unwrap_or("\0");

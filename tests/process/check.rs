@@ -73,7 +73,8 @@ fn check_of_unwritten_texts_changes_nothing() {
     let same = check(Vec::new());
     assert!(same.loads && same.compiled.is_empty() && same.systems == ["shop"], "{same:?}");
 
-    // The diagnostics of a file that does not compile have the real path, and places in the given text.
+    // The diagnostics of a file that does not compile have the real path, and places in the given
+    // text.
     let broken = check(vec![edit("b.lisp", "(in-package :shop)\n\n(defun total (x)\n  (if))\n")]);
     assert!(!broken.loads, "{broken:?}");
     let first = &broken.diagnostics[0];
@@ -168,7 +169,8 @@ fn scratch_image_ends_at_its_deadline() {
     bank.done(&ScratchRequest::new().overlays(overlay()));
 }
 
-/// The client of the test below: starts a busy scratch image, prints its process id, and waits to be killed.
+/// The client of the test below: starts a busy scratch image, prints its process id, and waits to
+/// be killed.
 #[test]
 #[ignore = "run by killed_client_leaves_no_scratch_image"]
 fn client_to_be_killed() {

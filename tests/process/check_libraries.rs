@@ -1,4 +1,5 @@
-//! Compares `check` with `load-system` on three libraries: with the same texts on disk, in another process.
+//! Compares `check` with `load-system` on three libraries: with the same texts on disk, in another
+//! process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,7 +100,8 @@ fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
         let (on_disk, is_loaded) = load_elsewhere(&root, &folder.join("other-cache"), library);
         fs::write(&path, &text).unwrap();
         assert_eq!((checked.loads, is_loaded), (loads, loads), "{library}: {more}: {checked:?}");
-        // A load stops at the first failing file, and a check continues. Their warnings of undefined functions differ.
+        // A load stops at the first failing file, and a check continues. Their warnings of
+        // undefined functions differ.
         let reached = |all: Said| -> Said {
             all.into_iter().filter(|said| loads || !said.2.starts_with("undefined ")).collect()
         };

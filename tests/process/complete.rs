@@ -1,4 +1,5 @@
-//! Tests of shell completion: names come from the last snapshot, without starting Lisp or running code.
+//! Tests of shell completion: names come from the last snapshot, without starting Lisp or running
+//! code.
 
 use std::fs;
 use std::path::Path;

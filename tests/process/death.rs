@@ -53,7 +53,8 @@ fn lose_in_the_runtime() {
     );
 }
 
-/// Ends Lisp in several threads at once, each with a long reason. One thread's complete reason must be reported.
+/// Ends Lisp in several threads at once, each with a long reason. One thread's complete reason must
+/// be reported.
 #[test]
 fn simultaneous_deaths_report_one_reason() {
     own_process!();
@@ -79,7 +80,8 @@ fn simultaneous_deaths_report_one_reason() {
     assert!(said.chars().all(|digit| said.starts_with(digit)), "{reason}");
 }
 
-/// A job that continues after Lisp's death must not enter Lisp again. A ping would wait for no Lisp thread.
+/// A job that continues after Lisp's death must not enter Lisp again. A ping would wait for no Lisp
+/// thread.
 #[test]
 fn dead_runtime_refuses_pings() {
     own_process!();
@@ -108,8 +110,8 @@ fn halt_in_the_runtime() {
     dies("(sb-sys:%primitive sb-c:halt)", "HALT");
 }
 
-/// Exhausts a stack again and again while it unwinds. It must not grow past its end: the memory below belongs to
-/// another thread's stack.
+/// Exhausts a stack again and again while it unwinds. It must not grow past its end: the memory
+/// below belongs to another thread's stack.
 #[test]
 fn recursive_cleanup_forms_exhaust_the_stack() {
     own_process!();
@@ -144,7 +146,8 @@ fn abort_on_another_lisp_thread() {
 #[test]
 fn heap_exhausted_during_garbage_collection() {
     own_process!();
-    // Without the heap's guard, the collector runs out of memory: the death that users are most likely to see.
+    // Without the heap's guard, the collector runs out of memory: the death that users are most
+    // likely to see.
     let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
     let error = bank
         .run(
@@ -238,7 +241,8 @@ fn descriptors_that_lisp_closes() {
     std::process::exit(SOUND);
 }
 
-/// Evaluates `form`, which fails. The process must survive, and Lisp must work or have died with a reason.
+/// Evaluates `form`, which fails. The process must survive, and Lisp must work or have died with a
+/// reason.
 fn costs_lisp_at_worst(form: &str) {
     let bank = Steelbank::builder().start().unwrap();
     for lane in [Lane::Work, Lane::Query] {
@@ -268,7 +272,8 @@ fn costs_lisp_at_worst(form: &str) {
     }
 }
 
-/// Forms that exhaust the control stack: in calls, clean-up forms, handlers, the printer, the reader and the compiler.
+/// Forms that exhaust the control stack: in calls, clean-up forms, handlers, the printer, the
+/// reader and the compiler.
 const OVERFLOWS: [&str; 14] = [
     "(labels ((f (n) (1+ (f (list n))))) (f 0))",
     "(labels ((f (n) (1+ (g (list n)))) (g (n) (1+ (f n)))) (f 0))",
@@ -542,7 +547,8 @@ fn thread_that_blocks_garbage_collection_is_reported() {
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);
 }
 
-/// Work that never ends holds a lock that the printer and CLOS need. No question can be answered, so Lisp is ended.
+/// Work that never ends holds a lock that the printer and CLOS need. No question can be answered,
+/// so Lisp is ended.
 #[test]
 fn lock_that_is_never_released_ends_lisp() {
     own_process!();

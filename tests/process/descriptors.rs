@@ -1,7 +1,7 @@
 //! Tests of Lisp code that writes to the protocol's descriptors, closes them, or ends the runtime.
 //!
-//! The server is this test binary, run again with one test. The test harness writes to standard output first. A marker
-//! shows where the protocol begins.
+//! The server is this test binary, run again with one test. The test harness writes to standard
+//! output first. A marker shows where the protocol begins.
 
 use std::io::Write;
 use std::process::{Child, Stdio};

@@ -1,5 +1,5 @@
-//! Tests of edits that are interrupted, fail, or run concurrently. Each edit is applied completely or not at all, and a
-//! completed one is never lost.
+//! Tests of edits that are interrupted, fail, or run concurrently. Each edit is applied completely
+//! or not at all, and a completed one is never lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,7 +39,8 @@ fn text(number: usize, name: &str) -> String {
     format!("(in-package :cut)\n(defun user-{number} (x) (list ({name} x) '{name}))\n")
 }
 
-/// Writes a project of fifty files that use `hub`. The first file has a second name outside of the project.
+/// Writes a project of fifty files that use `hub`. The first file has a second name outside of the
+/// project.
 fn project(folder: &Path) -> PathBuf {
     let root = folder.join("project");
     fs::create_dir(&root).unwrap();
@@ -102,8 +103,8 @@ impl Cut {
         (self.random >> 33) as usize % end
     }
 
-    /// Returns whether the files have the new texts. Fails if only some have, or if a temporary file or an unfinished
-    /// edit exists.
+    /// Returns whether the files have the new texts. Fails if only some have, or if a temporary
+    /// file or an unfinished edit exists.
     fn is_new(&self, what: &str) -> bool {
         let new = |text: &str| text.replace("hub", "centre");
         let found: BTreeSet<bool> = self

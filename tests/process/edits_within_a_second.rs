@@ -1,4 +1,5 @@
-//! Tests of edits within a second. ASDF does not see them by dates; they are found by contents, across processes.
+//! Tests of edits within a second. ASDF does not see them by dates; they are found by contents,
+//! across processes.
 
 use std::fs;
 use std::path::Path;

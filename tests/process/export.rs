@@ -1,4 +1,5 @@
-//! Tests of `steelbank scip` and `steelbank site`: the files after an interrupt or with a full disk, and wrong arguments.
+//! Tests of `steelbank scip` and `steelbank site`: the files after an interrupt or with a full
+//! disk, and wrong arguments.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,7 +1,8 @@
-//! Repeats attacks on the server, each in a server of its own for a working project. Afterwards, the server must answer as
-//! before, or report Lisp's death with a reason and restart it.
+//! Repeats attacks on the server, each in a server of its own for a working project. Afterwards,
+//! the server must answer as before, or report Lisp's death with a reason and restart it.
 //!
-//! Races are repeated as often as the original fault needed to appear, and twenty times as often in `cargo xtask full`.
+//! Races are repeated as often as the original fault needed to appear, and twenty times as often in
+//! `cargo xtask full`.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -111,7 +112,8 @@ impl World {
         found
     }
 
-    /// Checks that the server answers as before. Returns whether Lisp died, reported it and restarted.
+    /// Checks that the server answers as before. Returns whether Lisp died, reported it and
+    /// restarted.
     fn sound(&mut self, what: &str) -> bool {
         let died = self.waits_for_lisp(what);
         let text = described(&mut self.client, "cl:mapcar");
@@ -166,7 +168,8 @@ impl World {
     }
 }
 
-/// Prints the state of an unresponsive server's threads, and kills it, so that the test fails instead of hanging.
+/// Prints the state of an unresponsive server's threads, and kills it, so that the test fails
+/// instead of hanging.
 fn watch_over(what: &str, process: &Arc<AtomicU32>) {
     let patience = Duration::from_secs(child::small_or_full(200, 4000));
     let (what, process) = (what.to_owned(), Arc::downgrade(process));
@@ -532,7 +535,8 @@ fn rerun(what: &str, act: fn(&mut World)) -> bool {
     }
 }
 
-/// Code that closes all descriptors cuts the connection to the client: the server reports it, and ends.
+/// Code that closes all descriptors cuts the connection to the client: the server reports it, and
+/// ends.
 #[test]
 fn server_without_streams_ends_with_an_error() {
     let close =

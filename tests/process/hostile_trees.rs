@@ -1,5 +1,5 @@
-//! Tests of projects with odd files, which anybody may have put there. Reading questions are answered quickly, with little
-//! memory, and start no program.
+//! Tests of projects with odd files, which anybody may have put there. Reading questions are
+//! answered quickly, with little memory, and start no program.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -138,8 +138,8 @@ fn argument(name: &str) -> Value {
     }
 }
 
-/// The limit of processor time for an answer, in hundredths of a second. A debug build takes about eight times as much.
-/// [`Patience`] ends waits without processor time.
+/// The limit of processor time for an answer, in hundredths of a second. A debug build takes about
+/// eight times as much. [`Patience`] ends waits without processor time.
 const BOUND: u64 = if cfg!(debug_assertions) { 4000 } else { 500 };
 
 /// Returns the processor time of a process and its finished children, in hundredths of a second.
@@ -334,7 +334,8 @@ fn other_worktrees_are_outside_of_the_project() {
         expect_text(path, &refused);
         assert_eq!(fs::read(root.join(path)).unwrap(), before);
     }
-    // A Lisp file in another hidden folder can be edited. A nested repository that a system depends on is included.
+    // A Lisp file in another hidden folder can be edited. A nested repository that a system depends
+    // on is included.
     let edit = json!({ "path": ".ci/build.lisp", "definition": "cl-user::build", "operation": "delete" });
     client.text("edit-definition", edit);
     fs::write(

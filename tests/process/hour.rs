@@ -1,6 +1,7 @@
-//! A long random test of eight agents and a person in one Lisp that dies again and again. Each agent gets its own answers,
-//! and no answer is older than the person's last compilation. It runs for STEELBANK_MINUTES, which `cargo xtask full` sets.
-//! The person is SLIME in Emacs if that is installed.
+//! A long random test of eight agents and a person in one Lisp that dies again and again. Each
+//! agent gets its own answers, and no answer is older than the person's last compilation. It runs
+//! for STEELBANK_MINUTES, which `cargo xtask full` sets. The person is SLIME in Emacs if that is
+//! installed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -114,7 +115,8 @@ struct Seen {
     compared: usize,
 }
 
-/// Whether an answer is temporary, or from an incomplete image. A resource has only a note about a running load.
+/// Whether an answer is temporary, or from an incomplete image. A resource has only a note about a
+/// running load.
 fn is_incomplete(response: &Value) -> bool {
     let answer = &response["result"]["structuredContent"];
     let has_note = || response["result"]["contents"].to_string().contains(" load");
@@ -197,7 +199,8 @@ fn agent(client: &mut Client, number: usize, turns: &Turns) -> Seen {
     seen
 }
 
-/// Ends Lisp from an editor. Returns the longest wait for an answer until the port listens again, and the time until then.
+/// Ends Lisp from an editor. Returns the longest wait for an answer until the port listens again,
+/// and the time until then.
 fn death(client: &mut Client, port: u16) -> (Duration, Duration) {
     let mut editor = Editor::connected(port);
     let begun = Instant::now();

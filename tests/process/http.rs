@@ -171,7 +171,8 @@ impl Server {
         }
     }
 
-    /// Sends a request. `headers` add to the required headers or replace them. An empty value removes a header.
+    /// Sends a request. `headers` add to the required headers or replace them. An empty value
+    /// removes a header.
     fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         read_reply(self.begin(method, headers, body))
     }

@@ -1,4 +1,5 @@
-//! Tests of low resource limits, and of an unknown user, home or project. The program answers, or names the missing resource.
+//! Tests of low resource limits, and of an unknown user, home or project. The program answers, or
+//! names the missing resource.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -188,7 +189,8 @@ fn temporary_folder_replaces_an_unwritable_cache() {
         .find(|entry| entry.file_name().to_string_lossy().starts_with("steelbank-"))
         .unwrap();
     assert_eq!(stand_in.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-    // A link with that name is not followed, as any user can create it. A snapshot may still be written there.
+    // A link with that name is not followed, as any user can create it. A snapshot may still be
+    // written there.
     wait_while(|| fs::remove_dir_all(stand_in.path()).is_err());
     std::os::unix::fs::symlink(&project, stand_in.path()).unwrap();
     let (_, errors, code) = run(&["find-references", "one"]);

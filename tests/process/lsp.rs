@@ -1,4 +1,5 @@
-//! Tests of the language server with a raw client: positions in unsaved text, renames, restarts, and broken clients.
+//! Tests of the language server with a raw client: positions in unsaved text, renames, restarts,
+//! and broken clients.
 
 use std::collections::HashSet;
 use std::fs;
@@ -754,7 +755,8 @@ fn edits_during_a_restart_apply_in_order() {
     assert_eq!(editor.leave(), 0);
 }
 
-/// Returns a changed text that loads as before: with more comments, blank lines and definitions, or swapped functions.
+/// Returns a changed text that loads as before: with more comments, blank lines and definitions, or
+/// swapped functions.
 fn loadable(text: &str, random: &mut impl FnMut(usize) -> usize) -> String {
     let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
     let tops: Vec<Range> = read.toplevel().iter().map(|top| top.span).collect();

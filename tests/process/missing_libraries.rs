@@ -1,4 +1,5 @@
-//! Tests of a project with missing libraries: one answer for all systems, no repeated attempts, and answers from text.
+//! Tests of a project with missing libraries: one answer for all systems, no repeated attempts, and
+//! answers from text.
 
 use std::fs;
 use std::path::Path;

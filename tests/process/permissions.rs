@@ -1,4 +1,5 @@
-//! Tests of servers without `--allow-eval` and `--allow-edits`: the code that they run, and the files that they write.
+//! Tests of servers without `--allow-eval` and `--allow-edits`: the code that they run, and the
+//! files that they write.
 
 use std::fs;
 use std::net::TcpListener;
@@ -332,7 +333,8 @@ impl Repository {
         path.display().to_string()
     }
 
-    /// Asks for the impact of the changed file, and checks that nothing ran. Returns `None` for an error.
+    /// Asks for the impact of the changed file, and checks that nothing ran. Returns `None` for an
+    /// error.
     fn impact(&self, what: &str) -> Option<Value> {
         self.write(
             "g.lisp",

@@ -30,7 +30,8 @@ pub(crate) fn ask(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Str
     outcome(&on(root, cache).args(arguments).output().unwrap())
 }
 
-/// Returns a run's output and exit code as one text, for [`expect_text`](crate::texts::expect_text).
+/// Returns a run's output and exit code as one text, for
+/// [`expect_text`](crate::texts::expect_text).
 pub(crate) fn shown(output: &Output) -> String {
     let (text, errors, code) = outcome(output);
     let code = code.map_or("a signal".to_owned(), |code| code.to_string());

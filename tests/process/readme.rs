@@ -1,5 +1,5 @@
-//! Compares the examples in README and docs/, and two pictures, with the program's output in a copy of examples/shop.
-//! `STEELBANK_BLESS=1` writes the output into the pages and pictures.
+//! Compares the examples in README and docs/, and two pictures, with the program's output in a copy
+//! of examples/shop. `STEELBANK_BLESS=1` writes the output into the pages and pictures.
 
 use std::fmt::Write as _;
 use std::fs;

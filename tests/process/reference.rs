@@ -1,5 +1,6 @@
-//! Generates docs/reference.md with `STEELBANK_BLESS=1`: each tool with its description, arguments, and an answer about
-//! examples/shop with its tokens. Otherwise checks only that each tool is called and has its heading and call in the page.
+//! Generates docs/reference.md with `STEELBANK_BLESS=1`: each tool with its description, arguments,
+//! and an answer about examples/shop with its tokens. Otherwise checks only that each tool is
+//! called and has its heading and call in the page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,8 +14,8 @@ use crate::client::Client;
 use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized};
 use crate::renames::copy;
 
-/// A call of each tool, in the order of a session. A number limits the lines of an answer that is long, or that differs
-/// between runs.
+/// A call of each tool, in the order of a session. A number limits the lines of an answer that is
+/// long, or that differs between runs.
 const CALLS: [(&str, &str, Option<usize>); 36] = [
     ("load-system", r#"{"system": "shop/tests"}"#, None),
     ("list-systems", "{}", None),

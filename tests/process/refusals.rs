@@ -1,4 +1,5 @@
-//! Tests in which the system refuses requests of the program: it answers as before, or names the refused request.
+//! Tests in which the system refuses requests of the program: it answers as before, or names the
+//! refused request.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsRawFd;
@@ -72,7 +73,8 @@ fn refusing(call: i64, errno: i32) -> Vec<sock_filter> {
     ]
 }
 
-/// Refuses memory that is writable and executable, as MemoryDenyWriteExecute= does. Permits it with a flag in `but`.
+/// Refuses memory that is writable and executable, as MemoryDenyWriteExecute= does. Permits it with
+/// a flag in `but`.
 fn refusing_write_execute(but: i32) -> Vec<sock_filter> {
     const PROTECTION: u32 = 16 + 2 * 8;
     const FLAGS: u32 = 16 + 3 * 8;

@@ -1,4 +1,5 @@
-//! Tests of `rename` with verification: an applied rename preserves the program, and a wrong one is detected.
+//! Tests of `rename` with verification: an applied rename preserves the program, and a wrong one is
+//! detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -173,7 +174,8 @@ fn rename_outlives_its_call() {
     assert!(now() == text && fs::read_dir(&root).unwrap().count() == 2);
 }
 
-/// Manuals and scripts are listed, and edited on request. Vendored, ignored and binary files are not.
+/// Manuals and scripts are listed, and edited on request. Vendored, ignored and binary files are
+/// not.
 #[test]
 fn other_text_is_listed_and_renamed_on_request() {
     let folder = Folder::new("rename-other-text");
@@ -213,7 +215,8 @@ fn other_text_is_listed_and_renamed_on_request() {
     expect_text("other text, impact", &run(&["impact", "rn:area"]));
 }
 
-/// The test system is not loaded, and builds the name while it is compiled: verification must load it.
+/// The test system is not loaded, and builds the name while it is compiled: verification must load
+/// it.
 #[test]
 fn dependents_of_an_edited_system_are_verified() {
     let folder = Folder::new("rename-dependents");
@@ -243,7 +246,8 @@ fn names_built_at_run_time_are_reported() {
     let kind = ["rn.kind.list:list-kind", "list-sort", "--apply"];
     expect_text("built at run time, without tests", &run(&kind));
     run(&["--undo", "last"]);
-    // A test that runs the code shows the function that builds the old name. After a tail call it is the caller.
+    // A test that runs the code shows the function that builds the old name. After a tail call it
+    // is the caller.
     let test = fs::read_to_string(root.join("test.lisp")).unwrap();
     let look = "(defun look (name) (find-symbol (format nil \"SI~A\" name) :rn))\n(defun run () \
         (handler-case (rn::find-kind :list) (error () nil)) (assert (print (look \"ZED\")))";
@@ -383,14 +387,16 @@ fn exports_used_by_other_files_are_verified() {
     let planned = plan(&bank, &request);
     let verified = verify(&bank, &request, &planned, false);
     assert!(verified.same && verified.anew, "{verified:?}");
-    // Remove the edits of a file that no image can load. The bare name in it means the exported symbol.
+    // Remove the edits of a file that no image can load. The bare name in it means the exported
+    // symbol.
     let mut less = planned.clone();
     less.files.retain(|file| file.path != "absent.lisp");
     assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
     let verified = verify(&bank, &request, &less, false);
     assert!(!verified.same, "{verified:?}");
     expect_text("missing edit", &verified.differences[0].message);
-    // Tests of a framework are compared one by one. A test that fails before and after is no difference.
+    // Tests of a framework are compared one by one. A test that fails before and after is no
+    // difference.
     let verified = verify(&bank, &request, &planned, true);
     let messages: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
     assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
@@ -433,7 +439,8 @@ fn check_built_names(bank: &Steelbank) {
     assert_eq!(kinds, [DifferenceKind::LookUp, DifferenceKind::Test, DifferenceKind::Test], "{verified:?}");
 }
 
-/// Renames a compile-time macro, which no fasl has, and a name that read-time code builds from parts.
+/// Renames a compile-time macro, which no fasl has, and a name that read-time code builds from
+/// parts.
 #[test]
 fn compile_time_names_are_verified() {
     let folder = Folder::new("rename-compiled");

@@ -1,8 +1,9 @@
-//! Tests of `rename` with random names in libraries: an applied rename verifies, a refused one has a reason, and a wrong plan
-//! is detected.
+//! Tests of `rename` with random names in libraries: an applied rename verifies, a refused one has
+//! a reason, and a wrong plan is detected.
 //!
-//! There are three small libraries, and all of them in `cargo xtask full`. `STEELBANK_RENAMES=babel,rt` selects libraries.
-//! `STEELBANK_RENAMES_NAMES`, `STEELBANK_RENAMES_WRONG` and `STEELBANK_RENAMES_SEED` set the number of names, the number of
+//! There are three small libraries, and all of them in `cargo xtask full`.
+//! `STEELBANK_RENAMES=babel,rt` selects libraries. `STEELBANK_RENAMES_NAMES`,
+//! `STEELBANK_RENAMES_WRONG` and `STEELBANK_RENAMES_SEED` set the number of names, the number of
 //! wrong plans, and the seed.
 
 use std::path::{Path, PathBuf};

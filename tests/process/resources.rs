@@ -118,7 +118,8 @@ fn files_are_listed_in_pages_without_loading() {
 const NOTE: &str = "abort";
 const NOTES: usize = 3;
 
-/// A question that Lisp's death interrupts is repeated. Only answers with text show the note about the restart.
+/// A question that Lisp's death interrupts is repeated. Only answers with text show the note about
+/// the restart.
 #[test]
 fn resources_survive_lisps_death_with_a_note() {
     let folder = project("resources-death");

@@ -17,7 +17,8 @@ struct Server {
     folder: Folder,
 }
 
-/// Starts a server for a project that has a file to load, and a file for each form of `ends_of_lisp`.
+/// Starts a server for a project that has a file to load, and a file for each form of
+/// `ends_of_lisp`.
 fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     let folder = Folder::new(name);
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
@@ -45,8 +46,8 @@ fn server_of(folder: &Folder) -> Command {
 
 const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
 
-/// Waits until Lisp has restarted and repeated its loads. Calls restart-lisp if an error names it. Returns the result of
-/// describe-symbol.
+/// Waits until Lisp has restarted and repeated its loads. Calls restart-lisp if an error names it.
+/// Returns the result of describe-symbol.
 fn comes_back(client: &mut Client) -> Value {
     let patience = Instant::now();
     loop {
@@ -191,16 +192,17 @@ fn crash_loop_stops_and_the_index_still_answers() {
     ends_well(server.child, server.client);
 }
 
-/// A form that ends Lisp, and whether concurrent questions are still answered. They are not if the form damages
-/// what they need. A way that costs only an answer is accepted too.
+/// A form that ends Lisp, and whether concurrent questions are still answered. They are not if the
+/// form damages what they need. A way that costs only an answer is accepted too.
 #[derive(serde::Deserialize)]
 struct End {
     form: String,
     spared: bool,
 }
 
-/// Lists the forms, which `tests/sdk.sh` shares. They end the runtime in this and other threads, by signals, in the
-/// compiler, the reader and C's heap, by stack and heap exhaustion, during garbage collection, or leave Lisp useless.
+/// Lists the forms, which `tests/sdk.sh` shares. They end the runtime in this and other threads, by
+/// signals, in the compiler, the reader and C's heap, by stack and heap exhaustion, during garbage
+/// collection, or leave Lisp useless.
 fn ways_to_end() -> Vec<End> {
     serde_json::from_str(include_str!("../sdk/ends.json")).unwrap()
 }
@@ -293,7 +295,8 @@ impl Held {
 
     /// Asserts that `server` holds no more than this, except for a few threads.
     fn assert_no_more_in(&self, server: &Server) {
-        // The cache is in the indexed tree, so the index may still be about to replace a short-lived file.
+        // The cache is in the indexed tree, so the index may still be about to replace a
+        // short-lived file.
         let patience = Instant::now() + Duration::from_secs(60);
         let mut now = Self::now(server);
         while now.files != self.files && Instant::now() < patience {
@@ -392,7 +395,8 @@ fn file_that_kills_lisp_twice_is_not_reloaded() {
     ends_well(server.child, server.client);
 }
 
-/// A test that kills Lisp has the status `died`, and later tests do not run. Earlier results and the session stay.
+/// A test that kills Lisp has the status `died`, and later tests do not run. Earlier results and
+/// the session stay.
 #[test]
 fn test_that_kills_lisp_is_named() {
     let folder = Folder::new("again-tests");

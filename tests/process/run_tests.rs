@@ -1,4 +1,5 @@
-//! Tests of `run-tests` with a test that kills Lisp, in the image and in a scratch image. Earlier results are kept.
+//! Tests of `run-tests` with a test that kills Lisp, in the image and in a scratch image. Earlier
+//! results are kept.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Compares the answers of all reading tools in three sessions: compiled, from the cache, and from a snapshot.
+//! Compares the answers of all reading tools in three sessions: compiled, from the cache, and from
+//! a snapshot.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -86,7 +87,8 @@ pub(crate) fn answers(client: &mut Client, asked: &[Asked]) -> Vec<(String, Valu
                 let answer = client.call(&tool, arguments.clone());
                 let mut answer =
                     json!([answer["structuredContent"], answer["content"][0]["text"], answer["isError"]]);
-                // The duration is an estimate, and its line is only in the text of plans that have one.
+                // The duration is an estimate, and its line is only in the text of plans that have
+                // one.
                 if let (Some(seconds), Some(text)) =
                     (answer[0]["verifying_takes_seconds"].as_u64(), answer[1].as_str())
                 {
@@ -115,7 +117,8 @@ fn differences(how: &str, answers: &[(String, Value)], others: &[(String, Value)
         .collect()
 }
 
-/// Asks about the definitions that `about` returns in all three kinds of session, and compares the answers.
+/// Asks about the definitions that `about` returns in all three kinds of session, and compares the
+/// answers.
 #[track_caller]
 fn compare(home: &Path, system: &str, about: &dyn Fn(&mut Client) -> Vec<Asked>) {
     let ask = |arguments: &[&str]| {

@@ -1,5 +1,5 @@
-//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. The image here is made from the
-//! program's own SBCL. `cargo xtask full` tests another one.
+//! Tests of `--sbcl`, which selects another SBCL for a command and all its processes. The image
+//! here is made from the program's own SBCL. `cargo xtask full` tests another one.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,5 @@
-//! Tests of `serve --share`: many clients use one image, and each has its own permissions, edits and objects.
+//! Tests of `serve --share`: many clients use one image, and each has its own permissions, edits
+//! and objects.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -205,7 +206,8 @@ fn ask_mixed(client: &mut Client, number: usize, may_evaluate: bool, count: usiz
             match at % 5 {
                 0 if text.contains("COMMON-LISP-USER::") => {
                     assert!(text.contains(&format!("OF-CLIENT-{number} [")), "{response}");
-                    // During the reload, the symbol may have no definition yet: `loading` must be set.
+                    // During the reload, the symbol may have no definition yet: `loading` must be
+                    // set.
                     let is_loading = response["result"]["structuredContent"]["loading"] == true;
                     assert!(is_loading || text.contains("[FUNCTION]"), "{response}");
                 }
@@ -339,7 +341,8 @@ fn five_clients_need_at_most_half_more_memory() {
     end(clients, &process);
 }
 
-/// Clients that stop during their handover block nobody, and the host survives without free descriptors.
+/// Clients that stop during their handover block nobody, and the host survives without free
+/// descriptors.
 #[test]
 fn host_survives_broken_handovers() {
     let folder = project("share-half");

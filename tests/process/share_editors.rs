@@ -1,4 +1,5 @@
-//! Tests of editors and agents on one image: `lsp --share` with `serve --share`. Each editor has its own texts.
+//! Tests of editors and agents on one image: `lsp --share` with `serve --share`. Each editor has
+//! its own texts.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -138,7 +139,8 @@ fn editors_share_lisp_but_not_texts() {
     assert!(hover["contents"]["value"].as_str().unwrap().contains("Handmade"), "{hover}");
     expect_text("restart refused", &agent.1.error("restart-lisp", json!({})));
 
-    // During a restart, and then a death by loaded code, each request is answered once, with the same texts.
+    // During a restart, and then a death by loaded code, each request is answered once, with the
+    // same texts.
     let load = |path: &str| json!({ "name": "load-file", "arguments": { "path": path } });
     let force = json!({ "name": "restart-lisp", "arguments": { "force": true } });
     for (round, ending) in [force, load("end.lisp")].into_iter().enumerate() {
@@ -224,7 +226,7 @@ fn editors_wait_for_a_running_load() {
     assert_eq!(symbols[0]["name"], "uses", "{symbols}");
     assert!(!two.told.iter().any(|told| told["params"]["value"]["kind"] == "end"), "{:?}", two.told);
     fs::write(folder.0.join("go"), "").unwrap();
-    [&mut one, &mut two].map(|editor| expect_text("loaded", &heard(editor)));
+    [&mut one, &mut two].into_iter().for_each(|editor| expect_text("loaded", &heard(editor)));
     assert_eq!(fs::read_to_string(folder.0.join("loads")).unwrap(), "loaded\n", "it was loaded once");
 
     // An agent's load updates the diagnostics of an open file.

@@ -1,4 +1,5 @@
-//! Tests of snapshots: answers are the same with and without one, after any edit, and damage is detected.
+//! Tests of snapshots: answers are the same with and without one, after any edit, and damage is
+//! detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,7 +122,8 @@ fn child_says(told: &Value) -> Value {
     serde_json::from_str(line.unwrap_or_else(|| panic!("{text}\n{errors}"))).unwrap()
 }
 
-/// Makes a snapshot in its own process, as the command line does. Returns whether that succeeded, and the output.
+/// Makes a snapshot in its own process, as the command line does. Returns whether that succeeded,
+/// and the output.
 fn make(root: &Path, cache: &Path, systems: &[&str]) -> (bool, String) {
     let told = json!({ "root": root, "cache": cache, "systems": systems });
     let output = Command::new(std::env::current_exe().unwrap())
@@ -299,7 +301,8 @@ fn answers_are_equal_with_and_without_snapshot() {
         change();
         let (one, other) = both();
         assert_same(&one, &other, what);
-        // The snapshot of the unchanged dependencies is used, except after a change of the init file.
+        // The snapshot of the unchanged dependencies is used, except after a change of the init
+        // file.
         assert_eq!(other["part"], *what != "another init file", "{what}: {}", other["why"]);
         if number % 4 == 1 {
             // Ask again with all files compiled.
@@ -421,7 +424,8 @@ fn obstacles_to_a_snapshot_are_named() {
     }
 }
 
-/// Freed foreign memory does not prevent a snapshot. A process that starts from one has C's own functions.
+/// Freed foreign memory does not prevent a snapshot. A process that starts from one has C's own
+/// functions.
 #[test]
 fn freed_foreign_memory_is_no_obstacle() {
     let folder = Folder::new("snapshot-memory");
@@ -493,7 +497,8 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     wait_until("the part before, the refusal, and the other project's", || {
         let (all, lisp) = copies(&cache);
         assert!(lisp <= 1, "one makes a snapshot at a time");
-        // Ask again: on a busy machine, snapshot writers may stop early because of their low priority.
+        // Ask again: on a busy machine, snapshot writers may stop early because of their low
+        // priority.
         if all == 0 && kept(&cache).len() < 3 {
             ask();
             run(&other, &cache, &["--system", "auto", "describe-symbol", "cl-user::other"]);
@@ -529,7 +534,8 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     assert_eq!(copies(&cache).0, 0, "all are there");
 }
 
-/// After an edit of a small project, no snapshot is made until the loads have taken as long as that.
+/// After an edit of a small project, no snapshot is made until the loads have taken as long as
+/// that.
 #[test]
 fn snapshot_is_renewed_when_it_pays() {
     let folder = Folder::new("snapshot-pays");

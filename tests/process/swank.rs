@@ -1,4 +1,5 @@
-//! Tests of `serve --swank`, where a person's editor uses the same Lisp. [`Editor`] speaks Swank's protocol.
+//! Tests of `serve --swank`, where a person's editor uses the same Lisp. [`Editor`] speaks Swank's
+//! protocol.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

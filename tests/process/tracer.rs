@@ -21,13 +21,14 @@ pub(crate) enum Fate {
     Fails(i32),
 }
 
-/// Runs `body` in a forked child, which exits with 0 for `true` and 1 for `false`. Calls `decide` at each stop. Returns the
-/// child's status and the number of stops.
+/// Runs `body` in a forked child, which exits with 0 for `true` and 1 for `false`. Calls `decide`
+/// at each stop. Returns the child's status and the number of stops.
 pub(crate) fn trace(
     body: impl FnOnce() -> bool,
     mut decide: impl FnMut(&Stop) -> Fate,
 ) -> (ExitStatus, usize) {
-    // SAFETY: the child runs `body`, which asks nothing of the threads that it lacks, and ends without unwinding.
+    // SAFETY: the child runs `body`, which asks nothing of the threads that it lacks, and ends
+    // without unwinding.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {

@@ -1,4 +1,5 @@
-//! Tests of folders that the kernel cannot watch: status and doctor report it, and answers stay correct.
+//! Tests of folders that the kernel cannot watch: status and doctor report it, and answers stay
+//! correct.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +17,8 @@ fn unwatched(client: &mut Client) -> (String, Value) {
     (text, status["structuredContent"]["unwatched"].clone())
 }
 
-/// Starts a server, and asks it a question. Returns the text of `status`, and its field about the watcher.
+/// Starts a server, and asks it a question. Returns the text of `status`, and its field about the
+/// watcher.
 fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String, String) {
     let (child, mut client) = initialized(command, Streams::Pipes);
     assert_eq!(unwatched(&mut client).1, Value::Null, "nothing was watched yet");
@@ -28,8 +30,8 @@ fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String,
     (text, sentence.as_str().unwrap_or_default().to_owned())
 }
 
-/// Returns a command that runs the program as a user with at most `watches` watches. Returns `None` if this machine does
-/// not permit that.
+/// Returns a command that runs the program as a user with at most `watches` watches. Returns `None`
+/// if this machine does not permit that.
 fn limited(watches: u32, project: &Path, arguments: &[&str], cache: &Path) -> Option<Command> {
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");

@@ -145,7 +145,8 @@ fn class(plan: &RenamePlan) -> Class {
     }
 }
 
-/// Lists the global names that the loaded project defines, as they are printed, one in `one_in` of them.
+/// Lists the global names that the loaded project defines, as they are printed, one in `one_in` of
+/// them.
 pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     let index = bank.index();
     let control = Control::default();
@@ -176,7 +177,8 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     names.into_iter().step_by(one_in.max(1)).collect()
 }
 
-/// Plans the rename of each name, applies plans without cautions in `copy`, and counts the outcomes.
+/// Plans the rename of each name, applies plans without cautions in `copy`, and counts the
+/// outcomes.
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<u32, RenameEdit>> = BTreeMap::new();
@@ -293,8 +295,8 @@ fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
     answer.failure.as_ref().map(|failure| failure.kind)
 }
 
-/// Removes the suffix of new names, folders and numbers from a message. Also removes SB-RT's memory dumps of failed
-/// values, which differ between runs.
+/// Removes the suffix of new names, folders and numbers from a message. Also removes SB-RT's memory
+/// dumps of failed values, which differ between runs.
 pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
     let hexadecimal = |word: &str| !word.is_empty() && word.chars().all(|char| char.is_ascii_hexdigit());
     let dumped = |line: &&str| {

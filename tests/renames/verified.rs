@@ -1,5 +1,5 @@
-//! Renames random names of libraries with verification, for a test and a bench. An applied rename preserves the program,
-//! and a wrong plan is detected.
+//! Renames random names of libraries with verification, for a test and a bench. An applied rename
+//! preserves the program, and a wrong plan is detected.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -125,7 +125,8 @@ pub(crate) struct Wrong {
     pub(crate) missed: Vec<String>,
 }
 
-/// Verifies `count` wrong plans of random `names`: half of them lack an edit, and half have one too many.
+/// Verifies `count` wrong plans of random `names`: half of them lack an edit, and half have one too
+/// many.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
     let root = bank.root().unwrap().to_owned();
     let mut wrong = Wrong::default();

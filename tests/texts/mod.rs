@@ -1,6 +1,8 @@
-//! Test data as text: a project in one file, a Git repository, and expected texts in files beside the tests.
+//! Test data as text: a project in one file, a Git repository, and expected texts in files beside
+//! the tests.
 //!
-//! `STEELBANK_BLESS=1` writes expected texts instead of comparing them. Read the diff before you commit it.
+//! `STEELBANK_BLESS=1` writes expected texts instead of comparing them. Read the diff before you
+//! commit it.
 #![allow(dead_code)]
 
 use std::fmt::Write;
@@ -22,8 +24,9 @@ pub(crate) fn expect(path: &str, text: &str) {
     compare(&path.display(), &fs::read_to_string(&path).unwrap_or_default(), text);
 }
 
-/// Compares `text` with the section `name` of the table beside the test's file: `cli.txt` for `cli.rs`. A line
-/// `== NAME` begins a section. [`in_general`] is applied to `text` first. Space at ends of lines does not count.
+/// Compares `text` with the section `name` of the table beside the test's file: `cli.txt` for
+/// `cli.rs`. A line `== NAME` begins a section. [`in_general`] is applied to `text` first. Space at
+/// ends of lines does not count.
 #[track_caller]
 pub(crate) fn expect_text(name: &str, text: &str) {
     // Serializes the tests of one process, which may bless sections of one table.
@@ -70,8 +73,9 @@ fn compare(place: &dyn std::fmt::Display, expected: &str, found: &str) {
     );
 }
 
-/// Replaces parts of `text` that differ between runs and machines: `folders` by their names, temporary folders, times,
-/// addresses, process ids, ports, versions, builds, numbers of generated names, and backtraces.
+/// Replaces parts of `text` that differ between runs and machines: `folders` by their names,
+/// temporary folders, times, addresses, process ids, ports, versions, builds, numbers of generated
+/// names, and backtraces.
 pub(crate) fn in_general(text: &str, folders: &[(&Path, &str)]) -> String {
     static DIFFERS: LazyLock<Regex> = LazyLock::new(|| {
         let kinds = [
