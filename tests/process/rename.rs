@@ -227,8 +227,12 @@ fn dependents_of_an_edited_system_are_verified() {
         `(progn ,@(loop for l in letters collect `(,(find-symbol (format nil \"READ-~A\" l) :rn))))))\n  \
         (defun check () (each b)))\n";
     fs::write(root.join("test.lisp"), test).unwrap();
-    let arguments = ["rename", "rn::read-b", "read-binary", "--apply"];
-    expect_text("dependents", &steelbank(&root, &folder.0.join("cache"), &arguments));
+    let arguments = ["rename", "rn::read-b", "read-binary", "--apply", "--json"];
+    let answer = steelbank(&root, &folder.0.join("cache"), &arguments);
+    let json = answer.strip_suffix("exit 3\n").unwrap_or_else(|| panic!("{answer}"));
+    let verified = &serde_json::from_str::<Value>(json).unwrap()["verified"];
+    assert_eq!(verified["systems"], json!(["rn", "rn/test"]), "{verified}");
+    assert_eq!(verified["same"], false, "{verified}");
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), main);
 }
 
