@@ -1,4 +1,5 @@
-//! Checks the invariants of ARCHITECTURE.md in the sources themselves. Needs no Lisp.
+//! Checks the invariants of ARCHITECTURE.md, and facts that pages repeat, in the sources. Needs no
+//! Lisp.
 // Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used)]
 
@@ -10,8 +11,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Reads every Rust file below `folder`: its path relative to the repository, and its text without unit
-/// tests. Those are cut out as items, so that the code after them is read too.
+/// Reads all Rust files in `folder`: each one's path in the repository, and its text without unit
+/// tests.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in files(folder, "rs") {
@@ -26,7 +27,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Lists the files below `folder` with this extension.
+/// Lists the files in `folder` with this extension, recursively.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -43,8 +44,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Cuts out each item behind `#[cfg(test)]`. rustfmt has put its last line at the attribute's own
-/// indentation.
+/// Removes each item after `#[cfg(test)]`. rustfmt indents its last line as the attribute.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines();
@@ -66,13 +66,13 @@ fn without_tests(text: &str) -> String {
 }
 
 #[test]
-fn only_test_items_are_left_out_of_the_reading() {
+fn sources_omit_only_test_items() {
     let text =
         "use a;\n#[cfg(test)]\nmod tests;\nfn f() {}\n#[cfg(test)]\nmod t {\n    fn g() {}\n}\nfn h() {}\n";
     assert_eq!(without_tests(text), "use a;\nfn f() {}\nfn h() {}\n");
 }
 
-/// Returns the lines of code of a text, without comments.
+/// Returns the lines of a text without comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.split("//").next().unwrap_or_default())
 }
@@ -83,7 +83,7 @@ fn module(path: &str) -> String {
 }
 
 #[test]
-fn arrows_point_down_only() {
+fn modules_use_only_lower_modules() {
     let allowed = BTreeMap::from([
         ("engine", vec![]),
         ("source", vec![]),
@@ -102,14 +102,14 @@ fn arrows_point_down_only() {
         let Some(allowed) = allowed.get(module.as_str()) else {
             assert!(
                 ["lib", "main"].contains(&module.as_str()),
-                "{path}: ARCHITECTURE.md does not know this folder"
+                "{path}: ARCHITECTURE.md does not list this folder"
             );
             continue;
         };
         let text = code(&text).collect::<Vec<_>>().join("\n");
         for name in used_of_crate(&text) {
             let used = exported.get(name).map_or(name, String::as_str);
-            // A door is a user of the library, as any other program.
+            // A door uses the public library, as other programs do.
             let is_public = module == "doors" && exported.contains_key(name);
             let known = used == module || is_public || allowed.contains(&used) || !modules.contains(&used);
             assert!(known, "{path}: {module} uses {name} of {used}");
@@ -117,7 +117,7 @@ fn arrows_point_down_only() {
     }
 }
 
-/// Returns the names that follow `crate::` in code, those in braces each.
+/// Returns the names after `crate::` in code, also those in braces.
 fn used_of_crate(code: &str) -> Vec<&str> {
     let after = code.split("crate::").skip(1);
     let items = after.flat_map(|used| match used.strip_prefix('{').and_then(|list| list.split_once("};")) {
@@ -130,7 +130,7 @@ fn used_of_crate(code: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Maps the names that lib.rs exports to the modules that they are of.
+/// Maps the names that lib.rs exports to their modules.
 fn exported() -> BTreeMap<String, String> {
     let text = code(&fs::read_to_string(root().join("src/lib.rs")).unwrap()).collect::<Vec<_>>().join(" ");
     let statements = text.split(';').filter_map(|statement| statement.trim().strip_prefix("pub use "));
@@ -143,30 +143,29 @@ fn exported() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_a_module_uses_is_found_behind_the_names_of_the_library() {
+fn uses_of_exported_names_are_found() {
     assert_eq!(used_of_crate("use crate::{A, b::C};\nlet d = crate::D::new();"), ["A", "b", "D"]);
     let exported = exported();
     assert_eq!((exported["WhoRequest"].as_str(), exported["Error"].as_str()), ("actions", "handle"));
 }
 
-/// Holds that doors know no action, but the list of tools and what carries out an order.
+/// Doors use actions only through the list of tools. The language server asks about positions,
+/// which no tool has.
 #[test]
-fn doors_know_no_action() {
+fn doors_use_no_action_directly() {
     for (path, text) in sources("src/doors") {
         for line in code(&text) {
-            // The language server is about positions, which no tool has.
             for used in line.split("crate::actions::").skip(1).filter(|_| !path.starts_with("src/doors/lsp/"))
             {
                 let known = ["tools()", "carry_out("].iter().any(|known| used.starts_with(known));
-                assert!(known, "{path} knows an action: {line}");
+                assert!(known, "{path} uses an action: {line}");
             }
         }
     }
 }
 
-/// Holds that the crates below the product do not depend on it, by their manifests.
 #[test]
-fn the_crates_below_stand_alone() {
+fn lower_crates_do_not_depend_on_the_product() {
     for (name, allowed) in [
         ("xref", vec![]),
         ("reader", vec![]),
@@ -183,12 +182,10 @@ fn the_crates_below_stand_alone() {
     }
 }
 
-/// Names that several types have on purpose, each with the reason. All other names are of one type.
-const HOMONYMS: &[(&str, &str)] =
-    &[("Arguments", "what a tool takes: private to the tool's file, which is built like every other tool's")];
+/// Names that several types share, each with a reason.
+const HOMONYMS: &[(&str, &str)] = &[("Arguments", "each tool's arguments, private to its file")];
 
-/// Returns the name of the type that a line of a module defines. Skips items inside functions, which nobody
-/// else sees.
+/// Returns the name of the type that a line of a module defines. Skips items in functions.
 fn defined_type(line: &str) -> Option<&str> {
     let is_public = line.trim_start().starts_with("pub");
     if line.starts_with(' ') && !is_public {
@@ -202,9 +199,8 @@ fn defined_type(line: &str) -> Option<&str> {
         .filter(|name| name.starts_with(char::is_uppercase))
 }
 
-/// Holds that no two types share a name, so that a reader never has to ask which one is meant.
 #[test]
-fn no_two_types_have_one_name() {
+fn type_names_are_unique() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for folder in ["src", "crates", "sys"] {
         for (path, text) in sources(folder) {
@@ -221,7 +217,7 @@ fn no_two_types_have_one_name() {
 }
 
 #[test]
-fn types_are_found_where_modules_define_them() {
+fn type_definitions_are_found() {
     assert_eq!(defined_type("pub(in super::super) struct Key<'a> {"), Some("Key"));
     assert_eq!(defined_type("type Start = dyn Fn();"), Some("Start"));
     assert_eq!(defined_type("    pub enum Inner {"), Some("Inner"));
@@ -229,21 +225,17 @@ fn types_are_found_where_modules_define_them() {
     assert_eq!(defined_type("pub fn structure() {"), None);
 }
 
-/// Sentences that are searched for words on purpose, each with the reason.
+/// Searches in sentences that are justified, each with a reason.
 const SEARCHED: &[(&str, &str, &str)] = &[
-    (
-        "src/engine/start.rs",
-        "reason",
-        "SBCL's own words, as it ends in the start: there is nothing else to go by",
-    ),
-    ("src/handle/loaded/text.rs", "message", "a file that Lisp's message names is not named again below it"),
-    ("src/actions/run/trial/run.rs", "why", "the whole path of a file becomes the shown one"),
-    ("src/actions/run/load_system.rs", "message", "the whole path of a file becomes the shown one"),
-    ("src/actions/run/load_system.rs", "remedy", "the whole path of a file becomes the shown one"),
+    ("src/engine/start.rs", "reason", "SBCL reports a failed start only as text"),
+    ("src/handle/loaded/text.rs", "message", "a file in Lisp's message is not repeated"),
+    ("src/actions/run/trial/run.rs", "why", "absolute paths are shortened"),
+    ("src/actions/run/load_system.rs", "message", "absolute paths are shortened"),
+    ("src/actions/run/load_system.rs", "remedy", "absolute paths are shortened"),
 ];
 
-/// Returns what is searched for words in a line of code, if it is something for people: a message, a reason, an
-/// error as text. Replacing single characters, as for an indentation, is no search.
+/// Returns the name of a text for people, such as a message or an error, that a line of code
+/// searches for words. Replacing single characters is no search.
 fn searched_sentence(line: &str) -> Option<&str> {
     const SENTENCES: &[&str] = &[
         "message", "caution", "reason", "sentence", "why", "error", "note", "remedy", "advice", "to_string",
@@ -268,9 +260,9 @@ fn searched_sentence(line: &str) -> Option<&str> {
     })
 }
 
-/// Holds that nothing is decided by the words of a sentence: what code must know of it is a type.
+/// Code must decide by types, not by the words of a sentence.
 #[test]
-fn no_sentence_is_searched_for_words() {
+fn code_does_not_search_sentences() {
     let mut found = BTreeSet::new();
     for (path, text) in sources("src").into_iter().chain(sources("crates")) {
         // Join chained calls, which rustfmt puts on lines of their own.
@@ -306,7 +298,7 @@ fn searches_of_sentences_are_found() {
 }
 
 #[test]
-fn unsafe_code_is_in_the_engine_and_in_sys_alone() {
+fn unsafe_code_is_only_in_engine_and_sys() {
     for (path, text) in sources("src") {
         let unsafe_code = code(&text)
             .any(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe"));
@@ -315,7 +307,7 @@ fn unsafe_code_is_in_the_engine_and_in_sys_alone() {
 }
 
 #[test]
-fn every_unsafe_block_has_its_proof() {
+fn unsafe_blocks_must_have_proofs() {
     let lints = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     assert!(lints.contains("undocumented_unsafe_blocks = \"deny\""));
     for manifest in ["Cargo.toml", "sys/Cargo.toml"] {
@@ -331,20 +323,20 @@ fn mentions_word(text: &str, word: &str) -> bool {
 }
 
 #[test]
-fn libraries_stay_where_they_belong() {
+fn libraries_are_used_only_in_their_rooms() {
     for (path, text) in sources("src") {
         let mentions = |name: &str| code(&text).any(|line| line.contains(&format!("{name}::")));
         let mcp = ["jsonrpc", "readOnlyHint", "inputSchema"].iter().any(|word| text.contains(word));
-        assert!(!mcp || path.starts_with("src/doors/mcp/"), "{path} knows MCP");
-        assert!(!mentions("rmcp") || path.starts_with("src/doors/mcp/"), "{path} knows rmcp");
+        assert!(!mcp || path.starts_with("src/doors/mcp/"), "{path} uses MCP");
+        assert!(!mentions("rmcp") || path.starts_with("src/doors/mcp/"), "{path} uses rmcp");
         let exports = path.starts_with("src/export/");
-        assert!(exports || !mentions("scip::types") && !mentions("protobuf"), "{path} knows SCIP");
-        assert!(!mentions("lsp_server") || path.starts_with("src/doors/lsp/"), "{path} knows LSP");
+        assert!(exports || !mentions("scip::types") && !mentions("protobuf"), "{path} uses SCIP");
+        assert!(!mentions("lsp_server") || path.starts_with("src/doors/lsp/"), "{path} uses LSP");
         let tool =
             ["Tools", "ToolAnswer", "tools::Call", "tools()"].iter().any(|word| mentions_word(&text, word));
-        assert!(!tool || !path.starts_with("src/doors/lsp/"), "{path} knows tools");
-        assert!(!mentions("clap") || path.starts_with("src/doors/cli/"), "{path} knows clap");
-        assert!(!mentions("indicatif") || path.starts_with("src/doors/cli/"), "{path} knows indicatif");
+        assert!(!tool || !path.starts_with("src/doors/lsp/"), "{path} uses tools");
+        assert!(!mentions("clap") || path.starts_with("src/doors/cli/"), "{path} uses clap");
+        assert!(!mentions("indicatif") || path.starts_with("src/doors/cli/"), "{path} uses indicatif");
     }
 }
 
@@ -355,8 +347,8 @@ fn library_code_reads_no_environment_and_prints_nothing() {
             continue;
         }
         for line in code(&text) {
-            // Allow two files: the engine hands the environment on to SBCL, and a snapshot depends on the
-            // variables that loaded code read.
+            // The engine passes the environment to SBCL, and a snapshot depends on variables that
+            // loaded code read.
             let may = ["src/engine/start.rs", "src/handle/snapshot/inputs.rs"].contains(&path.as_str());
             let environment = line.contains("env::var") && !may;
             assert!(!environment, "{path} reads the environment: {line}");
@@ -406,10 +398,9 @@ fn scripts_name_no_host() {
     }
 }
 
-/// Holds that each path in backquotes in the pages, if it begins with one of the repository's folders,
-/// exists.
+/// Each path in backquotes that begins with a folder of the repository must exist.
 #[test]
-fn the_pages_name_files_that_are_there() {
+fn files_named_in_pages_exist() {
     let pages = ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"].map(|page| root().join(page));
     let mut all = 0;
     for page in pages.into_iter().chain(files("docs", "md")) {
@@ -423,16 +414,15 @@ fn the_pages_name_files_that_are_there() {
                 && !["target", ""].contains(&folder);
             if is_path {
                 all += 1;
-                assert!(root().join(word).exists(), "{} names {word}, which is not there", page.display());
+                assert!(root().join(word).exists(), "{} names {word}, which does not exist", page.display());
             }
         }
     }
     assert!(all > 100, "{all} files are named");
 }
 
-/// Holds that the table of formats has each version that the code has, in eight rows.
 #[test]
-fn the_table_of_formats_is_whole() {
+fn table_of_formats_has_all_versions() {
     let page = fs::read_to_string(root().join("docs/internals/formats.md")).unwrap();
     let rows: Vec<&str> = page.lines().skip_while(|line| !line.starts_with("|--")).skip(1).collect();
     let rows = &rows[..rows.iter().position(|line| !line.starts_with('|')).unwrap()];
@@ -458,14 +448,14 @@ fn the_table_of_formats_is_whole() {
     }
 }
 
-/// Error types that render themselves, whose variants are in the page in words of its own; and those that name the kinds
-/// of failures.
+/// Error types without attributes of `thiserror`. Their rows in the page have texts of the page's
+/// own.
 const SELF_RENDERED: [&str; 5] = ["NotFound", "LoadError", "WatchRefusal", "FailureKind", "FaultKind"];
-/// Errors that only carry others' words.
+/// Errors that only carry the text of others.
 const CARRIERS: [&str; 2] = ["Failure", "Malformed"];
 
-/// Lists the messages of the error types in `text`: each one's type and variant, and its words, with … for what is put in.
-/// Messages that are another error's are left out.
+/// Lists the type and variant of each error in `text`, and its message, with … for placeholders.
+/// Skips transparent errors.
 fn messages(text: &str) -> Vec<(String, String)> {
     let word = |text: &str| -> String {
         text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
@@ -492,7 +482,7 @@ fn messages(text: &str) -> Vec<(String, String)> {
             match message(&attribute) {
                 Some(words) => found.push((code, words)),
                 None if SELF_RENDERED.contains(&owner.as_str()) => found.push((code, String::new())),
-                None => assert!(attribute.contains("transparent"), "{code} has no words"),
+                None => assert!(attribute.contains("transparent"), "{code} has no message"),
             }
         }
         is_error &= line != "}";
@@ -500,7 +490,7 @@ fn messages(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the words of an attribute of thiserror's, if it has any.
+/// Returns the message of an attribute of `thiserror`.
 fn message(attribute: &str) -> Option<String> {
     let literal = attribute.split_once('"')?.1;
     let (mut words, mut letters, mut depth) = (String::new(), literal.chars(), 0);
@@ -521,20 +511,21 @@ fn message(attribute: &str) -> Option<String> {
 }
 
 #[test]
-fn messages_are_found_where_errors_have_them() {
+fn messages_of_errors_are_found() {
     let text = "#[derive(Debug, thiserror::Error)]\npub enum E {\n    #[error(transparent)]\n    A(#[from] B),\n    #[error(\n        \"no \\\"{x}\\\" \\\n         in {}\", y()\n    )]\n    C {\n        x: D,\n    },\n}\n#[derive(Debug)]\nenum F {\n    G,\n}\n#[derive(thiserror::Error)]\n#[error(\"h\")]\nstruct H;\nenum FaultKind {\n    I,\n}\n";
-    let told = [("E::C", "no \"…\" in …"), ("H", "h"), ("FaultKind::I", "")];
-    assert_eq!(messages(text), told.map(|(code, words)| (code.to_owned(), words.to_owned())));
+    let expected = [("E::C", "no \"…\" in …"), ("H", "h"), ("FaultKind::I", "")];
+    assert_eq!(messages(text), expected.map(|(code, words)| (code.to_owned(), words.to_owned())));
 }
 
-/// Checks that docs/troubleshooting.md lists every error of the sources with its message, and no other.
+/// docs/troubleshooting.md has one entry for each error, with its message and a remedy.
+/// `STEELBANK_BLESS=1` writes the messages; entries are added and removed by hand.
 #[test]
-fn every_error_is_in_the_page() {
+fn troubleshooting_page_has_every_error() {
     let folders = ["src", "crates", "sys/src"];
     let sources: Vec<String> =
         folders.iter().flat_map(|folder| sources(folder)).map(|(_, text)| text).collect();
-    let told: BTreeMap<String, String> = sources.iter().flat_map(|text| messages(text)).collect();
-    assert!(told.len() > 120, "{}", told.len());
+    let mut errors: BTreeMap<String, String> = sources.iter().flat_map(|text| messages(text)).collect();
+    assert!(errors.len() > 120, "{}", errors.len());
     for line in sources.iter().flat_map(|text| text.lines()) {
         let name = line
             .strip_prefix("impl std::error::Error for ")
@@ -542,24 +533,50 @@ fn every_error_is_in_the_page() {
         let is_known = |name: &str| SELF_RENDERED.contains(&name) || CARRIERS.contains(&name);
         assert!(name.is_none_or(is_known), "{line}: list it in SELF_RENDERED");
     }
-    let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
-    // An entry is `* `TYPE`: MESSAGE → REMEDY`, wrapped.
-    let page = page.replace("\n  ", " ");
-    let mut rows: BTreeMap<&str, &str> =
-        page.lines().filter_map(|line| line.strip_prefix("* `")?.split_once("`: ")).collect();
-    for (code, words) in &told {
-        let row = rows.remove(code.as_str()).unwrap_or_else(|| panic!("{code} ({words}) is not in the page"));
-        let said = row.split(" → ").next().unwrap_or_default();
-        assert!(!said.is_empty(), "{code}");
-        let is_same = words.is_empty() || said == words.replace('*', "\\*");
-        assert!(is_same, "{code} is in the page as: {said}\nand says: {words}");
+    let path = root().join("docs/troubleshooting.md");
+    let page = fs::read_to_string(&path).unwrap();
+    // An entry is `* `CODE`: MESSAGE → REMEDY`, wrapped with two spaces.
+    let mut entry = |line: &str| {
+        let (code, row) = line.strip_prefix("* `")?.split_once("`: ")?;
+        let (message, remedy) = row.split_once(" → ")?;
+        assert!(!message.is_empty() && !remedy.is_empty(), "{code}");
+        let words = errors.remove(code).unwrap_or_else(|| panic!("{code} is no error, or has two entries"));
+        let words = words.replace('*', "\\*");
+        let message = if words.is_empty() { message } else { &words };
+        Some(wrapped(&format!("* `{code}`: {message} → {remedy}")))
+    };
+    let joined = page.replace("\n  ", " ");
+    let lines: Vec<String> = joined.lines().map(|line| entry(line).unwrap_or_else(|| line.to_owned())).collect();
+    let blessed = lines.join("\n") + "\n";
+    assert!(errors.is_empty(), "no entry in the page: {errors:#?}");
+    if std::env::var_os("STEELBANK_BLESS").is_some() {
+        fs::write(&path, &blessed).unwrap();
     }
-    assert!(rows.is_empty(), "no error any more: {rows:?}");
+    let differs = fs::read_to_string(&path).unwrap().replace("\n  ", " ") != blessed.replace("\n  ", " ");
+    assert!(!differs, "STEELBANK_BLESS=1 writes the messages into docs/troubleshooting.md");
 }
 
-/// Holds that docs/peers.svg is drawn of the table in docs/peers.md, which the bench prints. `STEELBANK_BLESS=1` draws it.
+/// Wraps an entry of a list at 100 columns, without a break in a code span.
+fn wrapped(entry: &str) -> String {
+    let (mut text, mut column, mut is_code) = (String::new(), 0, false);
+    for word in entry.split(' ') {
+        let length = word.chars().count();
+        let breaks = !is_code && column > 2 && column + 1 + length > 100;
+        let space = if breaks { "\n  " } else { " " };
+        if !text.is_empty() {
+            text += space;
+            column = if breaks { 2 } else { column + 1 };
+        }
+        text += word;
+        column += length;
+        is_code ^= word.matches('`').count() % 2 == 1;
+    }
+    text
+}
+
+/// docs/peers.svg is drawn from the table in docs/peers.md. `STEELBANK_BLESS=1` draws it.
 #[test]
-fn the_chart_of_peers_is_its_table() {
+fn chart_of_peers_shows_its_table() {
     let chart = drawn(&fs::read_to_string(root().join("docs/peers.md")).unwrap());
     let kept = root().join("docs/peers.svg");
     if std::env::var_os("STEELBANK_BLESS").is_some() {
@@ -568,7 +585,8 @@ fn the_chart_of_peers_is_its_table() {
     assert_eq!(fs::read_to_string(kept).unwrap(), chart, "STEELBANK_BLESS=1 draws it");
 }
 
-/// Draws the rows of questions in `page`: a dot for each side's time, hollow where it has a wrong or missing line.
+/// Draws the rows of `page`: a dot for each program's time, hollow if its answer has wrong or
+/// missing lines.
 fn drawn(page: &str) -> String {
     const SIDES: [(&str, &str); 4] = [
         ("steelbank", "#2f7d4f"),
@@ -616,9 +634,9 @@ fn drawn(page: &str) -> String {
     svg + "</svg>\n"
 }
 
-/// Holds that each script in tests/ is a step of `cargo xtask full`, but those that others read.
+/// Each script in tests/ is a step of `cargo xtask full`, except scripts that others include.
 #[test]
-fn every_script_of_tests_is_a_step_of_the_whole() {
+fn full_run_has_all_test_scripts() {
     let steps = fs::read_to_string(root().join("xtask/src/main.rs")).unwrap();
     for path in files("tests", "sh") {
         let path = path.strip_prefix(root()).unwrap().to_str().unwrap();

@@ -1,4 +1,4 @@
-//! What tests ask an image and have it do, in few words: what must be answered, and how it fails.
+//! Short forms for tests that ask an image questions and run code in it. Unexpected errors panic.
 #![allow(dead_code)]
 
 use std::fmt::Debug;
@@ -8,23 +8,23 @@ use steelbank::actions::run::evaluate::EvaluateAnswer;
 use steelbank::engine::Lane;
 use steelbank::{Action, Control, Error, EvaluateRequest, Question, Steelbank};
 
-/// As long as code of a test may run.
+/// The deadline of a test's code.
 const ANSWER_TIME: Duration = Duration::from_secs(100);
 
 pub(crate) trait Asks {
     /// Returns the answer to `question`.
     fn answer<Q: Question>(&self, question: &Q) -> Q::Answer;
 
-    /// Returns the error that is the answer to `question`.
+    /// Returns the error of `question`.
     fn refusal<Q: Question<Answer: Debug>>(&self, question: &Q) -> Error;
 
-    /// Carries out `action`.
+    /// Runs `action`.
     fn done<A: Action>(&self, action: &A) -> A::Answer;
 
     /// Evaluates `source`, and returns the printed values of its last form.
     fn values(&self, source: impl Into<String>) -> Vec<String>;
 
-    /// Evaluates `source` on one lane, as long as is allowed.
+    /// Evaluates `source` on one lane with a deadline.
     fn tried(
         &self,
         lane: Lane,
@@ -32,7 +32,7 @@ pub(crate) trait Asks {
         allowed: Duration,
     ) -> Result<EvaluateAnswer, Error>;
 
-    /// Evaluates `source`, and returns the printed values of its last form with blanks between.
+    /// Evaluates `source`, and returns the printed values of its last form, joined by spaces.
     fn value(&self, source: impl Into<String>) -> String {
         self.values(source).join(" ")
     }

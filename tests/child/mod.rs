@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Begins a test that has a process of its own: in the test itself, runs it in a child process and returns; goes on in
-/// the child. Given an array of names and values, the child's environment has these variables, too.
+/// Runs the rest of the test in a child process of its own. Takes an array of environment variables
+/// for the child.
 macro_rules! own_process {
     () => {
         own_process!([("RUST_BACKTRACE", "0")])
@@ -19,19 +19,19 @@ macro_rules! own_process {
     };
 }
 
-/// Runs the test whose closure has the type `closure` in a child process, and fails if that fails. Prints the lines that
-/// it prints after "seen: ".
+/// Runs the test whose closure has the type `closure` in a child process. Fails if the child fails.
+/// Prints the child's lines that begin with "seen: ".
 pub(crate) fn run_test<const N: usize>(closure: &str, environment: [(&str, impl AsRef<OsStr>); N]) {
     let name = closure.split_once("::").unwrap().1.strip_suffix("::{{closure}}").unwrap();
     let output = run(command(name).envs(environment));
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{name} failed in its own process ({}):\n{said}", output.status);
-    assert!(said.contains("1 passed"), "{name} is no test of this binary:\n{said}");
-    said.lines().filter(|line| line.starts_with("seen: ")).for_each(|line| println!("{line}"));
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success(), "{name} failed in its own process ({}):\n{text}", output.status);
+    assert!(text.contains("1 passed"), "{name} is no test of this binary:\n{text}");
+    text.lines().filter(|line| line.starts_with("seen: ")).for_each(|line| println!("{line}"));
 }
 
-/// Makes the command that runs the test called `name` in a child process.
+/// Returns a command that runs the test `name` in a child process.
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(MARK, "1").stdin(Stdio::null());
@@ -43,8 +43,7 @@ pub(crate) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Returns how much a test that can be as long as one likes does: `small` in `cargo test`, `full` in
-/// `cargo xtask full`, which sets STEELBANK_FULL.
+/// Returns `small` in `cargo test`, and `full` in `cargo xtask full`, which sets STEELBANK_FULL.
 pub(crate) fn small_or_full<T>(small: T, full: T) -> T {
     if std::env::var_os("STEELBANK_FULL").is_some() { full } else { small }
 }
@@ -54,13 +53,14 @@ pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// Waits until `goes_on` is false. Fails rather than hang.
+/// Waits until `goes_on` is false. Fails after ten minutes.
 #[track_caller]
 pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
     wait_until("it goes on", || !goes_on());
 }
 
-/// Waits until `done`, long: snapshots are made at the lowest priority, and other tests run. Fails rather than hang.
+/// Waits until `done` is true. Fails after ten minutes: snapshots are written with the lowest
+/// priority.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(600);
@@ -70,7 +70,7 @@ pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Numbers that look like random ones, and are the same in each run from one seed.
+/// Generates pseudorandom numbers, the same in each run with one seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,5 +1,4 @@
-//! An MCP client for tests. It asserts that every line is a JSON-RPC message in which no object has a key
-//! twice.
+//! An MCP client for tests. It asserts that each line is a JSON-RPC message without duplicate keys.
 
 #![allow(dead_code)]
 
@@ -14,10 +13,15 @@ use serde_json::{Value, json};
 
 use keys::KeysOnce;
 
-/// How long the server may be silent where an answer is awaited, in seconds: much longer than anything takes.
+/// Whether the response is a failure of a moment: Lisp died or is restarting.
+pub(crate) fn is_passing(response: &Value) -> bool {
+    response["error"]["data"]["passing"] == true || response["result"]["_meta"]["steelbank/passing"] == true
+}
+
+/// The seconds that an awaited answer may take: much more than any needs.
 const REPLY_SECONDS: i64 = 900;
 
-/// A stream whose readers fail rather than hang.
+/// A stream whose reads fail after [`REPLY_SECONDS`].
 struct Patient<T>(T);
 
 impl<T: Read + AsFd> Read for Patient<T> {
@@ -42,7 +46,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Makes a client that has sent nothing.
+    /// Returns a client that has sent nothing.
     pub(crate) fn new(input: impl Write + Send + 'static, output: impl Read + AsFd + Send + 'static) -> Self {
         Self {
             input: Box::new(input),
@@ -54,7 +58,7 @@ impl Client {
         }
     }
 
-    /// Begins a session of protocol 2025-11-25, and returns the server's description of itself.
+    /// Begins a session of protocol 2025-11-25, and returns the result of `initialize`.
     pub(crate) fn initialize(&mut self) -> Value {
         let hello = self.request(
             "initialize",
@@ -108,7 +112,7 @@ impl Client {
         }
     }
 
-    /// Reads the next message of any kind; none at the stream's end.
+    /// Reads the next message of any kind. Returns `None` at the stream's end.
     pub(crate) fn read(&mut self) -> Option<Value> {
         let mut line = String::new();
         if self.output.read_line(&mut line).unwrap() == 0 {
@@ -120,13 +124,13 @@ impl Client {
         Some(message)
     }
 
-    /// Closes the input, and reads until every process that has the output open is gone.
+    /// Closes the input, and reads until all processes have closed the output.
     pub(crate) fn leave(mut self) {
         self.input = Box::new(std::io::sink());
         while self.read().is_some() {}
     }
 
-    /// Waits for the response to a request. Keeps other responses that come first.
+    /// Waits for the response to a request, and stores other messages.
     pub(crate) fn response(&mut self, id: u64) -> Value {
         loop {
             if let Some(response) = self.early.remove(&id) {
@@ -136,7 +140,8 @@ impl Client {
         }
     }
 
-    /// Waits for a notification or an error without an id: it may come behind the responses to later requests.
+    /// Waits for a notification or an error without an id. Responses to later requests may precede
+    /// it.
     pub(crate) fn other(&mut self) -> Value {
         while self.others.is_empty() {
             self.keep_next();
@@ -144,7 +149,7 @@ impl Client {
         self.others.remove(0)
     }
 
-    /// Reads a message, and keeps it for who asks for it.
+    /// Reads and stores a message.
     fn keep_next(&mut self) {
         let message = self.read().expect("the server has left");
         match message["id"].as_u64() {

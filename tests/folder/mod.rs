@@ -1,4 +1,4 @@
-//! A temporary folder of a test's.
+//! Temporary folders for tests.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Debug, Formatter};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A temporary folder, removed when dropped: as far as it can be, since a thread that reads names after a load, or the index of
-/// its text, may still write into it.
+/// A temporary folder that is removed when dropped. Removal is retried, as background threads may
+/// still write into it.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
-        // Tests of one process run side by side.
+        // Tests of one process may run concurrently.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("steelbank-{name}-{}-{number}", std::process::id()));

@@ -1,4 +1,4 @@
-//! The messages of the Language Server Protocol on a stream, each after its header.
+//! Reads and writes messages of the Language Server Protocol.
 
 use std::io::{BufRead, Write};
 
@@ -11,7 +11,7 @@ pub(crate) fn write(stream: &mut impl Write, message: &Value) {
     stream.flush().unwrap();
 }
 
-/// Reads the next message. Fails if there is none.
+/// Reads the next message. Fails at the stream's end.
 pub(crate) fn read(stream: &mut impl BufRead) -> Value {
     let mut length = 0;
     loop {

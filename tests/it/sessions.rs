@@ -16,7 +16,7 @@ use steelbank::tools::CallOutcome;
 
 use crate::fixtures::fixtures;
 use crate::folder::Folder;
-use crate::texts::{expect, git, write_project};
+use crate::texts::{expect, git, in_general, write_project};
 use crate::tools_beside_sbcl::World;
 
 macro_rules! sessions {
@@ -112,29 +112,8 @@ fn answered(world: &World, heading: &str, body: &str) -> String {
         }
         Err(error) => writeln!(said, "error: {error}").unwrap(),
     }
-    in_general(world, &said)
-}
-
-/// Replaces what differs from run to run, and from machine to machine: folders, times, addresses, numbers of generated names, and
-/// where code stood when it was stopped.
-fn in_general(world: &World, said: &str) -> String {
     let folders = [(&*world.root, "{root}"), (&*world.cache, "{cache}"), (fixtures(), "{fixtures}")];
-    let said = folders.iter().fold(said.to_owned(), |said, (folder, name)| {
-        let said = said.replace(folder.to_str().unwrap(), name);
-        said.replace(folder.file_name().unwrap().to_str().unwrap(), name)
-    });
-    const DIFFERS: &str = r"\b[0-9.]+(?<unit> m?s)\b|\{[0-9A-F]{10}\}|(?<name>#:[a-z]+)[0-9]+|(?<frames> {6}Backtrace:)\n( {8}.*\n)+|(?<list>:DIRECTORY )\([^)]*\)";
-    let differs = regex::Regex::new(DIFFERS).unwrap();
-    let general = differs.replace_all(&said, |found: &regex::Captures<'_>| {
-        let part = |name| found.name(name).map(|part: regex::Match<'_>| part.as_str());
-        match (part("unit"), part("name").or(part("list")), part("frames")) {
-            (Some(unit), ..) => format!("…{unit}"),
-            (_, Some(name), _) => format!("{name}…"),
-            (.., Some(frames)) => format!("{frames} …\n"),
-            _ => "{…}".to_owned(),
-        }
-    });
-    general.into_owned()
+    in_general(&said, &folders)
 }
 
 /// Writes the files of `text`, dated `seconds` from now.

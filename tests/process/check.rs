@@ -1,4 +1,4 @@
-//! check and the scratch images behind it: they find what does not load, and leave nothing behind.
+//! Tests of `check` and its scratch images: they find load failures and leave nothing behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::asks::Asks;
-use crate::texts::write_project;
+use crate::texts::{expect_text, write_project};
 use serde_json::{Value, json};
 use steelbank::actions::change::check::CheckRequest;
 use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
@@ -23,7 +23,7 @@ const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// Writes a project of two files below `folder`, and starts an image of it.
+/// Writes a project of two files to `folder`, and starts its image.
 fn project(folder: &Path) -> Steelbank {
     let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
@@ -36,7 +36,7 @@ fn edit(path: &str, text: &str) -> Overlay {
     Overlay { path: path.into(), text: Some(text.to_owned()) }
 }
 
-/// Reads all files below `folder`, without the scratch images' own folder.
+/// Reads all files in `folder`.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -51,14 +51,14 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn texts_that_are_not_written_are_checked_and_nothing_changes() {
+fn check_of_unwritten_texts_changes_nothing() {
     own_process!();
     let folder = Folder::new("check");
     let bank = project(&folder);
     let control = Control::new(LONG);
     let root = bank.root().unwrap().to_path_buf();
     assert!(bank.run(&LoadRequest::system("shop"), &control).unwrap().failure.is_none());
-    // The load's names come into the cache beside it.
+    // The names of the load are cached after it.
     bank.answer(&WhoRequest::calls("shop::total").package("CL-USER"));
     let has_names = || {
         files(&folder.join("cache"))
@@ -73,19 +73,20 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
     let same = check(Vec::new());
     assert!(same.loads && same.compiled.is_empty() && same.systems == ["shop"], "{same:?}");
 
-    // A file that does not compile: its diagnostics have the real path, and the place in the text that was given.
+    // The diagnostics of a file that does not compile have the real path, and places in the given
+    // text.
     let broken = check(vec![edit("b.lisp", "(in-package :shop)\n\n(defun total (x)\n  (if))\n")]);
     assert!(!broken.loads, "{broken:?}");
     let first = &broken.diagnostics[0];
     let place = first.place.as_ref().unwrap().to_string();
     assert_eq!(place, format!("{}:4:3", root.join("b.lisp").display()), "{first:?}");
 
-    // A macro: what depends on it is compiled again.
+    // Files that depend on a changed macro are compiled, too.
     let macros =
         check(vec![edit("a.lisp", &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"))]);
     assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");
 
-    // A new file, and the definition that names it.
+    // A new file, and the system definition with it.
     let grown = check(vec![
         edit(
             "shop.asd",
@@ -104,13 +105,13 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
     assert!(alone.loads && alone.compiled.len() == 1, "{alone:?}");
 
     assert_eq!(bank.values("(fboundp 'shop::new)"), ["NIL"]);
-    // The folder of scratch images is there, and empty.
+    // The folder of scratch images is empty.
     assert_eq!(files(&folder), before);
     assert_eq!(fs::read_dir(folder.join("cache/scratch")).unwrap().count(), 0);
 }
 
 #[test]
-fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
+fn tools_in_a_scratch_image_see_the_overlay() {
     own_process!();
     let folder = Folder::new("scratch-tools");
     let bank = project(&folder);
@@ -124,7 +125,7 @@ fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
     assert_eq!(loaded.outcome, ScratchOutcome::Answered, "{loaded:?}");
     assert!(heard.lock().unwrap().contains(&steelbank::Step::Compile), "{heard:?}");
     let found = scratch.call("code-find-references", json!({ "symbol": "shop::twice" }), &control).unwrap();
-    // Expect no evidence: an exact place has none.
+    // An exact place has no evidence.
     let place = &found.structured["refs"][0];
     assert_eq!(
         (&place["path"], &place["line"], &place["column"], &place["evidence"]),
@@ -134,13 +135,14 @@ fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
     assert_eq!(place["context"], "  (list (twice x)))".trim_start(), "{place}");
 
     let wrong = scratch.call("no-such-tool", Value::Null, &control);
-    assert!(matches!(&wrong, Err(ScratchError::Call(why)) if why.contains("no tool called")), "{wrong:?}");
-    // Check that nothing was loaded in the main image.
+    let Err(ScratchError::Call(why)) = &wrong else { panic!("{wrong:?}") };
+    expect_text("unknown tool", why);
+    // The main image has loaded nothing.
     assert!(bank.loaded_systems().is_empty());
 }
 
 #[test]
-fn a_scratch_image_ends_with_its_time_and_with_its_client() {
+fn scratch_image_ends_at_its_deadline() {
     own_process!();
     let folder = Folder::new("scratch-ends");
     let bank = project(&folder);
@@ -158,7 +160,7 @@ fn a_scratch_image_ends_with_its_time_and_with_its_client() {
     drop(scratch);
     assert!(!running(process));
 
-    // Start three: the third waits, and gives up when it is cancelled.
+    // The third of three waits until its deadline.
     let first = bank.done(&ScratchRequest::new());
     let _second = bank.done(&ScratchRequest::new());
     let third = bank.run(&ScratchRequest::new(), &Control::new(Duration::from_millis(200)));
@@ -167,10 +169,10 @@ fn a_scratch_image_ends_with_its_time_and_with_its_client() {
     bank.done(&ScratchRequest::new().overlays(overlay()));
 }
 
-/// Starts a scratch image that has much to do, tells its process id, and waits to be killed: the client of
-/// the test below.
+/// The client of the test below: starts a busy scratch image, prints its process id, and waits to
+/// be killed.
 #[test]
-#[ignore = "run by a_killed_client_leaves_no_scratch_image_behind"]
+#[ignore = "run by killed_client_leaves_no_scratch_image"]
 fn client_to_be_killed() {
     let folder = std::path::PathBuf::from(std::env::var_os("STEELBANK_TEST_FOLDER").unwrap());
     let bank = project(&folder);
@@ -181,7 +183,7 @@ fn client_to_be_killed() {
 }
 
 #[test]
-fn a_killed_client_leaves_no_scratch_image_behind() {
+fn killed_client_leaves_no_scratch_image() {
     let folder = Folder::new("scratch-killed");
     let mut client = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "check::client_to_be_killed", "--ignored", "--nocapture"])
@@ -205,7 +207,7 @@ fn a_killed_client_leaves_no_scratch_image_behind() {
 }
 
 #[test]
-fn code_is_tried_in_a_copy_that_is_thrown_away() {
+fn scratch_copy_keeps_effects_from_the_image() {
     own_process!();
     let folder = Folder::new("tried");
     let bank = project(&folder);
@@ -227,25 +229,24 @@ fn code_is_tried_in_a_copy_that_is_thrown_away() {
     assert_eq!(tried.text, "(1 1)\n\nOutput:\n  (h1 is written", "no handle, and all that the code wrote");
     let here = ask("evaluate", json!({ "code": "(find-symbol \"MADE-THERE\" :shop)" }));
     assert_eq!(here.structured["values"][0]["text"], "NIL");
-    // What the compiler says is listed as load-system lists it.
+    // Diagnostics are listed as load-system lists them.
     let text = "(in-package :shop)\n\n(defun total (x)\n  (if))\n";
     let checked = ask("check", json!({ "edits": [{ "path": "b.lisp", "text": text }] }));
     let said = checked.structured["diagnostics"][0].as_object().unwrap();
     assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
     let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
     assert!(said.keys().all(lean), "{said:?}");
-    // What kills Lisp kills the copy, and is told as a load that fails.
+    // Code that kills Lisp kills only the copy, and counts as a load failure.
     let edits = json!([{ "path": "b.lisp", "text": DEADLY }]);
     let died = ask("check", json!({ "edits": edits }));
     assert_eq!(died.structured["loads"], json!(false), "{}", died.text);
     let failure = &died.structured["failures"][0];
     assert_eq!((&failure["kind"], &failure["path"]), (&json!("load"), &json!("b.lisp")), "{}", died.text);
-    let message = failure["message"].as_str().unwrap();
-    assert!(message.starts_with("Lisp died in the copy, at b.lisp: the runtime called abort"), "{message}");
+    expect_text("check died", failure["message"].as_str().unwrap());
     let evaluate = steelbank::actions::tools().get("evaluate").unwrap();
     let arguments = json!({ "code": DEADLY, "scratch": true }).as_object().unwrap().clone();
     let died = evaluate.call(&session, arguments, &Call::default()).unwrap_err().to_string();
-    assert!(died.starts_with("The scratch image ended: the runtime called abort"), "{died}");
+    expect_text("evaluate died", &died);
     let same = ask("check", json!({}));
     assert_eq!(same.structured.get("diagnostics"), None, "{}", same.structured);
     assert_eq!((&same.structured["loads"], &same.structured["compiled_count"]), (&json!(true), &json!(0)));

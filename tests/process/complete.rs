@@ -1,14 +1,15 @@
-//! Completion in a shell: names of the last snapshot, without Lisp and without anybody's code.
+//! Tests of shell completion: names come from the last snapshot, without starting Lisp or running
+//! code.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-use crate::program::{Folder, STEELBANK, ask, run, said};
+use crate::program::{Folder, STEELBANK, ask, outcome, run};
 use crate::texts::write_project;
 
-/// A project that tells when its code is loaded.
+/// A project that writes a file when its code is loaded.
 const PROJECT: &str = r#"
 //- demo.asd
 (defsystem "demo" :components ((:file "demo")))
@@ -24,17 +25,17 @@ const PROJECT: &str = r#"
 (defun |Mixed| () (price 1))
 "#;
 
-/// What completes the last of `words`, with an SBCL that cannot start.
+/// Returns the completions of the last word, with an SBCL that cannot start.
 fn completed(root: &Path, cache: &Path, words: &[&str]) -> Vec<String> {
     let mut command = Command::new(STEELBANK);
     command.env("STEELBANK_COMPLETE", "bash").env("STEELBANK_CACHE", cache).env("STEELBANK_HOME", root);
     let output = command.args(["--", "steelbank"]).args(words).current_dir(root).output().unwrap();
-    let (text, errors, code) = said(&output);
+    let (text, errors, code) = outcome(&output);
     assert_eq!((errors.as_str(), code), ("", Some(0)), "{words:?}");
     text.lines().map(str::to_owned).collect()
 }
 
-/// The files below `folder` with their dates.
+/// Lists the files in `folder` with their dates.
 fn files(folder: &Path) -> Vec<(String, SystemTime)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -49,7 +50,7 @@ fn files(folder: &Path) -> Vec<(String, SystemTime)> {
 }
 
 #[test]
-fn names_are_those_of_the_last_snapshot_as_they_are_written() {
+fn names_come_from_the_last_snapshot() {
     let (root, cache) = (Folder::new("complete"), Folder::new("complete-cache"));
     write_project(&root, PROJECT);
     let of = |words: &[&str]| completed(&root, &cache, words);
@@ -57,7 +58,7 @@ fn names_are_those_of_the_last_snapshot_as_they_are_written() {
     assert_eq!(of(&["--system", "de"]), ["demo", "demo/tests"]);
     let (_, errors, code) = ask(&root, &cache, &["--system", "demo", "snapshot"]);
     assert_eq!(code, Some(0), "{errors}");
-    // The names stay those of the snapshot when it is not fresh any more.
+    // A stale snapshot still has names.
     fs::write(root.join("demo.lisp"), "(broken").unwrap();
     fs::remove_file(root.join("loaded")).unwrap();
     let before = (files(&root), files(&cache));
@@ -77,7 +78,7 @@ fn names_are_those_of_the_last_snapshot_as_they_are_written() {
     assert_eq!(of(&["run-tests", "demo/"]), ["demo/tests"]);
     assert_eq!(of(&["call", "who-ca"]), ["who-calls"]);
     assert_eq!(of(&["outline", "demo.l"]), ["demo.lisp"]);
-    // --project is the project, wherever one is.
+    // --project names the project from any folder.
     let elsewhere = Folder::new("complete-elsewhere");
     let project = root.display().to_string();
     let there = completed(&elsewhere, &cache, &["who-calls", "demo-store:p"]);
@@ -91,7 +92,7 @@ fn names_are_those_of_the_last_snapshot_as_they_are_written() {
         (files(&root), files(&cache)),
         "something was written, or the project's code was loaded"
     );
-    // A damaged index is none.
+    // A damaged index has no names.
     let snapshots = fs::read_dir(cache.join("projects/snapshots")).unwrap().flatten();
     for index in snapshots.map(|entry| entry.path().join("index")).filter(|path| path.exists()) {
         let mut bytes = fs::read(&index).unwrap();
@@ -107,9 +108,9 @@ fn bash_completes_words_with_colons() {
     write_project(&root, PROJECT);
     let (_, errors, code) = ask(&root, &cache, &["--system", "demo", "snapshot"]);
     assert_eq!(code, Some(0), "{errors}");
-    let (script, errors, code) = said(&run(&["completions", "bash"]));
+    let (script, errors, code) = outcome(&run(&["completions", "bash"]));
     assert_eq!((errors.as_str(), code), ("", Some(0)));
-    // Bash replaces what follows the last colon, unless the word is quoted.
+    // Bash replaces the part after the last colon, unless the word is quoted.
     for (line, replies) in [
         ("steelbank who-calls demo-s", "demo-store: (no space)"),
         ("steelbank who-calls demo-store:pr", "price"),
@@ -129,11 +130,11 @@ fn bash_completes_words_with_colons() {
             .env("PATH", path)
             .env("STEELBANK_CACHE", &*cache)
             .output();
-        let (text, errors, _) = said(&output.unwrap());
+        let (text, errors, _) = outcome(&output.unwrap());
         assert_eq!((text.trim_end(), errors.as_str()), (replies, ""), "{line}");
     }
     for shell in ["zsh", "fish", "elvish", "powershell"] {
-        let (script, _, code) = said(&run(&["completions", shell]));
+        let (script, _, code) = outcome(&run(&["completions", shell]));
         assert!(code == Some(0) && script.contains("STEELBANK_COMPLETE"), "{shell}: {script}");
     }
 }

@@ -1,5 +1,4 @@
-//! The contracts' rows, asked on the command line: `steelbank call TOOL JSON`, once as text, and once as JSON where
-//! fields are compared.
+//! Tests of the contracts on the command line: `steelbank call TOOL JSON`, as text and as JSON.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,9 +6,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::contracts_table::{Answer, Row, check, make_project, rows};
-use crate::program::{Folder, STEELBANK, run, said};
+use crate::program::{Folder, STEELBANK, outcome, run};
 
-/// How many calls run at a time.
+/// The number of concurrent calls.
 const THREADS: usize = 4;
 
 /// Calls the row's tool in the project at `root`.
@@ -24,14 +23,14 @@ fn call(root: &Path, row: &Row, json: bool) -> (String, String, Option<i32>) {
     if json {
         command.arg("--json");
     }
-    said(&command.output().unwrap())
+    outcome(&command.output().unwrap())
 }
 
 fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
     if row.is_of_list() {
         return Answer { text: None, is_error: false, is_missing: None, structured: listed.clone() };
     }
-    // Only people read that text: it is lines, as grep writes them.
+    // That text is for people: lines as grep writes them.
     let has_text = row.tool != "find_references";
     let (text, errors, code) = call(root, row, !has_text);
     let structured = match has_text {
@@ -47,7 +46,7 @@ fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
     };
     Answer {
         text,
-        // The exit code tells that something is not there, and not whether that is an error.
+        // Exit code 1 does not show whether the tool reports an error.
         is_error: is_error || (code == Some(1) && row.is_missing_error()),
         is_missing: (!is_error).then_some(code == Some(1)),
         structured: serde_json::from_str(&structured).unwrap_or_default(),
@@ -55,22 +54,22 @@ fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
 }
 
 #[test]
-fn the_contracts_hold_on_the_command_line() {
+fn contracts_hold_on_the_command_line() {
     let folder = Folder::new("contracts");
     let root = make_project(&folder.join("project"));
     let apart = make_project(&folder.join("apart"));
-    let listed: Value = serde_json::from_str(&said(&run(&["tools", "--json"])).0).unwrap();
+    let listed: Value = serde_json::from_str(&outcome(&run(&["tools", "--json"])).0).unwrap();
     let tools = listed["tools"].as_array().unwrap().iter();
     let listed = tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool.clone())).collect();
     let listed = Value::Object(listed);
-    // Fill the cache once, not in each thread.
+    // Fill the cache before the threads start.
     assert_eq!(
         run(&["--project", root.to_str().unwrap(), "--system", "contracts", "status"]).status.code(),
         Some(0)
     );
     let rows = rows();
     let share = |thread: usize| -> Vec<(usize, Answer)> {
-        // Those with a state of their own are asked in their order, by one thread.
+        // One thread asks the rows with state, in order.
         let is_mine = |at: usize, row: &Row| if row.is_manual { thread == 0 } else { at % THREADS == thread };
         let mine = rows.iter().enumerate().filter(|(at, row)| is_mine(*at, row));
         let asked = mine.map(|(at, row)| {

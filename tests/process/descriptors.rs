@@ -1,7 +1,7 @@
-//! Lisp code that writes to the protocol's descriptors, closes them, or ends the runtime under the server.
+//! Tests of Lisp code that writes to the protocol's descriptors, closes them, or ends the runtime.
 //!
-//! The server is this test binary, started again with that one test. The test harness writes to standard
-//! output first; the marker shows where the protocol begins.
+//! The server is this test binary, run again with one test. The test harness writes to standard
+//! output first. A marker shows where the protocol begins.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -16,6 +16,7 @@ use crate::asks::Asks;
 use crate::child::{command, is_child, wait_while};
 use crate::client::Client;
 use crate::program::{Streams, ends, ends_well, serve};
+use crate::texts::expect_text;
 
 const MARKER: &str = "the protocol begins";
 
@@ -29,7 +30,7 @@ fn start(name: &str, streams: Streams) -> (Child, Client) {
     (child, client)
 }
 
-/// Serves the process's standard streams; `meanwhile` runs beside the server, once the streams are safe.
+/// Serves the standard streams, and runs `meanwhile` on another thread.
 fn serve_beside(meanwhile: impl FnOnce(&Steelbank) + Send + 'static) {
     let mut output = std::io::stdout();
     writeln!(output, "{MARKER}").unwrap();
@@ -41,7 +42,7 @@ fn serve_beside(meanwhile: impl FnOnce(&Steelbank) + Send + 'static) {
         Ok(session)
     })
     .unwrap();
-    // The harness would write its summary to descriptor 1, which is standard error now; there is nothing more to say.
+    // Skip the harness's summary.
     std::process::exit(0);
 }
 
@@ -65,16 +66,15 @@ fn noisy() {
 }
 
 #[test]
-fn lisp_that_writes_to_descriptor_1_does_not_reach_the_protocol() {
+fn lisp_output_does_not_reach_the_protocol() {
     if is_child() {
         return noisy();
     }
     for streams in [Streams::Pipes, Streams::SocketPairs] {
-        let (child, mut client) =
-            start("lisp_that_writes_to_descriptor_1_does_not_reach_the_protocol", streams);
+        let (child, mut client) = start("lisp_output_does_not_reach_the_protocol", streams);
         for _ in 0..50 {
             let text = client.text("describe-symbol", json!({ "name": "cl:car" }));
-            assert!(text.starts_with("COMMON-LISP::CAR [FUNCTION]"), "{text}");
+            assert!(text.starts_with("COMMON-LISP::CAR"), "{text}");
         }
         ends_well(child, client);
     }
@@ -88,19 +88,16 @@ fn closing() {
 }
 
 #[test]
-fn lisp_that_closes_the_standard_descriptors_does_not_close_the_protocol() {
+fn lisp_cannot_close_the_protocol() {
     if is_child() {
         return closing();
     }
-    let (child, mut client) =
-        start("lisp_that_closes_the_standard_descriptors_does_not_close_the_protocol", Streams::Pipes);
+    let (child, mut client) = start("lisp_cannot_close_the_protocol", Streams::Pipes);
     loop {
         let text = client.text("describe-symbol", json!({ "name": "*closed*" }));
-        if text.starts_with("COMMON-LISP-USER::*CLOSED* [VARIABLE]\n  Value: (T T T)") {
+        if text.contains("(T T T)") {
             break;
         }
-        // The symbol is there before its value.
-        assert!(text.contains("not found") || !text.contains("Value:"), "{text}");
     }
     assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).lines().count() > 300);
     drop(client);
@@ -121,15 +118,13 @@ fn dying() {
 }
 
 #[test]
-fn a_dead_lisp_can_be_asked_for_its_state() {
+fn dead_lisp_reports_its_state() {
     if is_child() {
         return dying();
     }
-    let (child, mut client) = start("a_dead_lisp_can_be_asked_for_its_state", Streams::Pipes);
+    let (child, mut client) = start("dead_lisp_reports_its_state", Streams::Pipes);
     wait_while(|| client.status()["lisp"] != "dead");
-    assert!(client.text("status", json!({})).starts_with("Lisp has died: "));
-    let error = client.error("describe-symbol", json!({ "name": "cl:car" }));
-    assert!(error.starts_with("Lisp has died: ") && error.contains("restart"), "{error}");
+    expect_text("dead", &client.error("describe-symbol", json!({ "name": "cl:car" })));
     assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).lines().count() > 300);
     client.request("tools/list", json!({}));
     ends_well(child, client);

@@ -1,5 +1,5 @@
-//! Edits of files that are cut, that fail, or that others make at the same time: all of an edit or nothing, and none
-//! lost that was answered as done.
+//! Tests of edits that are interrupted, fail, or run concurrently. Each edit is applied completely
+//! or not at all, and a completed one is never lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +20,13 @@ use steelbank::{
 use crate::asks::Asks;
 use crate::child::{command, is_child, small_or_full, wait_until};
 use crate::client::Client;
-use crate::program::{Folder, STEELBANK, Streams, ends, initialized, server};
+use crate::program::{Folder, STEELBANK, Streams, ends, initialized, server, shown};
+use crate::texts::expect_text;
 use crate::tracer::{CAN_FAIL, Fate, trace};
 
 const FILES: usize = 50;
 
-/// Makes a folder where writing to the disk costs nothing, if there is one.
+/// Creates a folder in memory, if possible.
 fn folder(name: &str) -> Folder {
     let memory = PathBuf::from(format!("/dev/shm/steelbank-{name}-{}", std::process::id()));
     match fs::create_dir(&memory) {
@@ -38,7 +39,8 @@ fn text(number: usize, name: &str) -> String {
     format!("(in-package :cut)\n(defun user-{number} (x) (list ({name} x) '{name}))\n")
 }
 
-/// Writes a project of fifty files that use `hub`. The first one has a second name, outside of the project.
+/// Writes a project of fifty files that use `hub`. The first file has a second name outside of the
+/// project.
 fn project(folder: &Path) -> PathBuf {
     let root = folder.join("project");
     fs::create_dir(&root).unwrap();
@@ -58,7 +60,7 @@ fn project(folder: &Path) -> PathBuf {
     root.canonicalize().unwrap()
 }
 
-/// A project whose `hub` is to become `centre`, in fifty-one files.
+/// A project with a plan to rename `hub` to `centre` in 51 files.
 struct Cut {
     folder: Folder,
     root: PathBuf,
@@ -101,8 +103,8 @@ impl Cut {
         (self.random >> 33) as usize % end
     }
 
-    /// Returns whether all files have the new texts; none may have, otherwise. Fails where there is a
-    /// temporary file or an unfinished edit.
+    /// Returns whether the files have the new texts. Fails if only some have, or if a temporary
+    /// file or an unfinished edit exists.
     fn is_new(&self, what: &str) -> bool {
         let new = |text: &str| text.replace("hub", "centre");
         let found: BTreeSet<bool> = self
@@ -128,14 +130,14 @@ impl Cut {
         self.folder.join("home/projects/undo")
     }
 
-    /// Counts the records of that kind in the cache.
+    /// Counts the records with an extension in the cache.
     fn records(&self, kind: &str) -> usize {
         let folders = fs::read_dir(self.undo_folder()).into_iter().flatten().flatten();
         let files = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap().flatten());
         files.filter(|file| file.path().extension().is_some_and(|found| found == kind)).count()
     }
 
-    /// Gives all files their old texts, and forgets all edits.
+    /// Restores all files, and removes all edit records.
     fn reset(&self) {
         self.old.iter().for_each(|(path, old)| fs::write(path, old).unwrap());
         fs::set_permissions(self.root.join("f1.lisp"), fs::Permissions::from_mode(0o4750)).unwrap();
@@ -155,7 +157,7 @@ fn hidden(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
+fn interrupted_edit_is_complete_or_undone() {
     own_process!();
     let mut cut = Cut::new("edits-cut");
     let done = cut.folder.join("done");
@@ -169,7 +171,7 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
     for round in 0..rounds {
         cut.reset();
         let _ = fs::remove_file(&done);
-        // Try a file system that cannot exchange, too.
+        // Some rounds have a file system that cannot exchange files.
         let refuses = CAN_FAIL && round % 5 == 4;
         let at = match round % 3 {
             2 => {
@@ -189,7 +191,7 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
         let told = done.exists();
         halves += usize::from(cut.records("journal-3") > 0);
         if round % 3 == 1 {
-            // Cut what takes it back, too.
+            // Interrupt the recovery, too.
             let at = cut.below(applying / 2);
             trace(
                 || cut.bank.run(&RecoverEditsRequest::new(), &Control::default()).is_ok(),
@@ -203,7 +205,7 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
         let new = cut.is_new(&what);
         news += usize::from(new);
         assert!(new || !told, "{what}: an edit that was answered as done is lost");
-        // What is there can be undone, whatever it is.
+        // Any recorded edit can be undone.
         if cut.records("edit-3") > 0 {
             cut.bank.done(&UndoRequest::new("last"));
             assert!(!cut.is_new(&what), "{what}");
@@ -215,10 +217,10 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn an_edit_in_which_a_system_call_fails_is_whole_or_nothing() {
+fn failed_system_call_leaves_no_partial_edit() {
     own_process!();
     let mut cut = Cut::new("edits-fail");
-    // Leave out what has no errors, what allocates memory, and what ends.
+    // Calls that can fail, without those for memory and exit.
     let can_fail = [
         libc::SYS_openat,
         libc::SYS_write,
@@ -272,7 +274,7 @@ fn an_edit_in_which_a_system_call_fails_is_whole_or_nothing() {
 }
 
 #[test]
-fn what_another_program_writes_in_the_last_moment_stays() {
+fn concurrent_writes_of_other_programs_stay() {
     own_process!();
     let cut = Cut::new("edits-others");
     let old = cut.old.iter().filter(|(path, _)| !path.ends_with("f0.lisp"));
@@ -310,10 +312,10 @@ fn write_mine(cut: &Cut, path: &Path, in_place: bool) {
 }
 
 #[test]
-fn the_next_start_takes_back_and_tells() {
+fn next_start_undoes_an_interrupted_edit() {
     own_process!();
     let cut = Cut::new("edits-next");
-    // End it when half of the files have changed places.
+    // Kill the process when half of the files are exchanged.
     let end = || {
         cut.reset();
         let mut exchanges = 0;
@@ -326,7 +328,7 @@ fn the_next_start_takes_back_and_tells() {
         );
         assert!(fs::read_to_string(cut.root.join("f10.lisp")).unwrap().contains("centre"));
         assert!(hidden(&cut.root).len() >= FILES);
-        // Nobody else can read what is kept.
+        // Other users cannot read the records.
         for folder in fs::read_dir(cut.undo_folder()).unwrap().flatten() {
             for file in fs::read_dir(folder.path()).unwrap().flatten() {
                 assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{file:?}");
@@ -346,38 +348,38 @@ fn the_next_start_takes_back_and_tells() {
         content[1..].iter().map(|note| note["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
 
-    // One that may not write tells of it, and of the command.
+    // A server without permission to write reports the edit, and names the command that undoes it.
     end();
     let (child, mut client) = start(&[]);
     let first = client.call("list-systems", json!({}));
     let told = notes(&first);
-    let way = "rename --undo 1` takes it back.";
-    assert!(told.iter().any(|note| note.contains(way)), "{first}");
+    expect_text("interrupted edit", &told.join("\n").replace(cut.folder.to_str().unwrap(), "{folder}"));
     let status = client.call("status", json!({}));
     let edit = &status["structuredContent"]["unfinished_edits"][0];
     assert_eq!((&edit["edit"], &edit["taken_back"]), (&json!("1"), &json!(false)), "{status}");
-    assert!(status["content"][0]["text"].as_str().unwrap().contains(way), "{status}");
-    assert!(notes(&status).is_empty(), "it is told once: {status}");
+    assert!(status["content"][0]["text"].as_str().unwrap().contains("rename --undo 1"), "{status}");
+    assert!(notes(&status).is_empty(), "the note is repeated: {status}");
     client.leave();
     ends(child);
     assert!(!hidden(&cut.root).is_empty());
 
-    // The command does as it says, whatever was renamed before.
+    // The command undoes the edit.
     let command = Command::new(STEELBANK)
         .args(["--project", cut.root.to_str().unwrap(), "--no-snapshot", "rename", "--undo", "1"])
         .env("STEELBANK_CACHE", cut.folder.join("home"))
         .output()
         .unwrap();
-    let said = String::from_utf8([command.stdout, command.stderr].concat()).unwrap();
-    assert!(command.status.success() && said.contains("The files had their old texts already"), "{said}");
-    assert!(said.contains("It was undone: "), "{said}");
+    expect_text(
+        "undo of an interrupted edit",
+        &shown(&command).replace(cut.folder.to_str().unwrap(), "{folder}"),
+    );
     assert!(!cut.is_new("taken back by the command"));
 
-    // One that may write takes it back when it starts, and says so.
+    // A server with the permission undoes the edit when it starts, and reports that.
     end();
     let (child, mut client) = start(&["--allow-edits"]);
     let first = client.call("list-systems", json!({}));
-    assert!(notes(&first).iter().any(|note| note.contains("It was undone: ")), "{first}");
+    assert_eq!(notes(&first).len(), 1, "{first}");
     assert!(!cut.is_new("taken back by the server"));
     let status = client.call("status", json!({}));
     let edit = &status["structuredContent"]["unfinished_edits"][0];
@@ -389,7 +391,7 @@ fn the_next_start_takes_back_and_tells() {
     client.leave();
     ends(child);
 
-    // An edit takes back what was cut before it, in whatever session.
+    // The next edit in any session undoes it, too.
     end();
     let request = EditRequest::new("package.lisp", "hub", EditOperation::Replace, "(defun hub (x) (list x))");
     cut.bank.done(&request);
@@ -424,7 +426,7 @@ impl Waiting {
                 json!({ "path": "w.lisp", "definition": "one", "operation": "replace", "text": text });
             client.begin("tools/call", json!({ "name": "edit-definition", "arguments": arguments }))
         };
-        // Have the lock made.
+        // The first edit creates the lock.
         let first = edit(&mut client, "(defun one () 2)");
         assert_eq!(client.response(first)["result"]["isError"], false);
         let records = fs::read_dir(folder.join("cache/projects/undo")).unwrap().next().unwrap().unwrap();
@@ -440,7 +442,7 @@ impl Waiting {
         Self { folder, child, client, edit, lock }
     }
 
-    /// Lets the edit go on after a while in which it would be cut.
+    /// Releases the lock after a while in which the edit would be interrupted.
     fn release(&self) {
         std::thread::sleep(Duration::from_millis(1500));
         flock(&self.lock, FlockOperation::Unlock).unwrap();
@@ -452,7 +454,7 @@ impl Waiting {
 }
 
 #[test]
-fn a_restart_waits_for_what_writes_and_for_its_answer() {
+fn restart_waits_for_a_running_edit() {
     for (name, tool) in [("edits-restart", json!("restart-lisp")), ("edits-death", json!("load-file"))] {
         let mut waiting = Waiting::new(name);
         let arguments = if tool == "load-file" { json!({ "path": "end.lisp" }) } else { json!({}) };
@@ -461,7 +463,7 @@ fn a_restart_waits_for_what_writes_and_for_its_answer() {
         let response = waiting.client.response(waiting.edit);
         assert_eq!(response["result"]["isError"], false, "{name}: {response}");
         assert!(waiting.text().contains("(defun one () 3)"), "{name}");
-        // The restart came.
+        // The restart follows.
         wait_until(name, || !waiting.client.status()["restarts"].is_null());
         let Waiting { child, client, folder, .. } = waiting;
         client.leave();
@@ -471,7 +473,7 @@ fn a_restart_waits_for_what_writes_and_for_its_answer() {
 }
 
 #[test]
-fn a_server_that_is_to_end_does_so_after_what_it_writes() {
+fn server_ends_after_a_running_edit() {
     for (name, signal) in [("edits-leave", None), ("edits-term", Some(rustix::process::Signal::TERM))] {
         let Waiting { child, client, folder, lock, .. } = Waiting::new(name);
         let release = std::thread::spawn(move || {
@@ -541,7 +543,7 @@ fn writers_lose_no_edit() {
     assert_eq!(hidden(&root), [""; 0]);
 }
 
-/// Edits as the variable says: adds definitions, and from some on has each take the place of an earlier one.
+/// Runs the edits of one writer: adds definitions, and later replaces earlier ones.
 fn write_much() {
     const KEPT: usize = 10 * SHARED_FILES;
     let told = std::env::var(WRITER).unwrap();

@@ -1,4 +1,5 @@
-//! Edits within a second, which ASDF cannot see by dates: found by contents, across processes.
+//! Tests of edits within a second. ASDF does not see them by dates; they are found by contents,
+//! across processes.
 
 use std::fs;
 use std::path::Path;
@@ -16,11 +17,11 @@ fn write(path: &Path, text: &str, date: SystemTime) {
 }
 
 #[test]
-fn edits_within_a_second_are_seen_by_the_next_process() {
+fn next_process_sees_edits_within_a_second() {
     let folder = Folder::new("second");
     let (root, cache) = (folder.join("project"), folder.join("cache"));
     fs::create_dir_all(&root).unwrap();
-    // Date the files older than any fasl that is written here.
+    // The files are older than all fasls of this test.
     let date = SystemTime::now() - Duration::from_secs(100);
     write(
         &root.join("sec.asd"),
@@ -45,11 +46,11 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
     );
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 0), "{answer}");
-    // Compile another text of the same date and size, and the files that depend on it.
+    // A text with the same date and size is compiled, and its dependents.
     define("2");
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 2), "{answer}");
-    // Load neither what does not compile, nor its last version.
+    // Neither a broken file nor its last version is loaded.
     define("(if)) (sec-m");
     for _ in 0..2 {
         let (answer, code) = load();
@@ -63,7 +64,7 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
 }
 
 #[test]
-fn a_source_that_is_gone_is_not_loaded_from_its_fasl() {
+fn fasl_of_a_removed_source_is_not_loaded() {
     let folder = Folder::new("gone");
     let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
@@ -81,7 +82,7 @@ fn a_source_that_is_gone_is_not_loaded_from_its_fasl() {
         assert_eq!(failure["kind"], "file", "{answer}");
         assert!(failure["message"].as_str().unwrap().contains("goes.lisp"), "{answer}");
     }
-    // Suggest the system for two swapped letters.
+    // Two swapped letters.
     let (answer, code) = load("goen");
     assert_eq!((&answer["found"], code), (&false.into(), Some(1)), "{answer}");
     assert_eq!(answer["suggestions"][0], "gone", "{answer}");

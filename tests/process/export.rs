@@ -1,4 +1,5 @@
-//! `steelbank scip`, `steelbank site`: what is left when they are ended, when the disk is full, and when they are asked wrongly.
+//! Tests of `steelbank scip` and `steelbank site`: the files after an interrupt or with a full
+//! disk, and wrong arguments.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,9 +9,10 @@ use std::process::{Command, Stdio};
 
 use crate::cache::signal;
 use crate::child::wait_until;
-use crate::program::{Folder, STEELBANK, on, said};
+use crate::program::{Folder, STEELBANK, on, outcome, shown};
+use crate::texts::expect_text;
 
-/// A project that takes some time to export.
+/// Writes a project that takes some time to export.
 fn write_project(folder: &Path) {
     let mut text = String::from("(defpackage :much (:use :cl))\n(in-package :much)\n");
     for number in 1..800 {
@@ -32,7 +34,7 @@ fn write_project(folder: &Path) {
     .unwrap();
 }
 
-/// A command in the project.
+/// Returns a command in the project.
 fn steelbank(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = on(&folder.join("project"), &folder.join("cache"));
     command.args(arguments);
@@ -47,32 +49,28 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_leaves_the_index_that_was_there() {
+fn full_disk_keeps_the_old_index() {
     let folder = Folder::new("export-full");
     write_project(&folder.join("project"));
     let out = folder.join("out");
     fs::create_dir(&out).unwrap();
     let index = out.join("index.scip");
     let arguments = ["--system", "much", "scip", "-o", index.to_str().unwrap()];
-    let (_, errors, code) = said(&steelbank(&folder, &arguments).output().unwrap());
+    let (_, errors, code) = outcome(&steelbank(&folder, &arguments).output().unwrap());
     assert_eq!(code, Some(0), "{errors}");
     let whole = fs::read(&index).unwrap();
     symlink("/dev/full", out.join("index.scip.part")).unwrap();
-    let (text, errors, code) = said(&steelbank(&folder, &arguments).output().unwrap());
-    assert_eq!((text.as_str(), code), ("", Some(3)), "{errors}");
-    let said_so = format!("{} cannot be written: No space left on device", index.display());
-    assert!(errors.contains(&said_so), "{errors}");
+    expect_text("full disk", &shown(&steelbank(&folder, &arguments).output().unwrap()));
     assert_eq!(names(&out), ["index.scip"], "something half is left");
     assert_eq!(fs::read(&index).unwrap(), whole);
-    // Standard output that is full is an error, too.
+    // A failed write to standard output is an error, too.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = steelbank(&folder, &["--system", "much", "scip", "-o", "-"]).stdout(full).output();
-    let (_, errors, code) = said(&output.unwrap());
-    assert!(errors.contains("No space left on device") && code == Some(3), "{errors}");
+    expect_text("full output", &shown(&output.unwrap()));
 }
 
 #[test]
-fn what_is_ended_leaves_nothing_half() {
+fn interrupted_export_leaves_no_files() {
     let folder = Folder::new("export-ended");
     write_project(&folder.join("project"));
     let out = folder.join("out");
@@ -92,31 +90,30 @@ fn what_is_ended_leaves_nothing_half() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_refused_in_words() {
+fn wrong_arguments_are_refused() {
     let folder = Folder::new("export-wrong");
     write_project(&folder.join("project"));
     let foreign = folder.join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.txt"), "years").unwrap();
     let foreign = foreign.to_str().unwrap();
-    for (arguments, exit, message) in [
-        (&["site", "-o", foreign][..], 2, "is not empty, and no site was written into it before"),
-        (&["scip", "-o", foreign], 3, "cannot be written: is a directory"),
-        (&["scip", "-o", "no/such/folder/x"], 3, "cannot be written: No such file or directory"),
-        (&["scip", "--format", "xml"], 2, "possible values: protobuf, json"),
-        (&["site", "-o"], 2, "a value is required for '--output <DIR>'"),
-        (&["site", "pages"], 2, "unexpected argument 'pages'"),
+    for (name, arguments) in [
+        ("site, folder of another program", &["site", "-o", foreign][..]),
+        ("scip, folder", &["scip", "-o", foreign]),
+        ("scip, no folder", &["scip", "-o", "no/such/folder/x"]),
+        ("scip, unknown format", &["scip", "--format", "xml"]),
+        ("site, no value", &["site", "-o"]),
+        ("site, unknown argument", &["site", "pages"]),
+        ("site, unknown system", &["--system", "no-such", "site"]),
     ] {
-        let (text, errors, code) = said(&steelbank(&folder, arguments).output().unwrap());
-        assert_eq!((text.as_str(), code), ("", Some(exit)), "{arguments:?}: {errors}");
-        assert!(errors.contains(message), "{arguments:?}: {errors}");
+        let output = steelbank(&folder, arguments).output().unwrap();
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        expect_text(name, &shown(&output));
     }
     assert_eq!(names(Path::new(foreign)), ["thesis.txt"]);
-    // A system that is not there: said, and the exit code with it; no folder that looks like pages of it.
-    let (_, errors, code) = said(&steelbank(&folder, &["--system", "no-such", "site"]).output().unwrap());
-    assert!(errors.contains("no-such") && code == Some(3), "{errors}");
     assert!(!folder.join("project/site").exists());
-    // Outside of a project.
-    let (_, errors, code) = said(&Command::new(STEELBANK).arg("scip").current_dir("/").output().unwrap());
-    assert!(errors.contains("There is no project") && code == Some(2), "{errors}");
+    expect_text(
+        "no project",
+        &shown(&Command::new(STEELBANK).arg("scip").current_dir("/").output().unwrap()),
+    );
 }

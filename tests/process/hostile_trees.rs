@@ -1,5 +1,5 @@
-//! Odd trees: what lies in a project may have been put there by anybody. A question that only reads answers at once all
-//! the same, with little memory, and starts no program.
+//! Tests of projects with odd files, which anybody may have put there. Reading questions are
+//! answered quickly, with little memory, and start no program.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::child::{Random, small_or_full};
 use crate::client::Client;
 use crate::program::{Folder, Streams, ask, ends, initialized, on};
-use crate::texts::{git, write_project};
+use crate::texts::{expect_text, git, write_project};
 
 const SOURCE: &str = "(defpackage :good (:use :cl) (:export #:target))\n(in-package :good)\n\
                       (defun target (x) (mapcar #'car x))\n(defun caller () (target ()))\n";
@@ -41,7 +41,7 @@ fn server(root: &Path, cache: &Path, more: &[&str]) -> (Child, Client) {
     initialized(command, Streams::Pipes)
 }
 
-/// Makes something odd at `path`. False if this machine cannot.
+/// Creates an odd file at `path`. Returns `false` if this machine cannot.
 fn odd(path: &Path, kind: usize) -> bool {
     let text = |text: String| fs::write(path, text).is_ok();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -81,7 +81,7 @@ const NAMES: [&str; 14] = [
     "a/x.lisp", "systems.csv", "systems/lib-1.0/x.asd", "quicklisp/setup.lisp", "x",
     "a\u{1b}]0;x\u{7}\u{202e}\nb.asd",
 ];
-/// The trees that hung 0.2.0, or filled memory, and their like.
+/// Files that made version 0.2.0 hang or fill memory, and similar ones.
 const FOUND: [(&str, usize); 16] = [
     ("x.asd", 0),
     ("x.lisp", 0),
@@ -101,7 +101,7 @@ const FOUND: [(&str, usize); 16] = [
     (".gitignore", 12),
 ];
 
-/// Kills the server if an answer takes for ever, so that the test fails rather than hangs.
+/// Kills a server that hangs, so that the test fails.
 struct Patience(Arc<AtomicBool>);
 
 impl Patience {
@@ -128,31 +128,31 @@ impl Drop for Patience {
     }
 }
 
-/// An argument of a tool that must be given.
+/// Returns a value for a required argument.
 fn argument(name: &str) -> Value {
     match name {
         "pattern" => json!("target"),
         "symbol" | "name" | "from" | "to" => json!("cl:mapcar"),
         "package" => json!("cl-user"),
-        other => panic!("what is to be given as {other}?"),
+        other => panic!("there is no value for {other}"),
     }
 }
 
-/// The processor time that an answer may take, in hundredths of a second; a debug build takes some eight times as much. What hangs
-/// without it meets [`Patience`].
+/// The limit of processor time for an answer, in hundredths of a second. A debug build takes about
+/// eight times as much. [`Patience`] ends waits without processor time.
 const BOUND: u64 = if cfg!(debug_assertions) { 4000 } else { 500 };
 
-/// Returns the processor time that a process and the children that it waited for have taken, in hundredths of a second.
+/// Returns the processor time of a process and its finished children, in hundredths of a second.
 fn processor_time(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(4);
     fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// The MiB that may be resident. A debug build takes a fifth more.
+/// The limit of resident memory in MiB. A debug build takes a fifth more.
 const MEMORY: u64 = if cfg!(debug_assertions) { 640 } else { 512 };
 
-/// Asks every tool that only reads about the project in `root`. Returns what took too long, and what else is wrong.
+/// Calls each reading tool in the project at `root`. Lists slow answers and other faults.
 fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     let (child, mut client) = server(root, cache, &["--no-snapshot"]);
     let _patience = Patience::with(&child);
@@ -205,7 +205,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     if kilobytes > MEMORY << 10 {
         wrong.push(format!("{kilobytes} kB of memory"));
     }
-    // Whoever was started is a child still, or was waited for: then its page faults count as children's (field 11).
+    // A started program is still a child, or its page faults count as those of children (field 11).
     let stat = fs::read_to_string(format!("{proc}/stat")).unwrap();
     let faults = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(8).unwrap();
     let children: String = fs::read_dir(format!("{proc}/task"))
@@ -216,7 +216,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     if faults != "0" || !children.is_empty() {
         wrong.push(format!("a program was started: {faults} faults, children {children:?}"));
     }
-    // Last, as it starts git's plumbing.
+    // This is last because it starts Git.
     let begun = processor_time(child.id());
     let answer = client.call("impact", json!({ "diff": true }));
     let taken = processor_time(child.id()) - begun;
@@ -230,12 +230,12 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_question_that_only_reads_hangs_on_no_tree() {
+fn reading_questions_hang_on_no_tree() {
     let folder = Folder::new("odd-trees");
     let cache = folder.join("cache");
     let mut random = Random(1);
     let mut trees: Vec<Vec<(&str, usize)>> = small_or_full(
-        // What hung in one place hangs in one tree with the others.
+        // These trees combine places where a question once hung.
         vec![
             vec![
                 ("x.asd", 0),
@@ -275,7 +275,7 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
             fs::write(root.join("good.lisp"), SOURCE.replace("#'car", "#'cdr")).unwrap();
         }
         for (name, kind) in tree {
-            // What is there already stays.
+            // Existing files stay.
             let path = root.join(name);
             if path.symlink_metadata().is_err()
                 && path.parent().unwrap().symlink_metadata().is_ok_and(|it| it.is_dir())
@@ -292,7 +292,7 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
 }
 
 #[test]
-fn another_worktree_is_no_part_of_a_project_for_any_tool() {
+fn other_worktrees_are_outside_of_the_project() {
     let folder = Folder::new("worktrees");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -331,10 +331,11 @@ fn another_worktree_is_no_part_of_a_project_for_any_tool() {
         let before = fs::read(root.join(path)).unwrap();
         let edit = json!({ "path": path, "definition": definition, "operation": "delete" });
         let refused = client.error("edit-definition", edit);
-        assert!(refused.contains("not the project's own"), "{path}: {refused}");
+        expect_text(path, &refused);
         assert_eq!(fs::read(root.join(path)).unwrap(), before);
     }
-    // A Lisp file in a hidden folder that no tool claims can be edited, and a repository that is depended on is its part.
+    // A Lisp file in another hidden folder can be edited. A nested repository that a system depends
+    // on is included.
     let edit = json!({ "path": ".ci/build.lisp", "definition": "cl-user::build", "operation": "delete" });
     client.text("edit-definition", edit);
     fs::write(
@@ -350,7 +351,7 @@ fn another_worktree_is_no_part_of_a_project_for_any_tool() {
 }
 
 #[test]
-fn every_tool_has_the_same_files() {
+fn tools_search_the_same_files() {
     let folder = Folder::new("one-tree");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -389,7 +390,7 @@ fn every_tool_has_the_same_files() {
 }
 
 #[test]
-fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
+fn huge_source_is_refused() {
     let folder = Folder::new("huge");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -397,12 +398,11 @@ fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
     symlink("good.lisp", root.join("link.lisp")).unwrap();
     let (child, mut client) = server(&root, &cache, &["--allow-edits"]);
     let edit = |path: &str| json!({ "path": path, "definition": "good::caller", "operation": "delete" });
-    let refused = client.error("edit-definition", edit("huge.lisp"));
-    assert!(refused.contains("longer than 16 MiB"), "{refused}");
-    // A link to a plain file of the project is that file.
+    expect_text("huge file", &client.error("edit-definition", edit("huge.lisp")));
+    // A link to a file of the project edits that file.
     client.text("edit-definition", edit("link.lisp"));
     assert!(!fs::read_to_string(root.join("good.lisp")).unwrap().contains("caller"));
-    // The temporary file of one with the longest name has a shorter one.
+    // The name of a temporary file must not become too long.
     let long = format!("{}.lisp", "n".repeat(250));
     write(&root, &[(&long, SOURCE)]);
     client.text("edit-definition", edit(&long));
@@ -412,7 +412,7 @@ fn a_source_that_is_huge_or_special_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_folder_in_place_of_the_index_is_replaced() {
+fn folder_in_place_of_the_index_is_replaced() {
     let folder = Folder::new("index-folder");
     let (root, cache) = (folder.join("p"), folder.join("cache"));
     good(&root);
@@ -426,7 +426,7 @@ fn a_folder_in_place_of_the_index_is_replaced() {
     for path in names {
         fs::remove_file(&path).unwrap();
         fs::create_dir_all(path.join("full")).unwrap();
-        // Another file, so that the index is written.
+        // Add a file, so that the index is written.
         fs::write(
             root.join(format!("{}.txt", path.display().to_string().len())),
             path.as_os_str().as_encoded_bytes(),
@@ -438,7 +438,7 @@ fn a_folder_in_place_of_the_index_is_replaced() {
 }
 
 #[test]
-fn text_at_a_terminal_commands_nothing() {
+fn terminal_output_has_no_control_characters() {
     let folder = Folder::new("terminal");
     let root = folder.join("p");
     good(&root);
@@ -460,7 +460,7 @@ fn text_at_a_terminal_commands_nothing() {
             !shown.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c)),
             "{shown:?}"
         );
-        // The text index shows a replacement character in their place.
+        // The text index replaces them.
         assert!(
             ["\\u001b", "\\u2066", "\u{fffd}"].iter().any(|it| shown.contains(it)),
             "{arguments:?}: {shown}"

@@ -1,4 +1,5 @@
-//! The language server by a raw client: places in text that is not saved, renames, bad clients.
+//! Tests of the language server with a raw client: positions in unsaved text, renames, restarts,
+//! and broken clients.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,12 +16,13 @@ use crate::fixtures::{library_registry, lisp_libraries};
 use crate::framing;
 use crate::program::STEELBANK;
 use crate::renames::copy;
+use crate::texts::expect_text;
 
 const SHOP: &str = "(defpackage :lsp-shop (:use :cl) (:export #:price #:total))
 (in-package :lsp-shop)
 (defvar *rate* 2)
 (defun price (item &optional discount)
-  \"The price of ITEM.\"
+  \"PRICE-DOCUMENTATION\"
   (let ((sum (* item *rate*)))
     (if discount (- sum discount) sum)))
 ";
@@ -37,10 +39,10 @@ pub(crate) struct Editor {
     output: BufReader<ChildStdout>,
     next: i64,
     root: PathBuf,
-    /// Folders that are removed with it.
+    /// Folders that are removed with the editor.
     kept: Vec<tempfile::TempDir>,
     encoding: PositionEncoding,
-    /// What the server has told besides its answers.
+    /// Messages of the server that are no awaited responses.
     pub(crate) told: Vec<Value>,
 }
 
@@ -87,7 +89,7 @@ impl Editor {
         editor
     }
 
-    /// An editor that has started the server `command` for the project in `root`.
+    /// Starts the server `command` for the project in `root`.
     pub(crate) fn of(mut command: Command, root: &Path, encoding: PositionEncoding) -> Editor {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -178,14 +180,14 @@ impl Editor {
         self.tell("textDocument/didOpen", json!({ "textDocument": document }));
     }
 
-    /// Puts `text` in place of all of a document.
+    /// Replaces the text of a document.
     pub(crate) fn change(&mut self, name: &str, version: i32, text: &str) {
         let document = json!({ "uri": self.uri(name), "version": version });
         let params = json!({ "textDocument": document, "contentChanges": [{ "text": text }] });
         self.tell("textDocument/didChange", params);
     }
 
-    /// The parameters of a request at the `nth` place of `word` in `text`.
+    /// Returns the parameters of a request at the `nth` occurrence of `word` in `text`.
     pub(crate) fn at(&self, name: &str, text: &str, word: &str, nth: usize) -> Value {
         let start = text.match_indices(word).nth(nth).unwrap().0;
         let lines = LineIndex::new(text.as_bytes());
@@ -193,7 +195,7 @@ impl Editor {
         json!({ "textDocument": { "uri": self.uri(name) }, "position": { "line": line - 1, "character": column - 1 } })
     }
 
-    /// The text at a range of the protocol.
+    /// Returns the text at a range of the protocol.
     pub(crate) fn text_at<'a>(&self, text: &'a str, range: &Value) -> &'a str {
         let lines = LineIndex::new(text.as_bytes());
         let at = |end: &str| {
@@ -204,7 +206,7 @@ impl Editor {
         &text[at("start")..at("end")]
     }
 
-    /// The places of an answer: file and text, each with its line from 1.
+    /// Lists the places of an answer as `FILE:LINE TEXT`.
     pub(crate) fn places(&self, answer: &Value, texts: &[(&str, &str)]) -> Vec<String> {
         let place = |place: &Value| {
             let uri = place["uri"].as_str().unwrap();
@@ -232,11 +234,11 @@ impl Drop for Editor {
 }
 
 #[test]
-fn places_are_those_of_the_buffer() {
+fn positions_refer_to_the_buffer() {
     for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16] {
         let mut editor = Editor::start(encoding);
         editor.open("shop.lisp", SHOP);
-        // Not saved: lines before, characters beyond the BMP, and a function that is new.
+        // Unsaved changes: lines before, characters beyond the BMP, and a new function.
         let changed = SHOP
             .replace("(defvar", "; 𝒳\n\n(defvar")
             .replace("sum)))\n", "sum)))\n(defun new () #|𝒳|# (price 1))\n");
@@ -253,7 +255,7 @@ fn places_are_those_of_the_buffer() {
         let answer = editor.ask("textDocument/definition", editor.at("shop.lisp", &changed, "price 1", 0));
         assert_eq!(answer[0]["range"]["start"]["line"], 5, "{answer}");
         let hover = editor.ask("textDocument/hover", at.clone());
-        assert!(hover["contents"]["value"].as_str().unwrap().contains("The price of ITEM."), "{hover}");
+        assert!(hover["contents"]["value"].as_str().unwrap().contains("PRICE-DOCUMENTATION"), "{hover}");
 
         // A local variable.
         let sum = editor.at("shop.lisp", &changed, "sum", 1);
@@ -272,7 +274,7 @@ fn places_are_those_of_the_buffer() {
             "{answer}"
         );
 
-        // A symbol in files that are open, and not: the place in new code is to be confirmed.
+        // A symbol in open and closed files. The place in new code needs confirmation.
         at["newName"] = json!("cost");
         let answer = editor.ask("textDocument/rename", at.clone());
         let mut told = Vec::new();
@@ -317,7 +319,7 @@ fn places_are_those_of_the_buffer() {
         assert!(labels.contains(&"price") && labels.contains(&"princ"), "{labels:?}");
         let at = labels.iter().position(|label| *label == "price").unwrap();
         let resolved = editor.ask("completionItem/resolve", answer["items"][at].clone());
-        assert_eq!(resolved["documentation"], "The price of ITEM.");
+        assert_eq!(resolved["documentation"], "PRICE-DOCUMENTATION");
         assert!(
             labels.iter().position(|label| *label == "price")
                 < labels.iter().position(|label| *label == "princ-to-string")
@@ -333,7 +335,7 @@ const THINGS: &str = "(in-package :lsp-shop)
 ";
 
 #[test]
-fn classes_lenses_mends_and_commands() {
+fn classes_lenses_fixes_and_commands_work() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
     let shown = editor.root.join("things.lisp");
     fs::write(&shown, THINGS.replace(" :w ", " ")).unwrap();
@@ -379,7 +381,7 @@ fn classes_lenses_mends_and_commands() {
     }
     assert_eq!(titles, ["*rate*: 1 use", "price: 4 uses"]);
 
-    // Tests on which nothing stands, and a rename verified.
+    // Tests of a function without any, and a verified rename.
     let mut at = editor.at("shop.lisp", SHOP, "price", 1);
     let command = |name: &str, at: &Value| json!({ "command": name, "arguments": [at] });
     let run = editor.ask("workspace/executeCommand", command("steelbank.runTests", &at));
@@ -388,7 +390,7 @@ fn classes_lenses_mends_and_commands() {
     let verified = editor.ask("workspace/executeCommand", command("steelbank.verifyRename", &at));
     assert_eq!(verified["same"], true, "{verified}");
 
-    // Indentation: a macro of the project's own tells its body.
+    // Indentation uses the lambda list of the project's macro.
     let macros = "(in-package :lsp-shop)\n(defmacro twice-over ((name) &body body)\n`(let ((,name 1))\n,@body))\n(twice-over (n)\n(list n\n2))\n";
     let path = editor.root.join("macros.lisp");
     fs::write(&path, macros).unwrap();
@@ -414,7 +416,7 @@ fn classes_lenses_mends_and_commands() {
     let edits = editor.ask("textDocument/onTypeFormatting", typed);
     assert_eq!((edits.as_array().unwrap().len(), &edits[0]["newText"]), (1, &json!("  ")));
 
-    // A list that is not closed.
+    // An unclosed list.
     let broken = SHOP.replace("discount) sum)))", "discount) sum))");
     editor.change("shop.lisp", 2, &broken);
     let range = json!({ "start": { "line": 3, "character": 0 }, "end": { "line": 6, "character": 0 } });
@@ -433,7 +435,7 @@ fn classes_lenses_mends_and_commands() {
 }
 
 #[test]
-fn bad_clients_get_errors_and_never_a_wrong_place() {
+fn broken_clients_get_errors() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
     assert_eq!(editor.error("textDocument/unheardOf", json!({})), -32601);
     let somewhere = json!({ "line": 0, "character": 0 });
@@ -452,7 +454,7 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
     }
     at["position"] = json!({ "line": 4_000_000_000u32, "character": 4_294_967_295u32 });
     assert!(editor.ask("textDocument/definition", at).is_null(), "past the end");
-    // Edits out of order, of closed documents, and backwards change nothing.
+    // Edits of old versions or closed documents, and with reversed ranges, have no effect.
     editor.change("cart.lisp", -5, "(nothing)");
     editor.change("shop.lisp", 2, "(nothing)");
     let backwards =
@@ -461,33 +463,33 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
     editor.tell("textDocument/didChange", json!({ "textDocument": document, "contentChanges": [backwards] }));
     let at = editor.at("cart.lisp", CART, "price", 0);
     assert_eq!(editor.ask("textDocument/definition", at), good);
-    // What is no message is told and passed over.
+    // Malformed messages are reported and skipped.
     editor.send_bytes(b"Content-Length: 5\r\n\r\n{]{]{Content-Length: x\r\n\r\nnonsense\r\n");
-    // A file outside of the project, a huge one, and a rename of what is not the project's.
+    // A file outside of the project, a huge one, and a rename of a foreign symbol.
     let outside = json!({ "uri": "file:///nowhere/a.lisp", "version": 1, "text": "(car x)" });
     editor.tell("textDocument/didOpen", json!({ "textDocument": outside }));
     let mut huge = "(list 1) ; ä\n".repeat(small_or_full(1_000_000, 8_000_000));
     editor.open("huge.lisp", &huge);
     let at = json!({ "textDocument": { "uri": "file:///nowhere/a.lisp" }, "position": { "line": 0, "character": 2 } });
     let hover = editor.ask("textDocument/hover", at.clone());
-    assert!(hover["contents"]["value"].as_str().unwrap().contains("\ncl:car ["), "{hover}");
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("\ncl:car"), "{hover}");
     let mut renamed = at;
     renamed["newName"] = json!("kar");
     assert_eq!(editor.error("textDocument/rename", renamed), -32803);
     let at = json!({ "textDocument": { "uri": editor.uri("huge.lisp") }, "position": { "line": 5, "character": 2 } });
     assert!(editor.ask("textDocument/hover", at.clone()).is_null());
     let said = editor.ask("textDocument/diagnostic", at.clone());
-    assert!(said["items"][0]["message"].as_str().unwrap().contains("larger than 8 MB"), "{said}");
+    expect_text("huge document", said["items"][0]["message"].as_str().unwrap());
     let refused = editor.error(
         "textDocument/rename",
         json!({ "newName": "a", "textDocument": at["textDocument"], "position": at["position"] }),
     );
     assert_eq!(refused, -32803);
-    // It is looked into once it is small.
+    // A smaller text is analyzed.
     huge.truncate("(list 1) ; ä\n".len() * 100);
     editor.change("huge.lisp", 2, &huge);
     assert!(editor.ask("textDocument/hover", at)["contents"].is_object());
-    // What is cancelled says so, and ends.
+    // A cancelled request ends with an error.
     fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
     let command = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
     let id = editor.begin("workspace/executeCommand", command);
@@ -500,7 +502,7 @@ fn bad_clients_get_errors_and_never_a_wrong_place() {
 }
 
 #[test]
-fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_name() {
+fn malformed_parameters_get_errors() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
     let text = format!("{CART};; 𝒳 price\n");
     editor.open("cart.lisp", &text);
@@ -570,7 +572,7 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
         let params = json!({ "textDocument": document, "positions": [start, wrong] });
         refused(&mut editor, "textDocument/selectionRange", &params);
     }
-    // From the end to the start; what no item of the server's is.
+    // Reversed ranges, and items that are not the server's.
     let backwards = json!({ "textDocument": document, "range": { "start": far, "end": start } });
     for method in of_ranges {
         refused(&mut editor, &format!("textDocument/{method}"), &backwards);
@@ -579,14 +581,14 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
         for item in documents.iter().chain(&[json!({ "item": { "data": 5 } }), json!({ "command": "rm" })]) {
             let id = editor.begin(method, item.clone());
             let response = editor.response(id);
-            // An item that it knows nothing of is given back as it is.
+            // An unknown item is returned unchanged.
             let is_same = method.ends_with("resolve") && response["result"] == *item;
             let is_empty = [json!(null), json!([])].contains(&response["result"]);
             let is_refused = response["error"]["code"].is_i64();
             assert!(is_same || is_empty || is_refused, "{method} {item}: {response}");
         }
     }
-    // In the middle of a character of two units, and past the end of a line: nothing, or the line's end.
+    // Positions within a surrogate pair, and past the end of a line.
     let line = text.lines().count() as u64 - 1;
     for character in [4, 4_000_000_000u64] {
         let params = json!({ "textDocument": document, "position": position(json!(line), json!(character)) });
@@ -594,7 +596,7 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
         let response = editor.response(id);
         assert!(response["result"].is_null(), "{response}");
     }
-    // Two requests of one id have two answers.
+    // A second request with the same id is an error.
     let slow = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "sleeping.lisp" }] });
     fs::write(editor.root.join("sleeping.lisp"), "(sleep 1000)").unwrap();
     let id = editor.begin("workspace/executeCommand", slow);
@@ -604,7 +606,7 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
     assert_eq!(editor.response(id)["error"]["code"], -32600);
     editor.tell("$/cancelRequest", json!({ "id": id }));
     assert_eq!(editor.response(id)["error"]["code"], -32800);
-    // Notifications of nothing are passed over.
+    // Malformed notifications are ignored.
     for method in [
         "textDocument/didOpen", "textDocument/didChange", "textDocument/didSave", "textDocument/didClose",
         "$/cancelRequest", "$/other", "workspace/didChangeConfiguration",
@@ -620,7 +622,7 @@ fn whatever_an_editor_asks_is_answered_and_never_with_a_place_that_it_did_not_na
 }
 
 #[test]
-fn parentheses_are_told_as_one_types_and_a_client_that_vanishes_ends_the_server() {
+fn unclosed_list_is_reported_while_typing() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
     editor.open("cart.lisp", "(in-package :lsp-shop)\n(defun f (x)\n  (list x)\n");
     let told = loop {
@@ -638,9 +640,9 @@ fn parentheses_are_told_as_one_types_and_a_client_that_vanishes_ends_the_server(
 }
 
 #[test]
-fn the_compiler_is_heard_when_a_file_is_saved() {
+fn saving_publishes_compiler_diagnostics() {
     let mut editor = Editor::start_with(PositionEncoding::Utf16, &[]);
-    // Another system is loaded, of which a file has changed so that compiling it does not end.
+    // Load another system, and change its file so that compiling never ends.
     let asd = "(defsystem \"endless\" :components ((:file \"endless\")))";
     fs::write(editor.root.join("endless.asd"), asd).unwrap();
     fs::write(editor.root.join("endless.lisp"), "(defvar cl-user::*endless* 1)\n").unwrap();
@@ -675,11 +677,11 @@ fn the_compiler_is_heard_when_a_file_is_saved() {
 const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
 
 #[test]
-fn lisp_dies_and_the_editor_and_its_text_stay() {
+fn texts_survive_lisps_death() {
     let mut editor = Editor::start_with(PositionEncoding::Utf16, &["--no-compile", "--allow-eval"]);
     editor.open("cart.lisp", CART);
     editor.open("shop.lisp", SHOP);
-    // Not saved, and with a list that is not closed at its end.
+    // Unsaved, and with an unclosed list at the end.
     let changed = format!("{}(defun open (", SHOP.replace("(defvar", "; 𝒳\n(defvar"));
     editor.change("shop.lisp", 2, &changed);
     let mut at = editor.at("shop.lisp", &changed, "price (item", 0);
@@ -692,16 +694,16 @@ fn lisp_dies_and_the_editor_and_its_text_stay() {
         let killed = editor.begin("workspace/executeCommand", lose.clone());
         let asked = editor.begin("textDocument/references", at.clone());
         let killed = editor.response(killed);
-        assert_eq!(killed["error"]["code"], -32803, "what ran code is not run again: {killed}");
+        assert_eq!(killed["error"]["code"], -32803, "the code was run again: {killed}");
         if death == 3 {
-            let says_so = |told: &Value| {
-                told["params"]["message"].to_string().contains("start the language server again")
-            };
-            // It may have come before the response.
-            while !editor.told.iter().any(says_so) {
+            // The message may have arrived before the response.
+            let text = |message: &Value| message["params"]["message"].as_str().map(str::to_owned);
+            let is_last = |message: &Value| text(message).is_some_and(|text| text.contains("server"));
+            while !editor.told.iter().any(is_last) {
                 let message = editor.read();
                 editor.told.push(message);
             }
+            expect_text("dead", &text(editor.told.iter().find(|told| is_last(told)).unwrap()).unwrap());
             break;
         }
         let answer = editor.response(asked);
@@ -720,7 +722,7 @@ fn lisp_dies_and_the_editor_and_its_text_stay() {
             (&json!(2), &json!("steelbank"))
         );
     }
-    // The text and the index are answered from without Lisp.
+    // Text and index answer without Lisp.
     assert_eq!(editor.ask("textDocument/references", at.clone()), expected);
     let document = json!({ "textDocument": at["textDocument"] });
     let symbols = editor.ask("textDocument/documentSymbol", document);
@@ -729,12 +731,12 @@ fn lisp_dies_and_the_editor_and_its_text_stay() {
 }
 
 #[test]
-fn edits_after_a_death_are_of_the_text_before_it() {
+fn edits_during_a_restart_apply_in_order() {
     let mut editor = Editor::start_with(PositionEncoding::Utf8, &["--no-compile", "--allow-eval"]);
     editor.open("shop.lisp", SHOP);
     let lose = json!({ "command": "steelbank.evaluate", "arguments": [{ "code": LOSE }] });
     let killed = editor.begin("workspace/executeCommand", lose);
-    // What is typed while nobody reads.
+    // Edits while the server does not read.
     let start = json!({ "line": 0, "character": 0 });
     for version in 2..40 {
         let document = json!({ "uri": editor.uri("shop.lisp"), "version": version });
@@ -749,12 +751,12 @@ fn edits_after_a_death_are_of_the_text_before_it() {
     let answer = editor.ask("textDocument/references", at);
     let places = editor.places(&answer, &[("shop.lisp", &text), ("cart.lisp", CART)]);
     assert_eq!(places.len(), 5, "{places:?}");
-    assert!(places.contains(&"shop.lisp:42 price".to_owned()), "{places:?}");
+    assert!(places.iter().any(|place| place.starts_with("shop.lisp:42")), "{places:?}");
     assert_eq!(editor.leave(), 0);
 }
 
-/// A text that loads as before, and differs: comments, blank lines and definitions between the forms and in them, and
-/// functions that have changed places.
+/// Returns a changed text that loads as before: with more comments, blank lines and definitions, or
+/// swapped functions.
 fn loadable(text: &str, random: &mut impl FnMut(usize) -> usize) -> String {
     let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
     let tops: Vec<Range> = read.toplevel().iter().map(|top| top.span).collect();
@@ -774,7 +776,7 @@ fn loadable(text: &str, random: &mut impl FnMut(usize) -> usize) -> String {
             changed.insert_str(end, &format!("\n(defun steelbank-inserted-{} (x) (list x))\n", random(9999)))
         }
         2 => changed.insert_str(start, "#| 𝒳 |# "),
-        // In the form, after its operator.
+        // After the operator.
         3 => {
             let head = text[start..].find(' ').map_or(end, |at| start + at);
             if head < end {
@@ -791,7 +793,7 @@ fn loadable(text: &str, random: &mut impl FnMut(usize) -> usize) -> String {
     changed
 }
 
-/// What a server tells of a document, outside of the forms of `text` that `known` does not have, in ranges of lines.
+/// Returns a server's tokens and places in the forms of `text` that `known` has, too.
 fn told_of(editor: &mut Editor, name: &str, text: &str, known: &str) -> Vec<String> {
     let read = |text: &str| LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
     let (now, before) = (read(text), read(known));
@@ -829,7 +831,7 @@ fn told_of(editor: &mut Editor, name: &str, text: &str, known: &str) -> Vec<Stri
         let at = json!({ "textDocument": document, "position": position, "context": { "includeDeclaration": true } });
         for request in ["references", "definition", "documentHighlight"] {
             let answer = editor.ask(&format!("textDocument/{request}"), at.clone());
-            // Of this file, the places in forms that are the same; of others, all.
+            // Keep places in unchanged forms of this file, and all places in other files.
             let mut places: Vec<String> = answer
                 .as_array()
                 .map(Vec::as_slice)
@@ -853,7 +855,7 @@ fn told_of(editor: &mut Editor, name: &str, text: &str, known: &str) -> Vec<Stri
 }
 
 #[test]
-fn answers_in_open_text_are_those_of_a_new_server_on_the_saved_text() {
+fn unsaved_text_is_answered_as_if_saved() {
     const LIBRARIES: [&str; 10] = [
         "anaphora", "yason", "parse-number", "alexandria", "babel", "cl-ppcre", "cl-who", "iterate",
         "local-time", "puri",
@@ -891,7 +893,7 @@ fn answers_in_open_text_are_those_of_a_new_server_on_the_saved_text() {
             editor.change(name, 2, &text);
             let told = told_of(&mut editor, name, &text, &saved);
             editor.tell("textDocument/didClose", json!({ "textDocument": { "uri": editor.uri(name) } }));
-            // A new server, of the same files with that one saved.
+            // Compare with a new server that has this text saved.
             let [other, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
             copy(&root, other.path());
             fs::write(other.path().join(name), &text).unwrap();
@@ -911,9 +913,9 @@ fn answers_in_open_text_are_those_of_a_new_server_on_the_saved_text() {
 }
 
 #[test]
-fn every_symbol_of_the_standard_is_known_wherever_it_stands() {
+fn standard_symbols_have_hovers_everywhere() {
     let mut editor = Editor::start(PositionEncoding::Utf8);
-    // The second form is not read by SBCL, the third is in a package that nobody has.
+    // SBCL skips the second form, and the third one's package does not exist.
     let text = format!(
         "{CART}#+no-such-lisp\n(defun other (x) (let* ((y x)) (declare (ignorable y)) (unwind-protect y (go))))\n\
          (defun odd (x) `(progn ,@(flet ((f (y) (the fixnum y))) (mapcar #'f x))))\n\
@@ -927,13 +929,13 @@ fn every_symbol_of_the_standard_is_known_wherever_it_stands() {
         let hover = editor.ask("textDocument/hover", editor.at("cart.lisp", &text, word, 0));
         let said = hover["contents"]["value"].as_str().unwrap_or_default().to_owned();
         let name = word.split([' ', ')']).next().unwrap();
-        assert!(said.contains(&format!("\ncl:{name} [")), "{word}: {hover}");
+        assert!(said.contains(&format!("\ncl:{name}")), "{word}: {hover}");
     }
     assert_eq!(editor.leave(), 0);
 }
 
 #[test]
-fn hints_name_what_an_argument_does_not() {
+fn inlay_hints_name_parameters() {
     let mut editor = Editor::start(PositionEncoding::Utf16);
     let text = format!("{CART}(defun f (discount) (list (price 7 discount) (price \"𝒳\" 8) (total 9)))\n");
     editor.open("cart.lisp", &text);
@@ -955,8 +957,9 @@ fn hints_name_what_an_argument_does_not() {
 }
 
 #[test]
-fn of_several_folders_the_first_with_a_system_is_the_project_and_without_one_text_is_answered() {
+fn root_is_first_folder_with_asd() {
     let [root, other, cache] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let root_path = root.path().canonicalize().unwrap();
     fs::write(root.path().join("one.asd"), "(defsystem \"one\" :components ((:file \"one\")))").unwrap();
     fs::write(
         root.path().join("one.lisp"),
@@ -980,10 +983,14 @@ fn of_several_folders_the_first_with_a_system_is_the_project_and_without_one_tex
             break message["params"]["message"].as_str().unwrap().to_owned();
         }
     };
-    let told_of = other.path().canonicalize().unwrap();
-    assert!(told.ends_with(&format!("What lies in {} is not searched.", told_of.display())), "{told}");
+    let searched = root_path.to_str().unwrap();
+    let skipped = other.path().canonicalize().unwrap();
+    expect_text(
+        "two folders",
+        &told.replace(searched, "{root}").replace(skipped.to_str().unwrap(), "{other}"),
+    );
     editor.await_load();
-    // A file of the other folder is answered, too.
+    // The server also answers about a file in the other folder.
     let uri = format!("{}/notes.lisp", folders[0]["uri"].as_str().unwrap());
     let text = "(cl-user::one 2)\n";
     editor
@@ -1000,12 +1007,12 @@ fn of_several_folders_the_first_with_a_system_is_the_project_and_without_one_tex
     editor.open("free.lisp", "(defun f (x) (mapcar #'car x))\n");
     let at = editor.at("free.lisp", "(defun f (x) (mapcar #'car x))\n", "mapcar", 0);
     let hover = editor.ask("textDocument/hover", at);
-    assert!(hover["contents"]["value"].as_str().unwrap().contains("\ncl:mapcar ["), "{hover}");
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("\ncl:mapcar"), "{hover}");
     assert_eq!(editor.leave(), 0);
 }
 
 #[test]
-fn text_that_is_not_saved_is_compiled_in_a_copy_that_can_write_nowhere() {
+fn unsaved_text_is_compiled_in_a_confined_copy() {
     let [root, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     fs::write(
         root.path().join("one.asd"),
@@ -1014,7 +1021,7 @@ fn text_that_is_not_saved_is_compiled_in_a_copy_that_can_write_nowhere() {
     .unwrap();
     let text = "(defpackage :lsp-one (:use :cl))\n(in-package :lsp-one)\n(defun one (x) x)\n";
     fs::write(root.path().join("one.lisp"), text).unwrap();
-    // A copy has another folder for temporary files.
+    // The scratch copy has another folder for temporary files.
     let two = "(in-package :lsp-one)\n(defun two () 2)\n(defvar *folder* (uiop:getenv \"TMPDIR\"))\n";
     fs::write(root.path().join("two.lisp"), two).unwrap();
     let options = ["--system", "one"];
@@ -1031,12 +1038,12 @@ fn text_that_is_not_saved_is_compiled_in_a_copy_that_can_write_nowhere() {
     let evil = root.path().join("evil");
     let mut editor =
         Editor::start_in(root, cache, PositionEncoding::Utf16, &[&options[..], &["lsp"]].concat());
-    // What is loaded is loaded, whatever the tree has now.
+    // Changes of the tree do not affect the loaded system.
     fs::create_dir(editor.root.join("later")).unwrap();
     fs::write(editor.root.join("later/later.asd"), "(defsystem \"later\")").unwrap();
     fs::remove_file(editor.root.join("two.lisp")).unwrap();
     editor.open("one.lisp", text);
-    // Three texts, of which the second is half written. A call of a function of another file is no error.
+    // The second of three texts is incomplete. Calls of functions in another file are no errors.
     let write =
         format!("#.(ignore-errors (with-open-file (out {evil:?} :direction :output) (print 1 out)) 2)");
     let texts = [
@@ -1061,11 +1068,10 @@ fn text_that_is_not_saved_is_compiled_in_a_copy_that_can_write_nowhere() {
         let said = (told[0]["source"].as_str().unwrap(), editor.text_at(text, &told[0]["range"]));
         assert_eq!(said, expected, "{told}");
         if expected.0 == "sbcl" {
-            let about = told[0]["relatedInformation"][0]["message"].as_str().unwrap();
-            assert!(about.starts_with("in defun "), "{told}");
+            assert!(told[0]["relatedInformation"][0]["message"].to_string().contains("defun"), "{told}");
         }
     }
-    assert!(!evil.exists(), "text that nobody saved has written a file");
+    assert!(!evil.exists(), "unsaved text has written a file");
     assert_eq!(fs::read_to_string(editor.root.join("one.lisp")).unwrap(), text);
     fs::write(editor.root.join("two.lisp"), two).unwrap();
     let answer = editor.ask("workspace/executeCommand", json!({ "command": "steelbank.check" }));

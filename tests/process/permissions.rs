@@ -1,4 +1,5 @@
-//! What a server that was started without `--allow-eval` and `--allow-edits` runs and writes, and what it does not.
+//! Tests of servers without `--allow-eval` and `--allow-edits`: the code that they run, and the
+//! files that they write.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use crate::child::wait_while;
 use crate::client::Client;
 use crate::program::{Folder, Streams, ask, ends_well, initialized, on};
-use crate::texts::{git, write_project};
+use crate::texts::{expect_text, git, write_project};
 
 /// A project, a cache and a place for marks, in a folder of their own.
 struct Place {
@@ -50,7 +51,7 @@ impl Place {
 }
 
 #[test]
-fn local_definitions_are_evaluated_only_with_permission() {
+fn local_macros_run_only_with_permission() {
     let place = Place::new("macrolet");
     let trap = place.trap();
     let (child, mut client) = place.serve(&[]);
@@ -74,7 +75,7 @@ fn local_definitions_are_evaluated_only_with_permission() {
         assert!(text.contains("--allow-eval"), "{form}: {text}");
         assert!(!place.mark().exists(), "{form}");
     }
-    // The file's own form, too: nobody has loaded it.
+    // The same for a form in a file that is not loaded.
     fs::write(place.root.join("new.lisp"), format!("(macrolet ((m () {trap})) (m))\n(list #.{trap})\n"))
         .unwrap();
     let answer = client.structured("macroexpand", json!({ "path": "new.lisp", "line": 1, "depth": "all" }));
@@ -89,7 +90,7 @@ fn local_definitions_are_evaluated_only_with_permission() {
         assert!(why.contains("--allow-eval"), "{form}: {why}");
     }
     assert!(!place.mark().exists());
-    // Nor is a function called because its call would be constant: these call any other.
+    // Constant folding must not call functions that call others.
     let constant = |call: &str| {
         [
             format!("(incf (aref x {call}))"),
@@ -109,7 +110,7 @@ fn local_definitions_are_evaluated_only_with_permission() {
     let form = format!("(uiop:os-cond ({call} 1))");
     assert!(client.error("macroexpand", json!({ "form": form })).contains("--allow-eval"));
     assert!(!place.mark().exists());
-    // What is harmless is expanded.
+    // Harmless forms are expanded.
     for (form, expansion) in [
         ("(symbol-macrolet ((x (car y))) (when x 1))", "(if"),
         ("(when \"MACROLET\" 1)", "(if \"MACROLET\""),
@@ -122,7 +123,7 @@ fn local_definitions_are_evaluated_only_with_permission() {
         assert!(answer["expansion"].as_str().unwrap().contains(expansion), "{form}: {answer}");
         assert_eq!(answer["left"], Value::Null, "{form}: {answer}");
     }
-    // The project's own macros run, whatever they do.
+    // The project's loaded macros run.
     client.text("macroexpand", json!({ "form": format!("(gate::evaluates {trap})") }));
     assert!(place.mark().exists());
     fs::remove_file(place.mark()).unwrap();
@@ -147,19 +148,19 @@ fn kernel() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Whether the kernel says that Landlock is on, or does not say.
+/// Whether Landlock is enabled, or the kernel does not report it.
 fn landlock() -> bool {
     fs::read_to_string("/sys/kernel/security/lsm").map_or(true, |modules| modules.contains("landlock"))
 }
 
-/// The answer of `check` with `text` in place of `gate.lisp`.
+/// Returns the answer of `check` with `text` as `gate.lisp`.
 fn checked(client: &mut Client, text: &str) -> Value {
     let text = format!("(defpackage :gate (:use :cl))\n(in-package :gate)\n{text}\n");
     client.call("check", json!({ "edits": [{ "path": "gate.lisp", "text": text }] }))
 }
 
 #[test]
-fn a_text_that_is_checked_writes_in_its_own_folder_only() {
+fn checked_text_writes_only_to_its_folder() {
     let place = Place::new("confined");
     let (mark, root) = (place.mark(), place.root.display().to_string());
     let dep = fs::metadata(place.root.join("dep.lisp")).unwrap();
@@ -173,17 +174,16 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
     if kernel() < (6, 2) || !landlock() {
         // The text is not tried.
         let why = answer["content"][0]["text"].as_str().unwrap();
-        assert!(answer["isError"] == true && why.contains("serve --allow-eval"), "{answer}");
+        assert!(answer["isError"] == true && why.contains("--allow-eval"), "{answer}");
         assert!(!mark.exists());
         return;
     }
     assert_eq!(found["loads"], false, "{answer}");
     assert_eq!(found["confined"], true, "{answer}");
     assert_eq!(found["refused"], json!([mark.display().to_string()]), "{answer}");
-    let said = answer["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains(&format!("refused to write {}", mark.display())), "{said}");
+    expect_text("refused write", answer["content"][0]["text"].as_str().unwrap());
 
-    // Code that minds no refusal: all of it is told, nothing of it happens.
+    // Code that ignores refusals: all are reported, and nothing is written.
     let quiet = format!(
         "(ignore-errors {trap})
          (ignore-errors (with-open-file (o \"{root}/gate.lisp\" :direction :output :if-exists :append) (print 1 o)))
@@ -212,7 +212,7 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
     assert_eq!(now.permissions(), dep.permissions());
     assert_eq!((now.len(), now.modified().unwrap()), (dep.len(), dep.modified().unwrap()));
 
-    // The server that tries it is another process, and stays out of reach.
+    // The server is another process, and cannot be reached.
     let mem = "(open (format nil \"/proc/~D/mem\" (sb-posix:getppid)) :direction :io :if-exists :overwrite)";
     let signal = "(sb-posix:kill (sb-posix:getppid) 0)";
     let connect = format!(
@@ -228,7 +228,7 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
         assert_eq!(answer["structuredContent"]["loads"], false, "{outside}: {answer}");
     }
 
-    // Nor is anything settled for the system, for other processes, or beside a file's contents.
+    // System settings, other processes and file attributes cannot be changed.
     let calls = format!(
         "(flet ((call (number &rest arguments)
                   (sb-alien:alien-funcall
@@ -256,7 +256,7 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
     let answer = checked(&mut client, &calls);
     assert_eq!(answer["structuredContent"]["loads"], true, "{answer}");
 
-    // What needs nothing else loads: with temporary files, programs, and what it depends on from the cache.
+    // Code that uses only temporary files, programs and cached dependencies loads.
     let answer = checked(
         &mut client,
         "(uiop:with-temporary-file (:stream s) (print 1 s))
@@ -268,7 +268,7 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
     assert_eq!((&found["loads"], &found["refused"]), (&json!(true), &Value::Null), "{answer}");
     assert_eq!(found["compiled"], json!(["gate.lisp"]), "{answer}");
 
-    // The project's own text is no text of the caller.
+    // The project's own text is not confined.
     let answer = client.structured("check", json!({}));
     assert_eq!((&answer["loads"], &answer["confined"]), (&json!(true), &Value::Null), "{answer}");
     ends_well(child, client);
@@ -286,7 +286,7 @@ fn a_text_that_is_checked_writes_in_its_own_folder_only() {
     }
 }
 
-/// A repository with a project whose file was changed, and what its configuration names leaves marks.
+/// A repository of a project with a changed file. Programs of its configuration leave a mark.
 struct Repository {
     folder: Folder,
     root: PathBuf,
@@ -333,7 +333,8 @@ impl Repository {
         path.display().to_string()
     }
 
-    /// Asks for the impact of the changed file, and checks that nothing ran. Returns the answer, if it is one.
+    /// Asks for the impact of the changed file, and checks that nothing ran. Returns `None` for an
+    /// error.
     fn impact(&self, what: &str) -> Option<Value> {
         self.write(
             "g.lisp",
@@ -343,14 +344,13 @@ impl Repository {
         let cache = self.folder.join("cache");
         let (text, errors, code) = ask(&self.root, &cache, &["call", "impact", "{\"diff\": true}", "--json"]);
         assert!(!self.mark().exists(), "{what} ran");
-        // Shown if the test fails.
         println!("{what}: {text}{errors}");
         (code == Some(0)).then(|| serde_json::from_str(&text).unwrap())
     }
 }
 
 #[test]
-fn impact_runs_nothing_that_a_repository_names() {
+fn impact_runs_no_program_of_the_repository() {
     let changed = json!(["g::f"]);
     let names = |answer: Option<Value>| -> Value {
         let answer = answer.unwrap();
@@ -396,7 +396,7 @@ fn impact_runs_nothing_that_a_repository_names() {
         assert_eq!(names(repository.impact(what)), changed, "{what}");
     }
 
-    // A blob that is missing is not fetched; the error names the file.
+    // A missing blob is not fetched. The error names the file.
     for (setting, value) in
         [("remote.o.uploadpack", None), ("remote.o.url", Some("ext::sh -c 'echo%20ran%20>>%20MARK'"))]
     {
@@ -420,13 +420,13 @@ fn impact_runs_nothing_that_a_repository_names() {
 }
 
 #[test]
-fn files_are_compared_with_the_last_commit_by_their_bytes() {
+fn files_are_compared_with_the_commit_by_bytes() {
     let names = |answer: Option<Value>| -> Vec<String> {
         let answer = answer.unwrap();
         let changed = answer["changed"].as_array().unwrap().iter();
         changed.map(|touched| touched["name"].as_str().unwrap().to_owned()).collect()
     };
-    // What git converts at a checkout is no change, touched or not.
+    // Conversions by Git at checkout are no change.
     let repository = Repository::new("*.lisp text eol=crlf\n");
     let text = "(in-package :g)\n(defun c (x) x)\n(defun d (x) x)\n";
     repository.write("crlf.lisp", &text.replace('\n', "\r\n"));
@@ -440,7 +440,7 @@ fn files_are_compared_with_the_last_commit_by_their_bytes() {
     found.sort();
     assert_eq!(found, ["g::d", "g::e", "g::f"]);
 
-    // Staged and new, deleted, moved out of a sparse checkout, no plain file any more.
+    // A new staged file, a deleted one, one outside of a sparse checkout, and a FIFO.
     let repository = Repository::new("");
     for name in ["gone", "sparse", "pipe"] {
         repository.write(&format!("{name}.lisp"), &format!("(in-package :g)\n(defun {name} (x) x)\n"));
@@ -461,7 +461,7 @@ fn files_are_compared_with_the_last_commit_by_their_bytes() {
 }
 
 #[test]
-fn what_git_waits_for_in_a_repository_holds_no_question() {
+fn blocked_git_does_not_block_questions() {
     for name in ["config", "HEAD", "index", "packed-refs", "objects/info/alternates"] {
         let repository = Repository::new("");
         let path = repository.root.join(".git").join(name);
@@ -469,14 +469,14 @@ fn what_git_waits_for_in_a_repository_holds_no_question() {
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         let cache = repository.folder.join("cache");
         let (_, said, _) = ask(&repository.root, &cache, &["call", "impact", "{\"diff\": true}"]);
-        assert!(said.contains("it said nothing for 4 s"), "{name}: {said}");
+        expect_text("silent git", &said);
     }
 }
 
 #[test]
-fn a_git_that_does_not_answer_is_called_off() {
+fn cancelled_question_ends_git() {
     let repository = Repository::new("");
-    // A git that says that it runs, and does nothing.
+    // This git writes its process id, and sleeps.
     let bin = repository.folder.join("bin");
     fs::create_dir_all(&bin).unwrap();
     let script = bin.join("git");
@@ -498,7 +498,7 @@ fn a_git_that_does_not_answer_is_called_off() {
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": call } }),
     );
-    // It is ended with the question that it was for.
+    // Git ends with its question.
     wait_while(|| Path::new("/proc").join(&process).exists());
     ends_well(child, client);
 }

@@ -1,4 +1,4 @@
-//! Helpers that run the program.
+//! Runs the program: commands to their end, and servers with a client.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 pub(crate) use crate::folder::Folder;
 
-/// The program that cargo has built.
+/// The program that cargo built.
 pub(crate) const STEELBANK: &str = env!("CARGO_BIN_EXE_steelbank");
 
 /// Runs the program to its end.
@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(STEELBANK).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Makes the command on the project in `root`, which is the current folder, too, with this cache.
+/// Returns a command in the project `root`, with this cache.
 pub(crate) fn on(root: &Path, cache: &Path) -> Command {
     let mut command = Command::new(STEELBANK);
     command.args(["--no-userinit", "--project"]).arg(root).current_dir(root);
@@ -25,13 +25,21 @@ pub(crate) fn on(root: &Path, cache: &Path) -> Command {
     command
 }
 
-/// Runs the program on the project in `root` to its end, and returns its output and exit code.
+/// Runs the program in the project `root` to its end, and returns its output and exit code.
 pub(crate) fn ask(root: &Path, cache: &Path, arguments: &[&str]) -> (String, String, Option<i32>) {
-    said(&on(root, cache).args(arguments).output().unwrap())
+    outcome(&on(root, cache).args(arguments).output().unwrap())
 }
 
-/// Returns the output of a run, and its exit code.
-pub(crate) fn said(output: &Output) -> (String, String, Option<i32>) {
+/// Returns a run's output and exit code as one text, for
+/// [`expect_text`](crate::texts::expect_text).
+pub(crate) fn shown(output: &Output) -> String {
+    let (text, errors, code) = outcome(output);
+    let code = code.map_or("a signal".to_owned(), |code| code.to_string());
+    format!("{text}{errors}exit {code}\n")
+}
+
+/// Returns the standard output of a run, its errors, and its exit code.
+pub(crate) fn outcome(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
@@ -40,7 +48,7 @@ pub(crate) fn said(output: &Output) -> (String, String, Option<i32>) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Streams {
     Pipes,
-    /// One socket pair for each direction, as hosts on Node have.
+    /// One socket pair for each direction, as Node's hosts use.
     SocketPairs,
     /// Socket pairs whose server ends are non-blocking.
     NonBlocking,
@@ -66,8 +74,7 @@ pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
                 .stdout(Stdio::from(OwnedFd::from(their_output)))
                 .spawn()
                 .unwrap();
-            // Close the command's copies of the ends: with them open, the end of the server would not be
-            // seen.
+            // The command's copies of the ends would hide the end of the server.
             drop(command);
             (child, Client::new(our_output, our_input))
         }
@@ -81,20 +88,20 @@ pub(crate) fn initialized(command: Command, streams: Streams) -> (Child, Client)
     (child, client)
 }
 
-/// Has the client leave, and waits for the server to end as it should.
+/// Disconnects the client, and checks that the server exits with 0.
 pub(crate) fn ends_well(child: Child, client: Client) {
     drop(client);
     assert_eq!(ends(child).code(), Some(0));
 }
 
-/// Makes the command `steelbank serve`.
+/// Returns the command `steelbank serve`.
 pub(crate) fn server() -> Command {
     let mut command = Command::new(std::env::var_os("STEELBANK_PROGRAM").unwrap_or(STEELBANK.into()));
     command.arg("serve").stderr(Stdio::null());
     command
 }
 
-/// Waits for the process to end. Fails rather than hang.
+/// Waits for the process to end. Fails after two minutes.
 pub(crate) fn ends(mut child: Child) -> ExitStatus {
     let patience = Instant::now() + Duration::from_secs(120);
     loop {

@@ -1,4 +1,4 @@
-//! Checks that no tool that is marked as reading runs code, in a project full of traps.
+//! Tests that tools marked as read-only run no code, in a project full of traps.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -91,8 +91,8 @@ fn set_traps(project: &Path, home: &Path, sprung: &Path) {
     }
 }
 
-/// Returns values for an argument, by its schema: normal ones, and ones that would spring a trap if Lisp read
-/// them.
+/// Returns values for an argument by its schema: normal ones, and traps that the Lisp reader would
+/// spring.
 fn values(name: &str, schema: &Value, sprung: &Path) -> Vec<Value> {
     let read = |what: &str| format!("#.{}", trap(sprung, &format!("argument-{what}-{name}")));
     if let Some(words) = schema["enum"].as_array() {
@@ -120,8 +120,7 @@ fn values(name: &str, schema: &Value, sprung: &Path) -> Vec<Value> {
     }
 }
 
-/// Makes the arguments of a tool's calls: each argument once with each of its values, beside the first value
-/// of the others.
+/// Returns the arguments of a tool's calls: each argument once with each of its values.
 fn calls(tool: &Value, sprung: &Path) -> Vec<Map<String, Value>> {
     let schema = &tool["inputSchema"];
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
@@ -149,7 +148,7 @@ fn trapped(sprung: &Path) -> Vec<String> {
     found.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Calls each tool that is marked as reading, and checks that none springs a trap.
+/// Calls each read-only tool, and checks that none springs a trap.
 fn asks_all(client: &mut Client, sprung: &Path) {
     let tools = client.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone();
     let reading: Vec<&Value> =
@@ -165,7 +164,7 @@ fn asks_all(client: &mut Client, sprung: &Path) {
 }
 
 #[test]
-fn tools_that_read_spring_no_trap_in_the_changed_definition_of_a_loaded_system() {
+fn reading_tools_run_no_changed_system_definition() {
     let folder = Folder::new("changed-traps");
     let [project, sprung] = ["project", "sprung"].map(|name| folder.join(name));
     fs::create_dir_all(&sprung).unwrap();
@@ -186,7 +185,7 @@ fn tools_that_read_spring_no_trap_in_the_changed_definition_of_a_loaded_system()
 }
 
 #[test]
-fn tools_that_read_spring_no_trap() {
+fn reading_tools_run_no_code() {
     let folder = Folder::new("traps");
     let [project, home, sprung] = ["project", "home", "sprung"].map(|name| folder.join(name));
     for folder in [&project, &home, &sprung] {
@@ -213,7 +212,7 @@ fn tools_that_read_spring_no_trap() {
         assert!(command(arguments).output().unwrap().status.code().is_some());
         assert_eq!(trapped(), [""; 0], "{arguments:?}");
     }
-    // Check that the traps work: a load springs them.
+    // The traps work: a load springs them.
     client.call("load-system", json!({ "system": "p" }));
     let sprung = trapped();
     for name in ["qlot", ".sbclrc"] {

@@ -1,4 +1,5 @@
-//! rename with verification: an applied rename leaves the program as it was, and a wrong one is caught.
+//! Tests of `rename` with verification: an applied rename preserves the program, and a wrong one is
+//! detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use steelbank::{ProjectSettings, Steelbank};
 use serde_json::{Value, json};
 
 use crate::child::{small_or_full, wait_while};
-use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized, on};
+use crate::program::{Folder, STEELBANK, Streams, ends_well, initialized, on, shown};
+use crate::texts::expect_text;
 use steelbank::{LoadRequest, RenameVerifyRequest};
 
 const LONG: Duration = Duration::from_secs(300);
@@ -48,7 +50,7 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (in-package #:rn)
 ";
 
-/// Writes the project below `folder`.
+/// Writes the project to a folder in `folder`.
 fn write(folder: &Path) -> PathBuf {
     let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
@@ -81,48 +83,41 @@ fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Plan, tests: bool) -
     bank.run(&RenameVerifyRequest::new(request, plan).tests(tests), &Control::new(LONG)).unwrap()
 }
 
-/// Runs rename with `arguments` in the project at `root`. Returns its output and exit code.
-fn command(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
-    steelbank(root, cache, &[&["rename"], arguments].concat())
-}
-
-fn steelbank(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
-    let output = Command::new(STEELBANK)
-        .args(["--system", "rn", "--no-snapshot"])
-        .args(arguments)
-        .current_dir(root)
-        .env("STEELBANK_CACHE", cache)
-        .output()
-        .unwrap();
-    (String::from_utf8([output.stdout, output.stderr].concat()).unwrap(), output.status.code())
+/// Runs a command in the project at `root`, and returns its output and exit code as one text.
+fn steelbank(root: &Path, cache: &Path, arguments: &[&str]) -> String {
+    let arguments = [&["--system", "rn", "--no-snapshot"], arguments].concat();
+    shown(
+        &Command::new(STEELBANK)
+            .args(arguments)
+            .current_dir(root)
+            .env("STEELBANK_CACHE", cache)
+            .output()
+            .unwrap(),
+    )
 }
 
 #[test]
-fn the_command_renames_verifies_and_takes_back() {
+fn command_renames_verifies_and_undoes() {
     let folder = Folder::new("rename-command");
     let root = write(&folder.0);
-    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
+    let run =
+        |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), &[&["rename"], arguments].concat());
     let main = || fs::read_to_string(root.join("main.lisp")).unwrap();
-    let (said, exit) = run(&["rn:area", "surface"]);
-    assert!(exit == Some(0) && said.contains("+(defun surface (w h) (* w h))"), "{said}");
-    assert!(said.contains("To write it: --apply") && main() == MAIN, "{said}");
-    let (said, exit) = run(&["rn:area", "surface", "--apply", "--tests"]);
-    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
-    assert!(said.contains("Tested with the same outcome: rn, rn/test"), "{said}");
-    assert!(main().contains("(defun surface (w h)"), "{said}");
-    let (said, exit) = run(&["--undo", "last"]);
-    assert!(exit == Some(0) && said.contains("files restored: main.lisp, test.lisp"), "{said}");
+    expect_text("plan", &run(&["rn:area", "surface"]));
     assert_eq!(main(), MAIN);
-    // A macro makes names from this one's; the use stands elsewhere.
-    let (said, exit) = run(&["rn::big", "large", "--apply"]);
-    assert!(exit == Some(3) && said.contains("Nothing was written") && main() == MAIN, "{said}");
-    assert!(said.contains("undefined function: RN::BIG-THING"), "{said}");
-    let (said, exit) = run(&["rn::big", "large", "--apply", "--no-verify", "--include", "derived"]);
-    assert!(exit == Some(0) && main().contains("(list (large-thing) 'large)"), "{said}");
+    expect_text("applied with tests", &run(&["rn:area", "surface", "--apply", "--tests"]));
+    assert!(main().contains("(defun surface (w h)"));
+    expect_text("undone", &run(&["--undo", "last"]));
+    assert_eq!(main(), MAIN);
+    // A macro builds names from this one, and a use of such a name is elsewhere.
+    expect_text("refused by verification", &run(&["rn::big", "large", "--apply"]));
+    assert_eq!(main(), MAIN);
+    let unverified = run(&["rn::big", "large", "--apply", "--no-verify", "--include", "derived"]);
+    assert!(main().contains("(list (large-thing) 'large)"), "{unverified}");
 }
 
 #[test]
-fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
+fn rename_outlives_its_call() {
     let folder = Folder::new("rename-wait");
     let root = folder.0.join("project");
     fs::create_dir_all(&root).unwrap();
@@ -134,22 +129,20 @@ fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
     command.args(["--system", "slow", "--no-snapshot", "serve", "--allow-edits"]);
     let (child, mut client) = initialized(command, Streams::Pipes);
     client.structured("load-system", json!({ "system": "slow" }));
+    expect_text("wait", &client.error("rename", json!({ "wait": "x", "apply": true })));
     let plan = client.call("rename", json!({ "name": "slow", "new_name": "late" }));
     let takes = plan["structuredContent"]["verifying_takes_seconds"].as_u64().unwrap();
     assert!((2..60).contains(&takes), "{plan}");
-    let told = plan["content"][0]["text"].as_str().unwrap();
-    assert!(told.contains(&format!("Verifying takes about {takes} s here.")), "{told}");
 
     let order = json!({ "name": "slow", "new_name": "late", "apply": true, "answer_within_seconds": 0 });
     let running = |answer: &Value| {
-        let told = answer["content"][0]["text"].as_str().unwrap();
-        assert!(told.contains("Nothing is written yet. For the outcome: rename with wait="), "{told}");
         assert_eq!(answer["structuredContent"]["applied"], false, "{answer}");
+        assert!(answer["structuredContent"]["next"].is_string(), "{answer}");
         answer["structuredContent"]["wait"].as_str().unwrap().to_owned()
     };
     let number = running(&client.call("rename", order.clone()));
     assert!(now() == text);
-    // Questions have answers meanwhile.
+    // Meanwhile, questions are answered.
     assert!(client.text("who-calls", json!({ "name": "slow" })).contains("USER"));
     assert_eq!(
         running(&client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))),
@@ -159,32 +152,32 @@ fn a_rename_goes_on_after_its_call_and_its_outcome_is_asked_for() {
     assert_eq!(done["structuredContent"]["applied"], true, "{done}");
     assert_eq!(done["structuredContent"]["verified"]["same"], true, "{done}");
     assert!(now().contains("(defun cl-user::late () 1)"));
-    assert!(client.error("rename", json!({ "wait": number })).contains("none runs"));
-    assert!(client.error("rename", json!({ "wait": "x", "apply": true })).contains("or undo, or wait"));
+    client.error("rename", json!({ "wait": number }));
     client.call("rename", json!({ "undo": "last" }));
     assert!(now() == text);
 
-    // Who calls off the call that waits calls off the rename.
+    // Cancelling the waiting call cancels the rename.
     let number = running(&client.call("rename", order.clone()));
     let id = client.begin("tools/call", json!({ "name": "rename", "arguments": { "wait": number } }));
     let params = json!({ "requestId": id });
-    // Let it begin to wait: what is called off before it begins is not carried out.
+    // Let it begin to wait: a call that is cancelled before it begins does not run.
     std::thread::sleep(Duration::from_secs(1));
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     wait_while(|| {
         client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))["isError"] != true
     });
     assert!(now() == text);
-    // So does who leaves.
+    // So does the end of the connection.
     running(&client.call("rename", order));
     ends_well(child, client);
     std::thread::sleep(Duration::from_secs(3));
     assert!(now() == text && fs::read_dir(&root).unwrap().count() == 2);
 }
 
-/// Manuals and scripts are counted, and edited if that is asked for; what is no text of the project is not.
+/// Manuals and scripts are listed, and edited on request. Vendored, ignored and binary files are
+/// not.
 #[test]
-fn other_text_is_told_and_renamed_if_asked_for() {
+fn other_text_is_listed_and_renamed_on_request() {
     let folder = Folder::new("rename-other-text");
     let root = write(&folder.0);
     let files = [
@@ -202,41 +195,30 @@ fn other_text_is_told_and_renamed_if_asked_for() {
         fs::write(root.join(path), text).unwrap();
     }
     let text = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
-    let (said, exit) = run(&["rn:area", "surface"]);
-    let told = "Other text: 5 places in 3 files: README.md:1:10, README.md:1:20, doc/manual.texi.in:1:5, \
-                doc/manual.texi.in:2:8, run.sh:2:26. Left as they are; --include text edits them.";
-    assert!(exit == Some(0) && said.contains(told) && !said.contains("+++ README.md"), "{said}");
-    let (said, exit) = run(&["rn:area", "surface", "--apply", "--include", "text"]);
-    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
-    assert!(said.contains("5 edits are of them, by the word alone."), "{said}");
-    assert!(!said.contains("no system that loads"), "{said}");
+    let run = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments);
+    expect_text("other text, planned", &run(&["rename", "rn:area", "surface"]));
+    let arguments = ["rename", "rn:area", "surface", "--apply", "--include", "text"];
+    expect_text("other text, renamed", &run(&arguments));
     assert_eq!(
         text("README.md"),
         "Call `rn:surface`, or SURFACE. Not areas, area.lisp, other:area or :area.\n"
     );
     assert_eq!(text("doc/manual.texi.in"), "@@@ surface\n@defun surface w h\n");
-    assert!(text("run.sh").contains("(rn::surface 1 2))' # caf\u{e9}"), "{}", text("run.sh"));
-    let (said, exit) = run(&["--undo", "last"]);
-    assert!(exit == Some(0) && said.contains("run.sh"), "{said}");
+    assert_eq!(text("run.sh"), "#!/bin/sh\nsbcl --eval '(print (rn::surface 1 2))' # caf\u{e9}\n");
+    expect_text("other text, undone", &run(&["rename", "--undo", "last"]));
     for (path, before) in files {
         assert_eq!(text(path), before, "{path}");
     }
-    // Who reads a variable, and what changes with a function, is told with the scripts that have the name.
+    // References of a variable and the impact of a change list scripts, too.
     fs::write(root.join("run.sh"), "sbcl --eval '(setf rn::*depth* 2)'\n").unwrap();
-    let asked = |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), arguments).0;
-    let said = asked(&["who-references", "rn::*depth*"]);
-    assert!(
-        said.contains("rn::looked") && said.contains("Other text: 1 place in 1 file: run.sh:1:24."),
-        "{said}"
-    );
-    let said = asked(&["impact", "rn:area"]);
-    assert!(said.contains("Note: Other text: 4 places in 2 files: README.md:1:10, "), "{said}");
+    expect_text("other text, who-references", &run(&["who-references", "rn::*depth*"]));
+    expect_text("other text, impact", &run(&["impact", "rn:area"]));
 }
 
-/// The tests' system is not loaded, and makes the name while it is compiled: verification loads it.
+/// The test system is not loaded, and builds the name while it is compiled: verification must load
+/// it.
 #[test]
-fn what_depends_on_an_edited_system_is_verified() {
+fn dependents_of_an_edited_system_are_verified() {
     let folder = Folder::new("rename-dependents");
     let root = write(&folder.0);
     let main = format!("{MAIN}(defun read-b () 2)\n");
@@ -245,42 +227,37 @@ fn what_depends_on_an_edited_system_is_verified() {
         `(progn ,@(loop for l in letters collect `(,(find-symbol (format nil \"READ-~A\" l) :rn))))))\n  \
         (defun check () (each b)))\n";
     fs::write(root.join("test.lisp"), test).unwrap();
-    let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::read-b", "read-binary", "--apply"]);
-    assert!(exit == Some(3) && said.contains("Nothing was written"), "{said}");
-    assert!(said.contains("rn, rn/test were compared"), "{said}");
+    let arguments = ["rename", "rn::read-b", "read-binary", "--apply", "--json"];
+    let answer = steelbank(&root, &folder.0.join("cache"), &arguments);
+    let json = answer.strip_suffix("exit 3\n").unwrap_or_else(|| panic!("{answer}"));
+    let verified = &serde_json::from_str::<Value>(json).unwrap()["verified"];
+    assert_eq!(verified["systems"], json!(["rn", "rn/test"]), "{verified}");
+    assert_eq!(verified["same"], false, "{verified}");
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), main);
 }
 
-/// A name that code makes when it runs is told: no load shows it.
+/// Loading cannot verify names that code builds at run time. The answer lists them.
 #[test]
-fn what_is_made_when_code_runs_is_not_called_verified() {
+fn names_built_at_run_time_are_reported() {
     let folder = Folder::new("rename-computed");
     let root = write(&folder.0);
     let kinds = "(defpackage :rn.kind.list (:use :cl) (:export #:list-kind))\n(in-package :rn.kind.list)\n\
         (defclass list-kind () ())\n(in-package :rn)\n(defun find-kind (name)\n  (make-instance (intern \
         (format nil \"~:@(~A~)-~A\" name '#:kind) (intern (format nil \"RN.KIND.~:@(~A~)\" name) :keyword))))\n";
     fs::write(root.join("main.lisp"), format!("{MAIN}{kinds}")).unwrap();
-    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
-    let (said, exit) = run(&["rn.kind.list:list-kind", "list-sort", "--apply"]);
-    let line = MAIN.lines().count() + 6;
-    let warned =
-        format!("Note: Code makes names of this form when it runs, maybe the old one: main.lisp:{line}.");
-    assert!(exit == Some(0) && said.contains(&warned), "{said}");
-    let told = format!("Not verified, for it is made when code runs: a name that main.lisp:{line} may make.");
-    assert!(said.contains(&told), "{said}");
-    // A test that runs it shows who makes the old name; of a tail call it is who called that.
-    let (said, exit) = run(&["--undo", "last"]);
-    assert_eq!(exit, Some(0), "{said}");
+    let run =
+        |arguments: &[&str]| steelbank(&root, &folder.0.join("cache"), &[&["rename"], arguments].concat());
+    let kind = ["rn.kind.list:list-kind", "list-sort", "--apply"];
+    expect_text("built at run time, without tests", &run(&kind));
+    run(&["--undo", "last"]);
+    // A test that runs the code shows the function that builds the old name. After a tail call it
+    // is the caller.
     let test = fs::read_to_string(root.join("test.lisp")).unwrap();
     let look = "(defun look (name) (find-symbol (format nil \"SI~A\" name) :rn))\n(defun run () \
         (handler-case (rn::find-kind :list) (error () nil)) (assert (print (look \"ZED\")))";
     fs::write(root.join("test.lisp"), test.replace("(defun run ()", look)).unwrap();
-    let (said, exit) = run(&["rn.kind.list:list-kind", "list-sort", "--apply", "--tests"]);
-    let found =
-        format!("main.lisp:{line}:18: rn::find-kind makes the name rn.kind.list:list-kind when it runs");
-    assert!(exit == Some(3) && said.contains(&found) && said.contains("Nothing was written"), "{said}");
-    let (said, exit) = run(&["rn:sized", "measured", "--apply", "--tests"]);
-    assert!(exit == Some(3) && said.contains("rn-test::run makes the name rn:sized when it runs"), "{said}");
+    expect_text("built at run time, with tests", &run(&[&kind[..], &["--tests"]].concat()));
+    expect_text("built in a tail call", &run(&["rn:sized", "measured", "--apply", "--tests"]));
     assert_eq!(fs::read_to_string(root.join("main.lisp")).unwrap(), format!("{MAIN}{kinds}"));
 }
 
@@ -297,7 +274,7 @@ fn renames_are_verified() {
         ("rn::point", "dot", Scope::Auto),
         ("rn::point-x", "point-across", Scope::Auto),
         ("rn::*depth*", "*level*", Scope::Auto),
-        // A list more, and a local variable whose symbol was inherited.
+        // One list more, and a local variable with an inherited symbol.
         ("rn::make-node", "create-node", Scope::Auto),
         ("rn-util:limit", "bound", Scope::Auto),
         ("rn::def-thing", "define-thing", Scope::Auto),
@@ -317,18 +294,18 @@ fn renames_are_verified() {
         println!("seen: {name}: {verified:?}");
         assert!(verified.same && verified.references > 10, "{name}: {verified:?}");
     }
-    // Verify with the tests, which call the function and look it up by its name.
+    // Tests call the function, and find it by its name.
     let request = RenameRequest::new("rn:sized", "measured");
     let planned = plan(&bank, &request);
     let verified = verify(&bank, &request, &planned, true);
     assert!(verified.same && verified.tested == ["rn", "rn/test"], "{verified:?}");
-    wrong(&bank);
-    tests_tell(&bank);
+    check_missing_edits(&bank);
+    check_built_names(&bank);
 }
 
 /// Verifies renames whose effects no loaded code shows, and edits in files that are not loaded.
 #[test]
-fn a_file_whose_load_was_stopped_takes_no_part() {
+fn file_with_stopped_load_is_skipped() {
     own_process!();
     let folder = Folder::new("rename-stopped");
     let bank = project(&folder.0);
@@ -354,18 +331,16 @@ fn a_file_whose_load_was_stopped_takes_no_part() {
 }
 
 #[test]
-fn what_does_not_load_is_not_called_verified() {
+fn broken_system_is_reported_as_not_verified() {
     let folder = Folder::new("rename-broken");
     let root = write(&folder.0);
     fs::write(root.join("main.lisp"), format!("{MAIN}(defun broken () (let ((1 2)) 3))\n")).unwrap();
-    let (said, _) = command(&root, &folder.0.join("cache"), &["rn::norm", "norm-of", "--apply"]);
-    assert!(said.contains("Nothing was verified.") && !said.contains("Verified:"), "{said}");
-    assert!(said.contains("it does not load, before and after alike: rn: "), "{said}");
-    assert!(said.contains("no system that loads has them: main.lisp."), "{said}");
+    let arguments = ["rename", "rn::norm", "norm-of", "--apply"];
+    expect_text("broken system", &steelbank(&root, &folder.0.join("cache"), &arguments));
 }
 
 #[test]
-fn renames_of_what_other_files_know_are_verified() {
+fn exports_used_by_other_files_are_verified() {
     own_process!();
     let folder = Folder::new("rename-others");
     let root = folder.0.join("project");
@@ -386,7 +361,7 @@ fn renames_of_what_other_files_know_are_verified() {
 (defun width (x) x)
 ",
             ),
-            // A file that depends on the exports at read time, which ASDF does not know.
+            // Depends on the exports at read time. ASDF does not see that.
             (
                 "again.lisp",
                 "(defpackage :rx-again (:use :cl :rx)
@@ -416,26 +391,27 @@ fn renames_of_what_other_files_know_are_verified() {
     let planned = plan(&bank, &request);
     let verified = verify(&bank, &request, &planned, false);
     assert!(verified.same && verified.anew, "{verified:?}");
-    // Remove the edits of a file that no image can load, in which the bare name means the exported
+    // Remove the edits of a file that no image can load. The bare name in it means the exported
     // symbol.
     let mut less = planned.clone();
     less.files.retain(|file| file.path != "absent.lisp");
     assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
     let verified = verify(&bank, &request, &less, false);
     assert!(!verified.same, "{verified:?}");
-    assert!(verified.differences[0].message.contains("absent.lisp:2:17 means rx:area still"), "{verified:?}");
-    // Tests of a framework are compared one by one: the one that fails anyway is no difference.
+    expect_text("missing edit", &verified.differences[0].message);
+    // Tests of a framework are compared one by one. A test that fails before and after is no
+    // difference.
     let verified = verify(&bank, &request, &planned, true);
-    let told: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
+    let messages: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
     assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
-    assert_eq!(told, ["rx-test::width.1 ended passed before, and failed after."], "{verified:?}");
+    expect_text("failing test", &messages.join("\n"));
     let request = RenameRequest::new("rx:width", "breadth");
     let verified = verify(&bank, &request, &plan(&bank, &request), true);
     assert!(verified.same, "{verified:?}");
 }
 
-/// Checks that a plan with an edit less, or one more, is found to differ.
-fn wrong(bank: &Steelbank) {
+/// Checks that verification finds the difference if any one edit of a plan is missing.
+fn check_missing_edits(bank: &Steelbank) {
     for (name, new) in [("rn:area", "surface"), ("rn::point", "dot"), ("rn::side", "edge")] {
         let request = RenameRequest { scope: Scope::Symbol, ..RenameRequest::new(name, new) };
         let right = plan(bank, &request);
@@ -451,8 +427,8 @@ fn wrong(bank: &Steelbank) {
     }
 }
 
-/// Checks that tests find the difference in a program that makes names from parts.
-fn tests_tell(bank: &Steelbank) {
+/// Checks that tests find the difference in a program that builds names from parts.
+fn check_built_names(bank: &Steelbank) {
     let root = bank.root().unwrap().to_owned();
     let test = fs::read_to_string(root.join("test.lisp")).unwrap();
     let parts =
@@ -467,10 +443,10 @@ fn tests_tell(bank: &Steelbank) {
     assert_eq!(kinds, [DifferenceKind::LookUp, DifferenceKind::Test, DifferenceKind::Test], "{verified:?}");
 }
 
-/// Renames a name in a macro of `(eval-when (:compile-toplevel) …)`, which no fasl has, and one that
-/// read-time code makes from parts.
+/// Renames a compile-time macro, which no fasl has, and a name that read-time code builds from
+/// parts.
 #[test]
-fn what_the_image_does_not_have_is_verified_and_what_is_made_is_told() {
+fn compile_time_names_are_verified() {
     let folder = Folder::new("rename-compiled");
     let root = folder.0.join("project");
     fs::create_dir_all(&root).unwrap();
@@ -488,14 +464,10 @@ fn what_the_image_does_not_have_is_verified_and_what_is_made_is_told() {
     fs::write(root.join("main.lisp"), main).unwrap();
     let root = root.canonicalize().unwrap();
     let read = || fs::read_to_string(root.join("main.lisp")).unwrap();
-    let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::put-byte", "store-byte", "--apply"]);
-    assert!(exit == Some(3) && read() == main, "{said}");
-    assert!(
-        said.contains("Code at main.lisp:9 makes the old name from parts, and goes on to: edit by hand"),
-        "{said}"
-    );
+    let rename = |name, new| steelbank(&root, &folder.0.join("cache"), &["rename", name, new, "--apply"]);
+    expect_text("built at read time", &rename("rn::put-byte", "store-byte"));
+    assert_eq!(read(), main);
     fs::remove_dir_all(folder.0.join("cache")).unwrap();
-    let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::block-of", "part-of", "--apply"]);
-    assert!(exit == Some(0) && said.contains("are the same, apart from the new name"), "{said}");
+    expect_text("compile-time macro", &rename("rn::block-of", "part-of"));
     assert_eq!(read(), main.replace("block-of", "part-of"));
 }

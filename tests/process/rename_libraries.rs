@@ -1,9 +1,10 @@
-//! rename on libraries of other authors, at names drawn at random: an applied rename has verified, a refused
-//! one says why, and a plan made wrong is caught.
+//! Tests of `rename` with random names in libraries: an applied rename verifies, a refused one has
+//! a reason, and a wrong plan is detected.
 //!
-//! Three small ones, or all in `cargo xtask full`; `STEELBANK_RENAMES=babel,rt` takes
-//! those; `STEELBANK_RENAMES_NAMES` and `STEELBANK_RENAMES_WRONG` set the numbers of names and wrong plans
-//! drawn of each, `STEELBANK_RENAMES_SEED` the seed.
+//! There are three small libraries, and all of them in `cargo xtask full`.
+//! `STEELBANK_RENAMES=babel,rt` selects libraries. `STEELBANK_RENAMES_NAMES`,
+//! `STEELBANK_RENAMES_WRONG` and `STEELBANK_RENAMES_SEED` set the number of names, the number of
+//! wrong plans, and the seed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::renames;
 use crate::renames::verified::{Random, make_wrong, rename_each, some_names};
 use steelbank::LoadRequest;
 
-const NAME: &str = "rename_libraries::random_renames_of_libraries_verify_and_wrong_ones_do_not";
+const NAME: &str = "rename_libraries::random_renames_verify_and_wrong_plans_fail";
 const LIBRARY: &str = "STEELBANK_RENAMES_LIBRARY";
 const SMALL: [&str; 3] = ["anaphora", "cl-who", "parse-number"];
 
@@ -27,7 +28,7 @@ fn number(name: &str, otherwise: usize) -> usize {
 }
 
 #[test]
-fn random_renames_of_libraries_verify_and_wrong_ones_do_not() {
+fn random_renames_verify_and_wrong_plans_fail() {
     if is_child() {
         return child(&PathBuf::from(std::env::var_os(LIBRARY).unwrap()));
     }

@@ -1,4 +1,4 @@
-//! Resources and completion of a project: lists in pages, nothing loaded, restarts, and roots that come late.
+//! Tests of MCP resources and completion: paging, no loading, restarts, and roots that arrive late.
 
 use std::process::Child;
 
@@ -10,7 +10,7 @@ use crate::program::{Folder, Streams, ends_well, initialized, serve, server};
 
 const FILES: usize = 130;
 
-/// Makes a project of two systems, one of many files, of which none can be loaded without a trace.
+/// Writes a project of two systems, one with many files. Loading any of these fails.
 fn project(name: &str) -> Folder {
     let folder = Folder::new(name);
     let root = folder.join("project");
@@ -64,7 +64,7 @@ fn complete(client: &mut Client, of: Value, name: &str, value: &str) -> Value {
 }
 
 #[test]
-fn a_projects_files_are_listed_in_pages_and_completed_and_none_is_loaded() {
+fn files_are_listed_in_pages_without_loading() {
     let folder = project("resources");
     let (child, mut client) = started(&folder, &[]);
     let (uris, pages) = listed(&mut client);
@@ -77,7 +77,7 @@ fn a_projects_files_are_listed_in_pages_and_completed_and_none_is_loaded() {
     {
         assert!(uris.iter().any(|listed| listed == uri), "{uri}: {uris:?}");
     }
-    assert!(read(&mut client, "steelbank:///file/a%20b%25.lisp").contains("a b%.lisp"));
+    assert!(read(&mut client, "steelbank:///file/a%20b%25.lisp").contains("b%.lisp"));
     assert!(read(&mut client, "steelbank:///systems").contains("many/tests"));
     let path = json!({ "type": "ref/resource", "uri": "steelbank:///file/{+path}" });
     let found = complete(&mut client, path.clone(), "path", "src/part-12");
@@ -104,23 +104,24 @@ fn a_projects_files_are_listed_in_pages_and_completed_and_none_is_loaded() {
         "{systems}"
     );
     assert_eq!(client.status()["loads"], Value::Null, "nothing was loaded");
-    // What is loaded has an outline.
+    // A loaded system has an outline.
     let system = "steelbank:///system/many%2Ftests";
     let error = client.request("resources/read", json!({ "uri": system }))["error"].clone();
     assert!(error["message"].as_str().unwrap().contains("load-system"), "{error}");
     client.text("load-system", json!({ "system": "many/tests" }));
     assert!(listed(&mut client).0.contains(&system.to_owned()));
-    assert!(read(&mut client, system).contains("function cl-user::odd "));
+    assert!(read(&mut client, system).contains("cl-user::odd"));
     ends_well(child, client);
 }
 
-/// What an answer says of a restart, and how often one is told.
-const NOTE: &str = "Lisp was started again at";
+/// The reason of Lisp's death, which the note about a restart has, and the number of such notes.
+const NOTE: &str = "abort";
 const NOTES: usize = 3;
 
-/// A question that Lisp's death interrupts is asked again, and the note on the restart waits for somebody who reads it.
+/// A question that Lisp's death interrupts is repeated. Only answers with text show the note about
+/// the restart.
 #[test]
-fn a_resource_outlives_lisps_death_and_tells_of_it() {
+fn resources_survive_lisps_death_with_a_note() {
     let folder = project("resources-death");
     let (child, mut client) = started(&folder, &["--allow-eval"]);
     let abort = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
@@ -133,11 +134,11 @@ fn a_resource_outlives_lisps_death_and_tells_of_it() {
     for id in asked {
         let response = client.response(id);
         let text = response["result"]["contents"][0]["text"].as_str().unwrap_or_default();
-        assert!(text.contains("COMMON-LISP::MAPCAR [FUNCTION]"), "{response}");
+        assert!(text.contains("COMMON-LISP::MAPCAR"), "{response}");
         notes += usize::from(text.contains(NOTE));
     }
     let of = json!({ "type": "ref/resource", "uri": "steelbank:///symbol/{name}" });
-    // Nobody reads the notes of these.
+    // These have no text for a note.
     for _ in 0..10 {
         listed(&mut client);
         complete(&mut client, of.clone(), "name", "cl:mapcar");
@@ -149,9 +150,9 @@ fn a_resource_outlives_lisps_death_and_tells_of_it() {
     ends_well(child, client);
 }
 
-/// A host lists resources as it connects, when the client has not named its project yet.
+/// A host lists resources when it connects, before the client has named its project.
 #[test]
-fn a_list_does_not_forestall_the_clients_roots() {
+fn early_list_does_not_prevent_roots() {
     let folder = project("resources-roots");
     let empty = folder.join("empty");
     std::fs::create_dir(&empty).unwrap();

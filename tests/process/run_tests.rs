@@ -1,5 +1,5 @@
-//! run-tests with a test that kills Lisp, in the image and in a scratch image: the test is named, and those
-//! before it keep their results.
+//! Tests of `run-tests` with a test that kills Lisp, in the image and in a scratch image. Earlier
+//! results are kept.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::asks::Asks;
 use crate::program::{Folder, STEELBANK};
 
 #[test]
-fn a_test_that_kills_lisp_is_told() {
+fn test_that_kills_lisp_has_status_died() {
     own_process!();
     let folder = Folder::new("run-tests-die");
     let root = folder.join("project");
@@ -44,7 +44,7 @@ fn a_test_that_kills_lisp_is_told() {
         }
     };
     told(&run(true));
-    // Here nothing has happened.
+    // The image is unaffected.
     assert_eq!(bank.values("(+ 1 2)"), ["3"]);
     told(&run(false));
 }

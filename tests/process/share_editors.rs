@@ -1,4 +1,5 @@
-//! Editors and agents on one image: `lsp --share` beside `serve --share`. Each editor's text is its own.
+//! Tests of editors and agents on one image: `lsp --share` with `serve --share`. Each editor has
+//! its own texts.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,12 +10,13 @@ use steelbank::reader::lines::PositionEncoding;
 use crate::child::{small_or_full, wait_until, wait_while};
 use crate::client::Client;
 use crate::lsp::Editor;
-use crate::program::{Folder, STEELBANK, ends};
+use crate::program::{Folder, STEELBANK, ends, shown};
 use crate::share::{end, host, join, project};
+use crate::texts::expect_text;
 
 const USES: &str = "(in-package :cl-user)\n(defun uses (list) (of-client-1 list))\n";
 
-/// An editor on the project in `folder`, which has greeted and heard how the load went.
+/// Starts an initialized editor on the project in `folder`.
 fn editor(folder: &Folder, name: &str, options: &[&str]) -> Editor {
     let root = folder.0.join("project");
     let mut command = Command::new(STEELBANK);
@@ -26,7 +28,7 @@ fn editor(folder: &Folder, name: &str, options: &[&str]) -> Editor {
     editor
 }
 
-/// Waits for the end of the first load, and returns what is told of it.
+/// Waits for the end of the first load, and returns its message.
 fn heard(editor: &mut Editor) -> String {
     loop {
         let message = editor.read();
@@ -52,7 +54,7 @@ fn references(editor: &mut Editor, shop: &str) -> Value {
     editor.ask("textDocument/references", at)
 }
 
-/// Where the agent is told that a function is used and defined.
+/// Returns the references and definitions of a function that an agent gets.
 fn places(client: &mut Client) -> (Value, Value) {
     let used = client.structured("code-find-references", json!({ "name": "of-client-1" }));
     let defined = client.structured("find-definition", json!({ "name": "of-client-1" }));
@@ -66,14 +68,14 @@ fn clients(client: &mut Client) -> Vec<(String, String)> {
 }
 
 #[test]
-fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
+fn editors_share_lisp_but_not_texts() {
     let (folder, shop) = used_project("share-editors");
     let mut one = editor(&folder, "One", &["--no-compile", "--allow-eval"]);
-    assert_eq!(heard(&mut one), "It is loaded.");
+    expect_text("loaded", &heard(&mut one));
     let mut agent = join(&folder, &["--allow-eval"]);
     let mut other = join(&folder, &["--allow-edits"]);
     let mut two = editor(&folder, "Two", &["--no-compile"]);
-    assert_eq!(heard(&mut two), "It is loaded already, in a Lisp that is shared.");
+    expect_text("loaded already", &heard(&mut two));
     let process = host(&mut agent.1)["process"].clone();
     let evaluate = |code: &str| json!({ "command": "steelbank.evaluate", "arguments": [{ "code": code }] });
     let pid = one.ask("workspace/executeCommand", evaluate("(sb-unix:unix-getpid)"));
@@ -83,7 +85,7 @@ fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
     let listed = listed.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
     assert_eq!(clients(&mut agent.1), listed);
 
-    // Each editor has another text of one file, and whoever sees the disk has the disk's places.
+    // Each editor has its own text of a file. Agents get the places of the files on disk.
     let of_disk = places(&mut agent.1);
     assert_eq!(of_disk.0[0]["line"], 2, "{of_disk:?}");
     let (ones, twos) = (format!("; 𝒳\n\n{shop}"), shop.replacen('\n', "\n\n\n\n; more\n", 1));
@@ -103,7 +105,7 @@ fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
     assert_eq!(places(&mut agent.1), of_disk);
     assert_eq!(places(&mut other.1), of_disk);
 
-    // Renames by one, while agents ask and the other's text stays as it is.
+    // One editor renames while agents ask. The other editor's text stays.
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
             (0..small_or_full(15, 500)).for_each(|_| assert_eq!(places(&mut agent.1), of_disk));
@@ -125,20 +127,20 @@ fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
     });
     assert_eq!(told(&mut two, &twos), of_two);
 
-    // What one loads the others have, also after a restart; it is asked for by name of who is there.
-    fs::write(folder.0.join("project/more.lisp"), "(defun cl-user::more (x) \"More of X.\" x)\n").unwrap();
+    // All clients see what one of them loads. A restart needs `force` and lists the clients.
+    fs::write(folder.0.join("project/more.lisp"), "(defun cl-user::more (x) \"More\" x)\n").unwrap();
     let load = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "more.lisp" }] });
     one.ask("workspace/executeCommand", load);
-    assert!(agent.1.text("describe-symbol", json!({ "name": "more" })).contains("More of X."));
-    agent.1.text("evaluate", json!({ "code": "(defun cl-user::by-hand (x) \"Made by hand.\" x)" }));
+    assert!(agent.1.text("describe-symbol", json!({ "name": "more" })).contains("More"));
+    agent.1.text("evaluate", json!({ "code": "(defun cl-user::by-hand (x) \"Handmade\" x)" }));
     let calls = format!("{twos}(list (more 1) (by-hand 2))\n");
     two.change("shop.lisp", 2, &calls);
     let hover = two.ask("textDocument/hover", two.at("shop.lisp", &calls, "by-hand", 0));
-    assert!(hover["contents"]["value"].as_str().unwrap().contains("Made by hand."), "{hover}");
-    let refused = agent.1.error("restart-lisp", json!({}));
-    assert!(refused.contains("One 2 (editor, process") && refused.contains("Two 2 (editor"), "{refused}");
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("Handmade"), "{hover}");
+    expect_text("restart refused", &agent.1.error("restart-lisp", json!({})));
 
-    // A restart, and then a death by loaded code: what is under way is answered, each once, in the same texts.
+    // During a restart, and then a death by loaded code, each request is answered once, with the
+    // same texts.
     let load = |path: &str| json!({ "name": "load-file", "arguments": { "path": path } });
     let force = json!({ "name": "restart-lisp", "arguments": { "force": true } });
     for (round, ending) in [force, load("end.lisp")].into_iter().enumerate() {
@@ -170,7 +172,7 @@ fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
         });
         wait_while(|| agent.1.status()["loading"] == true);
         let more = two.ask("textDocument/hover", two.at("shop.lisp", &typed, "more 1", 0));
-        assert!(more["contents"]["value"].as_str().unwrap().contains("More of X."), "{more}");
+        assert!(more["contents"]["value"].as_str().unwrap().contains("More"), "{more}");
         assert_eq!(clients(&mut agent.1), listed);
         assert_eq!(host(&mut agent.1)["process"], process);
         assert_eq!(
@@ -179,7 +181,7 @@ fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
         );
     }
 
-    // An editor that is killed has left, with its text; one that says no goodbye ends with 1, one that does with 0.
+    // A killed editor's text is dropped. An editor without `shutdown` exits with 1, others with 0.
     two.child.kill().unwrap();
     two.child.wait().unwrap();
     wait_while(|| clients(&mut agent.1).len() > 3);
@@ -197,13 +199,13 @@ fn editors_and_agents_have_one_lisp_and_texts_of_their_own() {
 }
 
 #[test]
-fn an_editor_that_joins_while_the_project_is_loaded_waits_and_one_that_loads_it_is_heard_by_the_others() {
+fn editors_wait_for_a_running_load() {
     let folder = project("share-editors-load");
     let root = folder.0.join("project");
     let asd =
         "(defsystem \"shop\" :serial t :components ((:file \"slow\") (:file \"shop\") (:file \"uses\")))";
     fs::write(root.join("shop.asd"), asd).unwrap();
-    // A copy, in which files are checked, may not write there.
+    // The scratch copy that checks files may not write there.
     let slow = format!(
         "(ignore-errors
            (with-open-file (out {:?} :direction :output :if-exists :append :if-does-not-exist :create)
@@ -217,17 +219,17 @@ fn an_editor_that_joins_while_the_project_is_loaded_waits_and_one_that_loads_it_
     let mut one = editor(&folder, "One", &[]);
     wait_until("the load begins", || folder.0.join("loads").exists());
     let mut two = editor(&folder, "Two", &["--no-compile"]);
-    // It answers meanwhile.
+    // Meanwhile, it answers.
     two.open("uses.lisp", uses);
     let document = two.at("uses.lisp", uses, "uses", 0)["textDocument"].clone();
     let symbols = two.ask("textDocument/documentSymbol", json!({ "textDocument": document }));
     assert_eq!(symbols[0]["name"], "uses", "{symbols}");
     assert!(!two.told.iter().any(|told| told["params"]["value"]["kind"] == "end"), "{:?}", two.told);
     fs::write(folder.0.join("go"), "").unwrap();
-    assert_eq!((heard(&mut one), heard(&mut two)), ("It is loaded.".to_owned(), "It is loaded.".to_owned()));
+    [&mut one, &mut two].into_iter().for_each(|editor| expect_text("loaded", &heard(editor)));
     assert_eq!(fs::read_to_string(folder.0.join("loads")).unwrap(), "loaded\n", "it was loaded once");
 
-    // What an agent loads takes back what the compiler said of a file that is open.
+    // An agent's load updates the diagnostics of an open file.
     one.open("uses.lisp", uses);
     one.tell("textDocument/didSave", json!({ "textDocument": document }));
     let said = |editor: &mut Editor| loop {
@@ -249,7 +251,7 @@ fn an_editor_that_joins_while_the_project_is_loaded_waits_and_one_that_loads_it_
 }
 
 #[test]
-fn an_editor_without_a_project_has_a_lisp_of_its_own_and_says_so() {
+fn editor_without_project_has_its_own_lisp() {
     let folder = Folder::new("share-editors-none");
     let command = |options: &[&str]| {
         let mut command = Command::new(STEELBANK);
@@ -262,18 +264,15 @@ fn an_editor_without_a_project_has_a_lisp_of_its_own_and_says_so() {
     let text = "(mapcar #'car x)\n";
     editor.open("free.lisp", text);
     let hover = editor.ask("textDocument/hover", editor.at("free.lisp", text, "mapcar", 0));
-    assert!(hover["contents"]["value"].as_str().unwrap().contains("\ncl:mapcar ["), "{hover}");
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("\ncl:mapcar"), "{hover}");
     assert!(!folder.0.join("cache/hosts").exists());
     assert_eq!(editor.leave(), 0);
     let mut child =
         command(&[]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-    assert!(said.contains("no project here whose Lisp could be shared"), "{said}");
+    expect_text("no project", &std::io::read_to_string(child.stderr.take().unwrap()).unwrap());
     assert_eq!(ends(child).code(), Some(1));
-    // Where hosts cannot be found, it is refused, and told why.
+    // Sharing fails without a folder for hosts.
     fs::write(folder.0.join("a.asd"), "").unwrap();
     fs::write(folder.0.join("cache/hosts"), "").unwrap();
-    let said = command(&[]).stdin(Stdio::null()).output().unwrap();
-    let why = String::from_utf8(said.stderr).unwrap();
-    assert_eq!((said.status.code(), why.contains("cannot be shared")), (Some(3), true), "{why}");
+    expect_text("no folder for hosts", &shown(&command(&[]).stdin(Stdio::null()).output().unwrap()));
 }

@@ -1,4 +1,4 @@
-//! Does the tasks of examples/tasks as an MCP client, within limits of calls and tokens.
+//! Runs the tasks of examples/tasks with limits of calls and tokens.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::fixtures::{library_registry, lisp_libraries};
 use crate::program::{Folder, Streams, ends_well, initialized, on};
 use crate::renames::copy;
 
-/// The tasks, with the most calls that each may take.
+/// The tasks and their limits of calls.
 const CALLS: [(&str, usize); 5] = [
     ("dead-code", 1),
     ("impact-of-a-macro", 1),
@@ -46,7 +46,7 @@ fn tasks_take_few_calls_and_tokens() {
         println!("{name}: {} calls, {tokens} tokens", calls.len());
         assert!(tokens <= task["most_tokens"].as_u64().unwrap() as usize, "{name}: {tokens} tokens");
     }
-    // The renamed library loads, and its text does not have the old name any more.
+    // The text has only the new name.
     let text = fs::read_to_string(project.join("regex-class-util.lisp")).unwrap();
     assert!(text.contains("(regex-total-length") && !text.contains("(regex-length"), "{text}");
     ends_well(child, client);

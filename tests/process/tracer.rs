@@ -1,33 +1,34 @@
-//! Watches a forked child's system calls: ends it at one of them, has one fail, or does something beside it.
+//! Traces a forked child's system calls, to kill it at one of them or to let one fail.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// A system call at which the child stands.
+/// A stop of the child at a system call.
 pub(crate) struct Stop {
-    /// Its number among the stops at system calls: each has one before it, and one after it.
+    /// The number of the stop. Each system call has one before and one after it.
     pub(crate) at: usize,
-    /// The system call's number, before it is carried out.
+    /// The system call's number. `None` after the call.
     pub(crate) call: Option<i64>,
 }
 
-/// What becomes of the child at a stop.
+/// The action at a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Goes,
-    /// It is killed.
+    /// The child is killed.
     Ends,
-    /// The system call is not carried out, and fails with that error. On x86-64 only.
+    /// The system call fails with this error instead of running. Only on x86-64.
     Fails(i32),
 }
 
-/// Runs `body` in a forked child, whose exit code is 0 if it is true and 1 if not. Calls `decide` at each stop. Returns
-/// how the child ended, and how many stops there were.
+/// Runs `body` in a forked child, which exits with 0 for `true` and 1 for `false`. Calls `decide`
+/// at each stop. Returns the child's status and the number of stops.
 pub(crate) fn trace(
     body: impl FnOnce() -> bool,
     mut decide: impl FnMut(&Stop) -> Fate,
 ) -> (ExitStatus, usize) {
-    // SAFETY: the child runs `body`, which asks nothing of the threads that it lacks, and ends without unwinding.
+    // SAFETY: the child runs `body`, which asks nothing of the threads that it lacks, and ends
+    // without unwinding.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -58,7 +59,7 @@ pub(crate) fn trace(
     assert!(libc::WIFSTOPPED(stopped), "a child cannot be traced here: {stopped:x}");
     let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
     let order = |request, data: usize| {
-        // SAFETY: the requests take numbers, or a pointer to what `data` points at, which is as large as they say.
+        // SAFETY: the requests take numbers, or a pointer to registers of the required size.
         let done = unsafe { libc::ptrace(request, child, 0usize, data) };
         assert!(done >= 0, "{}", std::io::Error::last_os_error());
     };

@@ -1,4 +1,4 @@
-//! Renames all names of a project, and counts the outcomes. For the test and the bench.
+//! Renames all names of a project, and counts the outcomes, for a test and a bench.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub(crate) mod verified;
@@ -35,7 +35,7 @@ pub(crate) enum Class {
     Symbol,
     /// Renamed at every token of the symbol, with cautions about what may break.
     Cautioned,
-    /// Not renamed by itself: another name makes it, and changes it.
+    /// Not renamed alone: the name is derived from another one.
     Made,
     /// Absent from the text.
     NoPlace,
@@ -145,7 +145,8 @@ fn class(plan: &RenamePlan) -> Class {
     }
 }
 
-/// Lists the global names that the loaded project defines, as they are printed, one in `one_in` of them.
+/// Lists the global names that the loaded project defines, as they are printed, one in `one_in` of
+/// them.
 pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     let index = bank.index();
     let control = Control::default();
@@ -166,7 +167,7 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
         let found = bank.ask(&FindDefinitionRequest::new(name).package("CL-USER"), &control);
         found.is_ok_and(|found| {
             found.definitions.iter().any(|found| {
-                // A package that is called like the symbol is another thing: (defsystem demo …) has none of it.
+                // A package with the symbol's name is not the symbol.
                 found.kind != LispKind::Package
                     && !Path::new(&found.place.file).is_absolute()
                     && !found.place.file.starts_with("SYS:")
@@ -176,7 +177,8 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     names.into_iter().step_by(one_in.max(1)).collect()
 }
 
-/// Plans the rename of each name, makes those edits that need no caution in `copy`, and counts.
+/// Plans the rename of each name, applies plans without cautions in `copy`, and counts the
+/// outcomes.
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<u32, RenameEdit>> = BTreeMap::new();
@@ -201,7 +203,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
         if !matches!(class, Class::Narrow | Class::Symbol) {
             continue;
         }
-        // Leave out plans that meet in one token, as those of a structure and its accessors do.
+        // Skip plans that overlap, such as those of a structure and its accessors.
         let free = plan.files.iter().all(|file| {
             let taken = files.get(&file.path);
             file.edits.iter().all(|edit| {
@@ -234,7 +236,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
     table
 }
 
-/// Selects the names whose rename warns only of made names or slots.
+/// Selects the names whose renames have only cautions about derived names or slots.
 pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
     let warns = |name: &&String| {
         let request = RenameRequest::new(name.as_str(), renamed(name));
@@ -258,7 +260,7 @@ fn renamed(name: &str) -> String {
     }
 }
 
-/// Prints the places at which the meaning of `name` is not certain.
+/// Prints places where the meaning of `name` is uncertain.
 fn show_doubts(bank: &Steelbank, name: &str) {
     let request = References { limit: usize::MAX, ..References::new(name) };
     let Ok(found) = bank.ask(&request, &Control::default()) else { return };
@@ -271,8 +273,7 @@ fn show_doubts(bank: &Steelbank, name: &str) {
     }
 }
 
-/// Returns the diagnostics of loading `systems`, without what a rename changes: the new names, times and
-/// numbers.
+/// Returns the diagnostics of loading `systems`, without new names, times and numbers.
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
@@ -294,8 +295,8 @@ fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
     answer.failure.as_ref().map(|failure| failure.kind)
 }
 
-/// Removes the new names' ending, folders and numbers from a message. Leaves out SB-RT's dumps of a failed
-/// value's words, which SB-VM:HEXDUMP shows as the objects that they happen to point to.
+/// Removes the suffix of new names, folders and numbers from a message. Also removes SB-RT's memory
+/// dumps of failed values, which differ between runs.
 pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
     let hexadecimal = |word: &str| !word.is_empty() && word.chars().all(|char| char.is_ascii_hexdigit());
     let dumped = |line: &&str| {

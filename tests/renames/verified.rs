@@ -1,5 +1,5 @@
-//! Renames with verification, at random names of libraries: an applied rename leaves the program as it was,
-//! and a wrong one is caught. For the test and the bench.
+//! Renames random names of libraries with verification, for a test and a bench. An applied rename
+//! preserves the program, and a wrong plan is detected.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl Random {
         (self.0 >> 11) as usize % bound.max(1)
     }
 
-    /// Draws `count` of `all`, in their order; all if there are no more.
+    /// Returns `count` random elements of `all` in order, or all if there are fewer.
     pub(crate) fn sample<T>(&mut self, mut all: Vec<T>, count: usize) -> Vec<T> {
         while all.len() > count {
             all.remove(self.below(all.len()));
@@ -50,7 +50,7 @@ pub(crate) struct Outcomes {
     pub(crate) conflicts: BTreeMap<String, usize>,
     /// Refused by verification: the name and the first difference.
     pub(crate) differ: Vec<String>,
-    /// No plan: the sentence.
+    /// Errors instead of a plan.
     pub(crate) unplanned: Vec<String>,
     /// The refusals without a reason.
     pub(crate) unexplained: Vec<String>,
@@ -76,7 +76,7 @@ fn texts(root: &Path, plan: &RenamePlan) -> Vec<(PathBuf, Vec<u8>)> {
     paths.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
-/// Renames each of `names` alone as the tool does: plan, verify, apply; and undoes it.
+/// Plans, verifies and applies the rename of each name as the tool does, and undoes it.
 pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
     let root = bank.root().unwrap().to_owned();
     let mut outcomes = Outcomes::default();
@@ -117,7 +117,7 @@ pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
     outcomes
 }
 
-/// The number of plans made wrong, and those that verification did not catch.
+/// The numbers of wrong plans, and the plans that verification missed.
 #[derive(Debug, Default)]
 pub(crate) struct Wrong {
     pub(crate) less: usize,
@@ -125,8 +125,8 @@ pub(crate) struct Wrong {
     pub(crate) missed: Vec<String>,
 }
 
-/// Takes `count` plans of random `names`, which verify as they are. Leaves an edit out of each second one,
-/// and adds to the others an edit at a token of the same file that the plan does not change.
+/// Verifies `count` wrong plans of random `names`: half of them lack an edit, and half have one too
+/// many.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
     let root = bank.root().unwrap().to_owned();
     let mut wrong = Wrong::default();
@@ -177,7 +177,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
     wrong
 }
 
-/// Makes an edit of a token that is none of `edits`.
+/// Returns an edit of a token that is not in `edits`.
 fn another(text: &[u8], new: &str, edits: &[RenameEdit], random: &mut Random) -> Option<RenameEdit> {
     let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let lines = steelbank_reader::lines::LineIndex::new(text);
@@ -202,7 +202,7 @@ fn another(text: &[u8], new: &str, edits: &[RenameEdit], random: &mut Random) ->
     None
 }
 
-/// Draws some of the names that a project defines.
+/// Returns random names that a project defines.
 pub(crate) fn some_names(bank: &Steelbank, count: usize, random: &mut Random) -> Vec<String> {
     random.sample(names(bank, 1), count)
 }

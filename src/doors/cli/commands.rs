@@ -110,7 +110,8 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
     let number = |key: &str| property.get(key).and_then(Value::as_i64);
     let mut argument = complete::completed(Arg::new(name), name);
     if let Some(help) = text("description") {
-        argument = argument.help(help.replace('`', ""));
+        let turned_off = if defaults_to_true(property) { "Turn off this default: " } else { "" };
+        argument = argument.help(format!("{turned_off}{}", help.replace('`', "")));
     }
     if required {
         argument = argument.required(true).value_name(name.to_uppercase());

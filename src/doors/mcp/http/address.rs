@@ -225,6 +225,6 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         drop(Listener::bind(&address).await.unwrap());
         std::fs::write(&path, "text").unwrap();
-        assert!(told(Listener::bind(&address).await).contains("no socket"));
+        assert!(told(Listener::bind(&address).await).contains("not a socket"));
     }
 }
