@@ -546,7 +546,8 @@ fn troubleshooting_page_has_every_error() {
         Some(wrapped(&format!("* `{code}`: {message} → {remedy}")))
     };
     let joined = page.replace("\n  ", " ");
-    let lines: Vec<String> = joined.lines().map(|line| entry(line).unwrap_or_else(|| line.to_owned())).collect();
+    let lines: Vec<String> =
+        joined.lines().map(|line| entry(line).unwrap_or_else(|| line.to_owned())).collect();
     let blessed = lines.join("\n") + "\n";
     assert!(errors.is_empty(), "no entry in the page: {errors:#?}");
     if std::env::var_os("STEELBANK_BLESS").is_some() {

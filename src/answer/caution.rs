@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Advice, Location, OtherText, Wording, counted};
+use super::{Advice, OtherText, Wording, counted};
 
 /// A note about the limits of an answer. Serializes as its sentence, with advice in terms of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -87,9 +87,6 @@ pub enum Caution {
     /// A message of Lisp, or a caution of an earlier answer that was stored as JSON.
     Text(String),
 }
-
-/// The maximum number of places that a caution lists.
-const MOST_PLACES: usize = 10;
 
 /// The maximum number of files that a caution lists.
 const MOST_FILES: usize = 5;
