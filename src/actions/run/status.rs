@@ -205,7 +205,7 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
     if answer.abandoned_threads > 0 {
         let _ = write!(
             text,
-            "\\n{} Lisp threads were abandoned because their code could not be interrupted.",
+            "\n{} Lisp threads were abandoned because their code could not be interrupted.",
             answer.abandoned_threads
         );
     }
@@ -215,7 +215,7 @@ fn text(answer: &StatusAnswer, wording: Wording) -> String {
     if let Some(host) = &answer.host {
         let _ = write!(
             text,
-            "\\nProcess {} owns this image, shared by {}:",
+            "\nProcess {} owns this image, shared by {}:",
             host.process,
             counted(host.clients.len() as u64, "client", "clients")
         );

@@ -86,13 +86,13 @@ pub enum FindReferencesError {
     #[error("The pattern is empty. Give a name or text.")]
     EmptyPattern,
     /// An unknown kind.
-    #[error("Unknown kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
+    #[error("There is no kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
     Kind {
         /// The kind as given.
         kind: String,
     },
     /// An unknown language.
-    #[error("Unknown language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
+    #[error("There is no language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
     Language {
         /// The language as given.
         lang: String,
@@ -367,11 +367,11 @@ mod tests {
         check(&|request| request.pattern = "  ".to_owned(), "The pattern is empty.");
         check(
             &|request| request.kind = Some("gadget".to_owned()),
-            "Unknown kind \"gadget\". The kinds are definition, function,",
+            "There is no kind \"gadget\". The kinds are definition, function,",
         );
         check(
             &|request| request.lang = Some("cobol".to_owned()),
-            "Unknown language \"cobol\". The languages are text, commonlisp,",
+            "There is no language \"cobol\". The languages are text, commonlisp,",
         );
         check(&|request| request.glob = vec!["[".to_owned()], "invalid glob `[`");
         check(&|request| request.limit = 0, "The limit is 0; it must be at least 1.");

@@ -45,7 +45,7 @@ impl IndexStatusRequest {
 #[non_exhaustive]
 pub enum IndexProjectError {
     /// An unknown language.
-    #[error("Unknown language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
+    #[error("There is no language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
     Language {
         /// The language as given.
         lang: String,

@@ -32,7 +32,7 @@ impl fmt::Display for CheckAnswer {
         if !self.not_loaded.is_empty() {
             write!(
                 f,
-                "\\nNone of the checked systems contains {}. Give a system that does, or check the file without a \
+                "\nNone of the checked systems contains {}. Give a system that does, or check the file without a \
                     system.",
                 self.not_loaded.join(", ")
             )?;

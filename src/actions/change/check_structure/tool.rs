@@ -97,7 +97,7 @@ impl fmt::Display for StructureAnswer {
             ),
             (Some(_), None) => write!(
                 f,
-                "\\nThis may be a false alarm: from line {line} on, {what} uses its own syntax: {form}"
+                "\nThis may be a false alarm: from line {line} on, {what} uses its own syntax: {form}"
             ),
         }
     }

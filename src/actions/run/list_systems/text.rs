@@ -14,7 +14,7 @@ impl Display for SystemsAnswer {
         }?;
         self.systems.iter().try_for_each(|system| write!(f, "\n  {system}"))?;
         if !self.vendored.is_empty() {
-            write!(f, "\\nVendored dependencies, not listed: {}", self.vendored.join(", "))?;
+            write!(f, "\nVendored dependencies, not listed: {}", self.vendored.join(", "))?;
         }
         self.left_out.iter().try_for_each(|out| write!(f, "\nNot read: {}: {}", out.path, out.reason))
     }

@@ -122,7 +122,7 @@ impl fmt::Display for MacroexpandAnswer {
         self.left.iter().try_for_each(|form| {
             write!(
                 f,
-                "\\n\\nNot expanded, because its local definitions would be evaluated (`steelbank serve \
+                "\n\nNot expanded, because its local definitions would be evaluated (`steelbank serve \
                     --allow-eval` permits that): {form}"
             )
         })
