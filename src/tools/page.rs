@@ -21,7 +21,7 @@ pub(crate) struct Paging {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<usize>,
-    /// The `cursor` of a previous answer, to get the entries after it.
+    /// The `cursor` of the previous page.
     #[serde(default)]
     cursor: Option<String>,
 }
@@ -92,7 +92,7 @@ impl Paging {
 pub(crate) struct Continued<R> {
     #[serde(flatten)]
     pub(crate) request: R,
-    /// The `cursor` of a previous answer, to get the entries after it.
+    /// The `cursor` of the previous page.
     #[serde(default)]
     cursor: Option<String>,
 }

@@ -102,7 +102,7 @@ pub(crate) fn single_uses(
 
 /// Lists the uses of a symbol in loaded text one by one, those in SBCL's own sources left out.
 pub(crate) fn uses_of_symbol(context: &QueryContext<'_>, uses: &SymbolUses<'_>, now: &Now) -> Vec<SingleUse> {
-    search(context, uses, now, |path| !path.starts_with("SYS:")).single_uses()
+    search(context, uses, now, |path| !path.as_os_str().as_encoded_bytes().starts_with(b"SYS:")).single_uses()
 }
 
 fn searched<R>(

@@ -66,6 +66,9 @@ struct ListedUsers {
     /// How many uses at top level there are in all.
     #[serde(skip)]
     toplevel_total: usize,
+    /// Whether places in SBCL's own sources are left out.
+    #[serde(skip)]
+    omits_sbcl_places: bool,
 }
 
 /// A function and the first place of its uses.
@@ -114,6 +117,12 @@ impl Sequence for ListedUsers {
         part.keep(&mut self.toplevel);
         part.keep(&mut self.unseen.files);
     }
+
+    /// Leaves out places in SBCL's own sources, so that all names of a standard function's callers are on one page.
+    fn min_entries(&mut self, _budget: usize) -> usize {
+        self.omits_sbcl_places = true;
+        1
+    }
 }
 
 /// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))` has P::ITEM.
@@ -138,12 +147,15 @@ impl ShownUser {
             }
         }
         let (mut evidence, mut via) = (None, None);
+        let is_in_sbcl = user.position.as_ref().is_some_and(|at| at.place.file.starts_with("SYS:"));
         match user.position.as_ref().map(|at| (at.evidence, &at.via)) {
             None | Some((Evidence::Exact, _)) => {}
             Some((found, Some(operator))) => {
                 line.extend([" (via ", operator, ")"]);
                 (evidence, via) = (Some(found), Some(operator.clone()));
             }
+            // In SBCL's own sources, the top-level form is all that is known.
+            Some(_) if is_in_sbcl => {}
             Some((found, None)) => {
                 line.push_str(" (approximate)");
                 evidence = Some(found);
@@ -275,6 +287,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         cursor: None,
         kind,
         toplevel_total: answer.toplevel.len(),
+        omits_sbcl_places: false,
     };
     given.page.cut(listed, call.budget(), |listed, range| {
         Ok(page(listed, range)?.looked_up_in(looked_up_in.clone()))
@@ -283,8 +296,15 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
 
 /// Renders a page.
 fn page(listed: &mut ListedUsers, range: &PageRange) -> Result<ToolAnswer, Failure> {
-    listed.shown =
-        listed.users.iter().map(|user| ShownUser::new(user, listed.kind, &listed.symbol)).collect();
+    let is_in_sbcl =
+        |user: &User<'_>| user.position.as_ref().is_some_and(|at| at.place.file.starts_with("SYS:"));
+    let users = listed.users.iter().map(|mut user| {
+        if listed.omits_sbcl_places && is_in_sbcl(&user) {
+            user.position = None;
+        }
+        ShownUser::new(user, listed.kind, &listed.symbol)
+    });
+    listed.shown = users.collect();
     listed.cursor = range.cursor();
     listed.toplevel_count = Some(listed.toplevel_total).filter(|count| *count > listed.toplevel.len());
     ToolAnswer::new(text(listed, range), &LookupReply::yes(&*listed), CallOutcome::Answered)
