@@ -77,7 +77,7 @@ struct ShownUser {
     name: LispName,
     /// `file:line:column` of the first use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    place: Option<String>,
+    at: Option<String>,
     /// How sure the place is, if it is not exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<Evidence>,
@@ -170,7 +170,7 @@ impl ShownUser {
             }
         }
         Self {
-            place: user.position.map(|at| at.place.to_string()),
+            at: user.position.map(|at| at.place.to_string()),
             name: user.name,
             evidence,
             via,
