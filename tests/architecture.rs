@@ -157,7 +157,7 @@ fn doors_use_no_action_directly() {
         for line in code(&text) {
             for used in line.split("crate::actions::").skip(1).filter(|_| !path.starts_with("src/doors/lsp/"))
             {
-                let known = ["tools()", "carry_out("].iter().any(|known| used.starts_with(known));
+                let known = ["tools()", "run_order("].iter().any(|known| used.starts_with(known));
                 assert!(known, "{path} uses an action: {line}");
             }
         }
@@ -535,19 +535,25 @@ fn troubleshooting_page_has_every_error() {
     }
     let path = root().join("docs/troubleshooting.md");
     let page = fs::read_to_string(&path).unwrap();
-    // An entry is `* `CODE`: MESSAGE → REMEDY`, wrapped with two spaces.
+    // An entry is `* `CODE`: MESSAGE`, or `MESSAGE → REMEDY`, wrapped with two spaces.
     let mut entry = |line: &str| {
         let (code, row) = line.strip_prefix("* `")?.split_once("`: ")?;
-        let (message, remedy) = row.split_once(" → ")?;
-        assert!(!message.is_empty() && !remedy.is_empty(), "{code}");
+        // A message that names the remedy itself has no arrow.
+        let (message, remedy) = row.find(" → ").map_or((row, ""), |arrow| row.split_at(arrow));
+        assert!(!message.is_empty() && remedy != " → ", "{code}");
         let words = errors.remove(code).unwrap_or_else(|| panic!("{code} is no error, or has two entries"));
         let words = words.replace('*', "\\*");
         let message = if words.is_empty() { message } else { &words };
-        Some(wrapped(&format!("* `{code}`: {message} → {remedy}")))
+        Some(wrapped(&format!("* `{code}`: {message}{remedy}")))
     };
-    let joined = page.replace("\n  ", " ");
-    let lines: Vec<String> =
-        joined.lines().map(|line| entry(line).unwrap_or_else(|| line.to_owned())).collect();
+    let mut lines: Vec<String> = Vec::new();
+    for line in page.lines() {
+        match lines.last_mut().filter(|last| last.starts_with("* `")) {
+            Some(last) if line.starts_with("  ") => *last += &line[1..],
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    let lines: Vec<String> = lines.into_iter().map(|line| entry(&line).unwrap_or(line)).collect();
     let blessed = lines.join("\n") + "\n";
     assert!(errors.is_empty(), "no entry in the page: {errors:#?}");
     if std::env::var_os("STEELBANK_BLESS").is_some() {
@@ -559,18 +565,24 @@ fn troubleshooting_page_has_every_error() {
 
 /// Wraps an entry of a list at 100 columns, without a break in a code span.
 fn wrapped(entry: &str) -> String {
-    let (mut text, mut column, mut is_code) = (String::new(), 0, false);
+    let (mut text, mut column, mut piece) = (String::new(), 0, String::new());
     for word in entry.split(' ') {
-        let length = word.chars().count();
-        let breaks = !is_code && column > 2 && column + 1 + length > 100;
-        let space = if breaks { "\n  " } else { " " };
+        if !piece.is_empty() {
+            piece.push(' ');
+        }
+        piece += word;
+        if piece.matches('`').count() % 2 == 1 {
+            continue;
+        }
+        let length = piece.chars().count();
+        let breaks = column > 2 && column + 1 + length > 100;
         if !text.is_empty() {
-            text += space;
+            text += if breaks { "\n  " } else { " " };
             column = if breaks { 2 } else { column + 1 };
         }
-        text += word;
+        text += &piece;
         column += length;
-        is_code ^= word.matches('`').count() % 2 == 1;
+        piece.clear();
     }
     text
 }
