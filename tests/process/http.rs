@@ -443,7 +443,7 @@ fn unauthorized_requests_are_refused_and_block_nobody() {
             (reply.status, reply.json()),
             (400, {
                 let why =
-                    "The headers MCP-Protocol-Version, Mcp-Method and Mcp-Name must be those of the body.";
+                    "The headers MCP-Protocol-Version, Mcp-Method and Mcp-Name must agree with the body.";
                 json!({ "jsonrpc": "2.0", "id": 9, "error": { "code": -32020, "message": why } })
             })
         );
