@@ -57,8 +57,8 @@
   (asdf:register-immutable-system name))
 
 (defun load-lisp-half ()
-  "Compile and load the components of system steelbank, in the system's order. A warning ends the
-build."
+  "Compile and load the components of system steelbank, in the system's order."
+  ;; A warning ends the build.
   (let ((folder (make-pathname :name nil :type nil :defaults *load-truename*)))
     (asdf:load-asd (merge-pathnames "steelbank.asd" folder))
     (with-compilation-unit ()
@@ -89,8 +89,9 @@ build."
     (write-string text stream)))
 
 (defun practise-loading ()
-  "Load a small system twice, once from its fasls, and forget it. This creates the dispatch
-functions and caches of ASDF's generic functions, which each process would otherwise create again."
+  "Load a small system twice, once from its fasls, and forget it."
+  ;; This creates the dispatch functions and caches of ASDF's generic functions, which each process
+  ;; would otherwise create again.
   (let ((folder (merge-pathnames "practice/" *out*)))
     (ensure-directories-exist folder)
     (write-practice-file folder "steelbank-practice.asd"
@@ -132,9 +133,10 @@ functions and caches of ASDF's generic functions, which each process would other
   "The function that saves a core. Calls by its name will be refused, like every exit.")
 
 (defun save-with-index ()
-  "Export the cross references, and save the core without the builder. This is the toplevel
-function of a core that was just saved. Code that the build replaced no longer exists there,
-because only saving collects the old core's code, and the stack holds no references to it."
+  "Export the cross references, and save the core without the builder."
+  ;; This is the toplevel function of a core that was just saved. Code that the build replaced no
+  ;; longer exists there, because only saving collects the old core's code, and the stack holds no
+  ;; references to it.
   (handler-case (steelbank::write-octets (steelbank::xref-baseline) *xref*)
     (error (condition)
       (format *error-output* "~&Could not export the cross references: ~a~%" condition)

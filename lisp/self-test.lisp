@@ -9,10 +9,10 @@
 
 (in-package "STEELBANK-SELF-TEST")
 
+;; Versions differ by a few: 2.5.2 has 505, 2.6.3 has 489. A build without the cross references of
+;; SBCL's own code has none.
 (defparameter *least-callers-of-mapcar* '(("2.5.2" . 500) (t . 400))
-  "The minimum number of records that who-calls MAPCAR must find, by version. Versions differ by a
-few: 2.5.2 has 505, 2.6.3 has 489. A build without the cross references of SBCL's own code has
-none.")
+  "The minimum number of records that who-calls MAPCAR must find, by version.")
 
 (defparameter *form*
   '(lambda (x)
@@ -23,8 +23,8 @@ none.")
   "The number of failed checks.")
 
 (defun report (holds control &rest arguments)
-  "Print one line for a check: whether it HOLDS, and CONTROL applied to ARGUMENTS. Count it if it
-failed."
+  "Print one line for a check: whether it HOLDS, and CONTROL applied to ARGUMENTS."
+  ;; Count it if it failed.
   (unless holds (incf *failures*))
   (format t "~:[FAILED~;ok~]: ~?~%" holds control arguments))
 
@@ -96,8 +96,8 @@ references."
       (sb-ext:delete-directory folder :recursive t))))
 
 (defun load-lisp-half (folder)
-  "Compile the Lisp half in this file's folder into FOLDER, and load it. Ignore this machine's
-ASDF configuration."
+  "Compile the Lisp half in this file's folder into FOLDER, and load it."
+  ;; Ignore this machine's ASDF configuration.
   (require "ASDF")
   (flet ((asdf (name &rest arguments)
            (apply (find-symbol name "ASDF") arguments)))
@@ -109,8 +109,8 @@ ASDF configuration."
       (asdf "LOAD-SYSTEM" "steelbank"))))
 
 (defun tapped-places (folder)
-  "Compile *THREE-FORMS*, a file in FOLDER, with the tap. Return the size of the sidecar, and its
-positions for *PLACES*."
+  "Compile *THREE-FORMS*, a file in FOLDER, with the tap."
+  ;; Return the size of the sidecar, and its positions for *PLACES*.
   (let ((path (merge-pathnames "three.lisp" folder))
         (size 0)
         (places '()))

@@ -4,9 +4,9 @@
 
 (in-package :steelbank)
 
+;; No file has such a date.
 (defconstant +first-text-version+ (expt 2 40)
-  "The smallest number that identifies a text from a buffer in place of a file's write date. No
-file has such a date.")
+  "The smallest number that identifies a text from a buffer in place of a file's write date.")
 
 (sb-ext:define-load-time-global *buffer-texts* '()
   "The texts from buffers that answers have reported, newest first, as lists of file, position and
@@ -22,9 +22,9 @@ text.")
        (stringp (getf properties :emacs-string))))
 
 (defun version-or-text (file created properties)
-  "Return an identifier of the version of FILE that code was compiled from. That is CREATED, the
-file's write date, or a number for a text from a buffer, which PROPERTIES describe. Return NIL if
-the buffer had no file."
+  "Return an identifier of the version of FILE that code was compiled from."
+  ;; That is CREATED, the file's write date, or a number for a text from a buffer, which PROPERTIES
+  ;; describe. Return NIL if the buffer had no file.
   (if (buffer-text-p properties)
       (and (stringp (getf properties :emacs-filename))
            (let ((text (list file

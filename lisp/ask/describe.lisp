@@ -84,8 +84,8 @@ otherwise."
       (sb-ext:native-namestring pathname)))
 
 (defun documentation-text (thing kind)
-  "Return the documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are user
-code, so an error counts as no documentation."
+  "Return the documentation string of THING as KIND, or NIL."
+  ;; Methods on DOCUMENTATION are user code, so an error counts as no documentation.
   (let ((text (around-user-code (documentation thing kind))))
     (and (stringp text) text)))
 
@@ -185,8 +185,8 @@ code, so an error counts as no documentation."
   (name-text (or (class-name class) class)))
 
 (defun slot-json (slot owner inherited)
-  "Return SLOT, a direct slot of the class OWNER, as a JSON object. INHERITED is true if another
-class is described."
+  "Return SLOT, a direct slot of the class OWNER, as a JSON object."
+  ;; INHERITED is true if another class is described.
   (let* ((description (and (typep owner 'structure-class) (structure-description (class-name owner))))
          (structure-slot (and description
                               (structure-slot description (sb-mop:slot-definition-name slot))))

@@ -4,8 +4,8 @@
 (in-package :steelbank)
 
 (defun name-pair (name)
-  "Return the home package and name of NAME's symbol as a list. NAME is a symbol or the list (SETF
-symbol)."
+  "Return the home package and name of NAME's symbol as a list."
+  ;; NAME is a symbol or the list (SETF symbol).
   (let ((symbol (if (consp name) (second name) name)))
     (list (if (symbol-package symbol) (package-name (symbol-package symbol)) "")
           (symbol-name symbol))))
@@ -32,8 +32,8 @@ symbol)."
               "documentation" (documentation-text symbol 'variable)))))
 
 (defun slot-facts (slot structure)
-  "Return the facts about SLOT, a direct slot. STRUCTURE is the description of its structure, or
-NIL."
+  "Return the facts about SLOT, a direct slot."
+  ;; STRUCTURE is the description of its structure, or NIL.
   (let* ((part (and structure (structure-slot structure (sb-mop:slot-definition-name slot))))
          (type (sb-mop:slot-definition-type slot)))
     (object "name" (name-pair (sb-mop:slot-definition-name slot))
@@ -91,8 +91,9 @@ order; null for a symbol that does not exist."
                   (if (member status '(:no-symbol :no-package)) :null (symbol-facts-json symbol)))))
 
 (define-question "package-owners" (&rest packages)
-  "Return the loaded systems with their versions. For each of PACKAGES that exists, also return
-its documentation and the system with the file that defines it, if known."
+  "Return the loaded systems with their versions."
+  ;; For each of PACKAGES that exists, also return its documentation and the system with the file
+  ;; that defines it, if known.
   (let ((systems (make-hash-table :test 'equal)))
     (loop for (component . path) in (source-components)
           do (setf (gethash path systems) (asdf:component-name (asdf:component-system component))))

@@ -39,8 +39,8 @@
     (asdf:cl-source-file (list component))))
 
 (defun registered-dependency (dependency)
-  "Return the registered system for DEPENDENCY, an entry of a system definition. ASDF's own lookup
-would reread a definition that has changed."
+  "Return the registered system for DEPENDENCY, an entry of a system definition."
+  ;; ASDF's own lookup would reread a definition that has changed.
   (typecase dependency
     ((or string symbol) (asdf:registered-system (asdf:coerce-name dependency)))
     ((cons (eql :version)) (registered-dependency (second dependency)))

@@ -21,8 +21,8 @@
   "The maximum number of steps of an expansion in an answer.")
 
 (defun only-form (text)
-  "Read TEXT, which must be exactly one form, and return it. An error gives line and column
-instead of the stream."
+  "Read TEXT, which must be exactly one form, and return it."
+  ;; An error gives line and column instead of the stream.
   (with-input-from-string (stream text)
     (flet ((fail (what)
              (let* ((read (subseq text 0 (min (file-position stream) (length text))))
@@ -78,8 +78,8 @@ is in force."
       (funcall function operator context)))
 
 (defun careful-constant-call-p (function &rest arguments)
-  "Wrap +CONSTANT-CALL-P+ so that no function call is constant if *LEFT-FORMS* is in force. A
-constant call would be executed, and a function such as SOME calls another."
+  "Wrap +CONSTANT-CALL-P+ so that no function call is constant if *LEFT-FORMS* is in force."
+  ;; A constant call would be executed, and a function such as SOME calls another.
   (unless (listp *left-forms*)
     (apply function arguments)))
 
@@ -93,8 +93,8 @@ unless FORM is constant."
     (funcall function form)))
 
 (defun expand-carefully (hook function form environment)
-  "Expand FORM by HOOK, as *MACROEXPAND-HOOK* is called. Refuse evaluation to the macros of SBCL
-and ASDF."
+  "Expand FORM by HOOK, as *MACROEXPAND-HOOK* is called."
+  ;; Refuse evaluation to the macros of SBCL and ASDF.
   (let* ((operator (and (consp form) (first form)))
          (*refusing-evaluation*
            (and (symbolp operator) (member (symbol-package operator) *packages-of-the-core*) t)))
@@ -107,8 +107,8 @@ and ASDF."
   "Held while *CAREFUL-CALLS* and the encapsulations are updated together.")
 
 (defun count-careful-call (change)
-  "Add CHANGE to *CAREFUL-CALLS*. EVAL, CONSTANTP and the walker are encapsulated while it is
-positive."
+  "Add CHANGE to *CAREFUL-CALLS*."
+  ;; EVAL, CONSTANTP and the walker are encapsulated while it is positive.
   (sb-thread:with-mutex (*careful-calls-lock*)
     (cond ((plusp (incf *careful-calls* change))
            (encapsulate +walker-template+ 'steelbank-macroexpand #'careful-walker-template)
@@ -133,10 +133,10 @@ positive."
           (count-careful-call -1))))))
 
 (define-question "macroexpand" (text package-name depth read-eval evaluate)
-  "Expand the form TEXT, read in the package PACKAGE-NAME. DEPTH is once for one step, full to
-expand until it is not a macro form, or all to expand the forms inside it too. Return the
-expansion and the macro of each step. #. is an error unless READ-EVAL is given. Forms with local
-definitions are left unexpanded unless EVALUATE is given."
+  "Expand the form TEXT, read in the package PACKAGE-NAME."
+  ;; DEPTH is once for one step, full to expand until it is not a macro form, or all to expand the
+  ;; forms inside it too. Return the expansion and the macro of each step. #. is an error unless
+  ;; READ-EVAL is given. Forms with local definitions are left unexpanded unless EVALUATE is given.
   (let ((package (find-package package-name)))
     (if (null package)
         (missing-object :no-package)

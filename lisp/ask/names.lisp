@@ -3,8 +3,8 @@
 (in-package :steelbank)
 
 (defun find-named-symbol (name package-name)
-  "Find the symbol called NAME in the package called PACKAGE-NAME, both exactly as given. Return
-the symbol and :INTERNAL, :EXTERNAL or :INHERITED, or NIL and :NO-SYMBOL or :NO-PACKAGE."
+  "Find the symbol called NAME in the package called PACKAGE-NAME, both exactly as given."
+  ;; Return the symbol and :INTERNAL, :EXTERNAL or :INHERITED, or NIL and :NO-SYMBOL or :NO-PACKAGE.
   (check-type name string)
   (check-type package-name string)
   (let ((package (find-package package-name)))
@@ -83,9 +83,9 @@ the symbol and :INTERNAL, :EXTERNAL or :INHERITED, or NIL and :NO-SYMBOL or :NO-
         (concatenate 'string (escaped-name package-name) "::" name)
         (concatenate 'string "#:" name))))
 
+;; Objects in EQL specializers can be of any size, or circular.
 (defvar *parts-left* 0
-  "The number of list elements that a name may still print. Objects in EQL specializers can be of
-any size, or circular.")
+  "The number of list elements that a name may still print.")
 
 (defun write-form (form stream depth)
   "Write FORM, an argument or a specializer in a name, with qualified symbols."
@@ -115,8 +115,8 @@ any size, or circular.")
       (prin1 object stream))))
 
 (defun write-object (object stream)
-  "Write OBJECT, which is neither a symbol nor a list. Print it only if that is harmless, and
-otherwise its type."
+  "Write OBJECT, which is neither a symbol nor a list."
+  ;; Print it only if that is harmless, and otherwise its type.
   (typecase object
     ((or fixnum float character)
      (write-plainly object stream))

@@ -42,8 +42,8 @@
                                 (and (plusp (length text)) (copy-seq text)))))
 
 (defmacro with-named-symbol ((symbol status) (name package) &body body)
-  "Run BODY with SYMBOL and STATUS bound to the results of FIND-NAMED-SYMBOL. If there is no such
-symbol, return the answer for that."
+  "Run BODY with SYMBOL and STATUS bound to the results of FIND-NAMED-SYMBOL."
+  ;; If there is no such symbol, return the answer for that.
   `(multiple-value-bind (,symbol ,status) (find-named-symbol ,name ,package)
      (if (member ,status '(:no-symbol :no-package))
          (missing-object ,status)
@@ -55,8 +55,8 @@ symbol, return the answer for that."
     (describe-symbol-facets symbol status)))
 
 (define-question "print-value" (name package)
-  "Return the value of the variable called NAME in PACKAGE, printed within limits. Runs
-print-object methods."
+  "Return the value of the variable called NAME in PACKAGE, printed within limits."
+  ;; Runs print-object methods.
   (with-named-symbol (symbol status) (name package)
     (if (boundp symbol)
         (multiple-value-bind (text cut) (print-value symbol)
@@ -70,9 +70,9 @@ source file is known."
     (object "status" "found" "definitions" (definitions-json symbol))))
 
 (define-question "values" (package source &optional json)
-  "Read and evaluate the forms of SOURCE in PACKAGE without further setup; an error ends the call.
-Return the values of the last form, printed within limits, or with JSON the first value itself,
-see VALUE-JSON."
+  "Read and evaluate the forms of SOURCE in PACKAGE without further setup; an error ends the call."
+  ;; Return the values of the last form, printed within limits, or with JSON the first value itself,
+  ;; see VALUE-JSON.
   (let ((*package* (or (find-package package)
                        (error "Package ~a not found." package)))
         (values '()))
@@ -95,9 +95,9 @@ see VALUE-JSON."
 ;;; Loads
 
 (defun outcome-of (function milliseconds &key (systems t))
-  "Call FUNCTION with a number of seconds, and return the outcome that it returns, as octets.
-SYSTEMS is as for OUTCOME-JSON. The outcome is not lost if the host interrupts when the load has
-just ended, or if the load has filled the heap."
+  "Call FUNCTION with a number of seconds, and return the outcome that it returns, as octets."
+  ;; SYSTEMS is as for OUTCOME-JSON. The outcome is not lost if the host interrupts when the load
+  ;; has just ended, or if the load has filled the heap.
   (let ((*leave-call* (constantly nil))
         (*checking-heap* t))
     (text-octets (json-string (outcome-json (funcall function (/ milliseconds 1000)) :systems systems)))))
@@ -110,17 +110,17 @@ USERINIT, if given, within MILLISECONDS."
               milliseconds))
 
 (define-question "load-system" (system definition force keep-going milliseconds)
-  "Load SYSTEM through ASDF within MILLISECONDS. DEFINITION is the file that defines it, if given.
-FORCE recompiles everything, and KEEP-GOING continues after files that fail to compile. Report
-progress."
+  "Load SYSTEM through ASDF within MILLISECONDS. DEFINITION is the file that defines it, if given."
+  ;; FORCE recompiles everything, and KEEP-GOING continues after files that fail to compile. Report
+  ;; progress.
   (outcome-of (lambda (seconds)
                 (load-system system :definition definition :force force :keep-going keep-going
                                     :progress #'send-progress :timeout-seconds seconds))
               milliseconds))
 
 (define-question "load-systems" (systems keep-going milliseconds)
-  "Load SYSTEMS, pairs of a name and the file that defines it, through ASDF within MILLISECONDS.
-KEEP-GOING continues after files that fail to compile."
+  "Load SYSTEMS, pairs of a name and the file that defines it, through ASDF within MILLISECONDS."
+  ;; KEEP-GOING continues after files that fail to compile.
   (outcome-of (lambda (seconds) (load-systems systems :keep-going keep-going :timeout-seconds seconds)) milliseconds))
 
 (define-question "load-file" (path systems milliseconds)
@@ -133,8 +133,8 @@ systems."
   (object "marked" (mark-definitions files)))
 
 (define-question "leftovers" (files gone remove)
-  "Return the definitions that are in the image but no longer in FILES. Files in GONE no longer
-exist. REMOVE removes the definitions."
+  "Return the definitions that are in the image but no longer in FILES."
+  ;; Files in GONE no longer exist. REMOVE removes the definitions.
   (leftovers-json files gone remove))
 
 ;;; The index, snapshots and scratch images
@@ -162,13 +162,14 @@ as packed columns."
   (load-order))
 
 (define-question "prepare-save" (path)
-  "Arrange for the core to be saved as PATH when the host returns control to the main thread.
-Return the obstacles as sentences."
+  "Arrange for the core to be saved as PATH when the host returns control to the main thread."
+  ;; Return the obstacles as sentences.
   (prepare-save path))
 
 (define-question "set-overlays" (cache overlays)
-  "Make this a scratch image, which writes to the folder CACHE. OVERLAYS are pairs of a file and
-the file with its text; without the latter, the file counts as deleted."
+  "Make this a scratch image, which writes to the folder CACHE."
+  ;; OVERLAYS are pairs of a file and the file with its text; without the latter, the file counts as
+  ;; deleted.
   (use-huge-pages)
   (use-cache cache)
   (set-overlays overlays)

@@ -10,8 +10,8 @@
   "Native names of the files to which writes were denied, newest first, without duplicates.")
 
 (defun note-if-refused (name outcome)
-  "Record NAME if OUTCOME, the values of a system call as a list, shows that the kernel denied it.
-Return these values."
+  "Record NAME if OUTCOME, the values of a system call as a list, shows that the kernel denied it."
+  ;; Return these values.
   (destructuring-bind (done &optional errno &rest more) outcome
     (declare (ignore more))
     (when (and (null done)
@@ -33,8 +33,8 @@ Return these values."
   (note-if-refused name (multiple-value-list (apply function name arguments))))
 
 (define-question "refused-writes" ()
-  "Return the files to which writes were denied since the first call. Writes by foreign code and
-other programs are not recorded."
+  "Return the files to which writes were denied since the first call."
+  ;; Writes by foreign code and other programs are not recorded.
   (unless (encapsulated-p +open-file+ 'steelbank-refusals)
     (encapsulate +open-file+ 'steelbank-refusals #'noting-refused-open)
     (dolist (name *writing-calls*)

@@ -67,8 +67,8 @@ vector of octets."
     (call-host "steelbank_host_report" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
 (defun report-output (text dropped)
-  "Pass the running call's output to the standard streams to the host. DROPPED is the number of
-characters beyond the limit."
+  "Pass the running call's output to the standard streams to the host."
+  ;; DROPPED is the number of characters beyond the limit.
   (with-octets (sap length text)
     (call-host "steelbank_host_output" sb-sys:system-area-pointer sap sb-alien:size-t length
                (sb-alien:unsigned 64) dropped)))
@@ -79,9 +79,9 @@ characters beyond the limit."
   "Maps the names of questions to the functions that answer them.")
 
 (defmacro define-question (name (&rest arguments) documentation &body body)
-  "Define the answer to the question called NAME, a string. BODY returns a value for WRITE-JSON,
-or a vector of octets. ARGUMENTS are values from READ-JSON. BODY may signal errors and make
-non-local exits, because the boundary handles them."
+  "Define the answer to the question called NAME, a string."
+  ;; BODY returns a value for WRITE-JSON, or a vector of octets. ARGUMENTS are values from
+  ;; READ-JSON. BODY may signal errors and make non-local exits, because the boundary handles them.
   (check-type name string)
   (check-type documentation string)
   (let ((function (intern (format nil "ANSWER-~:@(~a~)" name) :steelbank)))
@@ -102,8 +102,8 @@ non-local exits, because the boundary handles them."
     (coerce (sb-ext:octets-to-string octets :external-format :utf-8) '(simple-array character (*)))))
 
 (defun perform (question arguments)
-  "Answer QUESTION, a name, with ARGUMENTS, a JSON array; both are steelbank_text. Return a status
-and the answer's text."
+  "Answer QUESTION, a name, with ARGUMENTS, a JSON array; both are steelbank_text."
+  ;; Return a status and the answer's text.
   (let* ((name (decode-text question))
          (function (gethash name *questions*)))
     (if function
@@ -117,9 +117,9 @@ and the answer's text."
                                     name))))))
 
 (defun perform-caught (call question arguments)
-  "Call PERFORM as CALL. Turn unhandled conditions and the host's interrupts into an outcome, a
-cons of status and text. *CALL* is bound inside the catch tags, so that nobody throws to them when
-they do not exist."
+  "Call PERFORM as CALL."
+  ;; Turn unhandled conditions and the host's interrupts into an outcome, a cons of status and text.
+  ;; *CALL* is bound inside the catch tags, so that nobody throws to them when they do not exist.
   (catch 'interrupted
     (let* ((condition
              (catch 'fault
@@ -172,8 +172,8 @@ host."
   "The standard input of calls, which is always at its end.")
 
 (defun run-call (call question arguments)
-  "Answer QUESTION as CALL, pass the output and the answer to the host, and return a status. This
-is the body of the entry point."
+  "Answer QUESTION as CALL, pass the output and the answer to the host, and return a status."
+  ;; This is the body of the entry point.
   (let ((output (make-instance 'limited-output :limit *output-limit*))
         (lane *lane*))
     (enter-lane lane call)
@@ -243,9 +243,9 @@ is the body of the entry point."
     table))
 
 (defun serve (number &optional protected)
-  "Let the host serve its queue on this thread as lane NUMBER. Runs without interrupts, because
-outside a call the stack contains the host's frames, which must not be unwound. Set the car of
-PROTECTED once interrupts are off."
+  "Let the host serve its queue on this thread as lane NUMBER."
+  ;; Runs without interrupts, because outside a call the stack contains the host's frames, which
+  ;; must not be unwound. Set the car of PROTECTED once interrupts are off.
   (let ((*lane* (make-lane number sb-thread:*current-thread*)))
     (unwind-protect
          (sb-sys:without-interrupts
@@ -278,9 +278,9 @@ that terminates all other threads finds it in the list immediately."
   (make-protected-thread (format nil "steelbank lane ~d" number) #'serve number))
 
 (defun supervise (order protected)
-  "Execute the host's orders, which busy threads cannot; ORDER is the buffer for them. Runs
-without interrupts, so that code that terminates all other threads does not end this one. Set the
-car of PROTECTED once interrupts are off."
+  "Execute the host's orders, which busy threads cannot; ORDER is the buffer for them."
+  ;; Runs without interrupts, so that code that terminates all other threads does not end this one.
+  ;; Set the car of PROTECTED once interrupts are off.
   (sb-sys:without-interrupts
     (setf (car protected) t)
     (loop
@@ -313,8 +313,8 @@ car of PROTECTED once interrupts are off."
   "The names of the contrib modules that come with this SBCL. The core builder sets it.")
 
 (defun provide-contrib (module)
-  "Load the contrib MODULE from the host's folder. SBCL's own provider searches SBCL_HOME, which
-does not exist here."
+  "Load the contrib MODULE from the host's folder."
+  ;; SBCL's own provider searches SBCL_HOME, which does not exist here.
   (let* ((name (string-downcase (string module)))
          (folder (and (member name *contribs* :test #'string=) (contrib-folder)))
          (fasl (and folder (merge-pathnames (make-pathname :name name :type "fasl") folder))))
@@ -323,8 +323,8 @@ does not exist here."
       t)))
 
 (defun find-contrib-system (name)
-  "Return the contrib NAME as a system that REQUIRE loads, or NIL. ASDF would search SBCL's home,
-which does not exist."
+  "Return the contrib NAME as a system that REQUIRE loads, or NIL."
+  ;; ASDF would search SBCL's home, which does not exist.
   (when (member name *contribs* :test #'string=)
     (or (asdf:registered-system name)
         (make-instance 'asdf:require-system :name name))))
@@ -365,8 +365,8 @@ directory."
   "The thread that executes the host's orders.")
 
 (defun main ()
-  "Start the supervisor, then give this thread to the host, which returns it only to save the
-core. This is the core's toplevel function."
+  "Start the supervisor, then give this thread to the host, which returns it only to save the core."
+  ;; This is the core's toplevel function.
   (note-core-code)
   (setf sb-ext:*invoke-debugger-hook* 'debugger-hook
         *lisp-modes* (floating-point-modes)

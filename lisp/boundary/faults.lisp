@@ -44,8 +44,8 @@
   "The functions by which Lisp code ends its process.")
 
 (defun refuse-exits ()
-  "Make every function in *EXIT-FUNCTIONS* signal EXIT-REFUSED. REFUSE-FOREIGN-EXITS does the same
-for foreign functions."
+  "Make every function in *EXIT-FUNCTIONS* signal EXIT-REFUSED."
+  ;; REFUSE-FOREIGN-EXITS does the same for foreign functions.
   (dolist (name *exit-functions*)
     (let ((name name))
       (encapsulate name 'steelbank
@@ -99,8 +99,8 @@ because the host has its own."
                    (funcall function signal handler)))))
 
 (defun describe-condition (condition)
-  "Return a sentence for CONDITION. Its report is user code and may fail; then the second value is
-the condition of that failure."
+  "Return a sentence for CONDITION."
+  ;; Its report is user code and may fail; then the second value is the condition of that failure.
   (flet ((limited (function)
            (let ((stream (make-instance 'limited-output :limit 4000
                                                         :when-full (lambda () (throw 'enough nil)))))
@@ -123,9 +123,10 @@ the condition of that failure."
                 second)))))
 
 (defun end-if-nothing-prints (condition second)
-  "End Lisp if SECOND, which ended the description of CONDITION, is a stack overflow too. Then not
-even the report of the first overflow can be printed after unwinding, for example because SBCL's
-own functions are traced. Lisp cannot answer any more calls; the host restarts it."
+  "End Lisp if SECOND, which ended the description of CONDITION, is a stack overflow too."
+  ;; Then not even the report of the first overflow can be printed after unwinding, for example
+  ;; because SBCL's own functions are traced. Lisp cannot answer any more calls; the host restarts
+  ;; it.
   (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
     (sb-alien:alien-funcall
      (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string))
@@ -178,8 +179,8 @@ if they are called for it.")
     (copy-return-addresses *return-addresses*)))
 
 (defun leave (tag value)
-  "Throw VALUE to TAG. Near the end of the stack, let cleanup forms use the space of the frames
-that are unwound."
+  "Throw VALUE to TAG."
+  ;; Near the end of the stack, let cleanup forms use the space of the frames that are unwound.
   (when (and *lane* (stack-short-p))
     (let ((function (lambda () (throw tag value))))
       ;; Without interrupts, because special variables have objects on the stack until they are
@@ -221,8 +222,8 @@ of the stack."
   (sb-thread:abort-thread))
 
 (defun debugger-hook (condition hook)
-  "Replace the debugger. In a call, end the call with CONDITION as its fault. In any other thread,
-report the condition to the host and end that thread."
+  "Replace the debugger. In a call, end the call with CONDITION as its fault."
+  ;; In any other thread, report the condition to the host and end that thread.
   (declare (ignore hook))
   (cond ((or (plusp *call*) *note-fault*)
          (end-work condition))
@@ -253,10 +254,10 @@ report the condition to the host and end that thread."
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
+;; The rest must hold new allocations, a twentieth, partly free pages, and a copy of everything,
+;; because the runtime does not survive if the collector runs out of space.
 (defparameter *heap-share* 2/5
-  "The fraction of the dynamic space that may be in use after a collection. The rest must hold new
-allocations, a twentieth, partly free pages, and a copy of everything, because the runtime does
-not survive if the collector runs out of space.")
+  "The fraction of the dynamic space that may be in use after a collection.")
 
 (defun heap-limit ()
   "Return *HEAP-SHARE* in octets."
@@ -298,9 +299,9 @@ that is more, but less than HEAP-ROOM."
       (heap-limit)))
 
 (defun heap-filler ()
-  "Return the thread that has allocated most since its call began or the counters were reset.
-Return NIL if growth since then is small, or larger than what the running threads have allocated.
-In the latter case, a call that has ended may be responsible."
+  "Return the thread that has allocated most since its call began or the counters were reset."
+  ;; Return NIL if growth since then is small, or larger than what the running threads have
+  ;; allocated. In the latter case, a call that has ended may be responsible.
   (let ((growth (- (heap-in-use) *heap-noted*)) (filler nil) (most 0) (all 0))
     (dolist (thread (sb-thread:list-all-threads))
       (multiple-value-bind (lane call) (call-of thread)
@@ -332,8 +333,8 @@ In the latter case, a call that has ended may be responsible."
   (heap-in-use))
 
 (defun end-heap-filler (thread)
-  "Make THREAD, another thread, end its work, because it has filled the heap. Wait a while, and
-return true if it has done so."
+  "Make THREAD, another thread, end its work, because it has filled the heap."
+  ;; Wait a while, and return true if it has done so.
   (multiple-value-bind (lane call) (call-of thread)
     (cond (lane
            (setf (lane-full lane) call))
@@ -350,9 +351,9 @@ return true if it has done so."
              (pause-microseconds 10000))))
 
 (defun relieve-heap ()
-  "End the work of threads that have filled the heap, one by one, until it is not full. If no
-thread is responsible, this thread continues as long as the collector has space for what it has
-allocated."
+  "End the work of threads that have filled the heap, one by one, until it is not full."
+  ;; If no thread is responsible, this thread continues as long as the collector has space for what
+  ;; it has allocated.
   (mapc #'funcall *memory-to-free*)
   (loop while (> (live-octets) (heap-bound))
         do (let ((filler (heap-filler)))
@@ -383,8 +384,9 @@ allocations before the collection that finds the heap full must fit, too."
   "The thread that determines who has filled the heap, or NIL.")
 
 (defun await-collection (collect generation)
-  "Wrap SBCL's SUB-GC. If another thread is about to collect, wait a while for that. Otherwise
-this thread would continue to allocate, and might fill the heap before the other gets a processor."
+  "Wrap SBCL's SUB-GC. If another thread is about to collect, wait a while for that."
+  ;; Otherwise this thread would continue to allocate, and might fill the heap before the other gets
+  ;; a processor.
   (let* ((epoch (collection-epoch))
          (outcome (funcall collect generation)))
     (when (eql outcome 0)
@@ -404,9 +406,9 @@ this thread would continue to allocate, and might fill the heap before the other
   (unencapsulate +after-collection+ 'steelbank))
 
 (defun check-heap (collect)
-  "Wrap SBCL's POST-GC, which the thread that triggered a collection runs after it. If the heap is
-too full even after a full collection, signal HEAP-SHARE-EXHAUSTED in the thread that has filled
-it."
+  "Wrap SBCL's POST-GC, which the thread that triggered a collection runs after it."
+  ;; If the heap is too full even after a full collection, signal HEAP-SHARE-EXHAUSTED in the thread
+  ;; that has filled it.
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
@@ -436,8 +438,8 @@ it."
   (:documentation "Signalled while the collector still has enough space to work."))
 
 (defun enter-lane (lane call)
-  "Begin CALL on LANE's own thread, without interrupts. Discard interruptions that arrived between
-calls."
+  "Begin CALL on LANE's own thread, without interrupts."
+  ;; Discard interruptions that arrived between calls.
   (forget-interruptions (lane-thread lane))
   (setf (lane-stop lane) 0
         (lane-full lane) 0
@@ -449,8 +451,8 @@ calls."
   "The function that leaves the running call when the host interrupts it.")
 
 (defun may-unwind ()
-  "Return true if the interrupted code may be unwound. Foreign code may hold a lock, such as
-malloc's."
+  "Return true if the interrupted code may be unwound."
+  ;; Foreign code may hold a lock, such as malloc's.
   (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall
@@ -474,8 +476,8 @@ can be unwound. Runs on LANE's thread by an interrupt."
              (end-for-full-heap))))))
 
 (defun interrupt-lane (lane)
-  "Make LANE's thread run LEAVE-IF-WANTED, unless that is already pending. Return true once it has
-run."
+  "Make LANE's thread run LEAVE-IF-WANTED, unless that is already pending."
+  ;; Return true once it has run.
   (when (= 0 (sb-ext:compare-and-swap (lane-pending lane) 0 1))
     (handler-case (sb-thread:interrupt-thread (lane-thread lane) (lambda () (leave-if-wanted lane)))
       (sb-thread:interrupt-thread-error () nil)))
@@ -485,8 +487,8 @@ run."
            (pause-microseconds 1000)))
 
 (defun interrupt-call (call)
-  "Interrupt CALL if it is still running. While it is in foreign code, retry for a while; after
-that the host repeats the order."
+  "Interrupt CALL if it is still running."
+  ;; While it is in foreign code, retry for a while; after that the host repeats the order.
   (dolist (lane *lanes*)
     (when (= (lane-call lane) call)
       (setf (lane-stop lane) call)

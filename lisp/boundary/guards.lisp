@@ -5,9 +5,9 @@
 (in-package :steelbank)
 
 (defmacro around-user-code (&body body)
-  "Return the values of BODY, or NIL if it signals an error. For calls of potential user code:
-reports, print methods, methods of streams, slots of conditions, and methods of ASDF's components
-and of metaobjects."
+  "Return the values of BODY, or NIL if it signals an error."
+  ;; For calls of potential user code: reports, print methods, methods of streams, slots of
+  ;; conditions, and methods of ASDF's components and of metaobjects.
   `(handler-case (progn ,@body)
      (error () nil)))
 
@@ -25,8 +25,8 @@ name that no file can have."
   "Our own errors that were reported to the host, newest first.")
 
 (defun report-own-error (what condition)
-  "Report CONDITION, an error in our own code, to the host, once. WHAT describes what the code was
-doing."
+  "Report CONDITION, an error in our own code, to the host, once."
+  ;; WHAT describes what the code was doing.
   (let ((sentence (format nil "Internal error while ~A: ~A" what (describe-condition condition))))
     (unless (or (member sentence *own-errors-reported* :test #'string=)
                 (> (length *own-errors-reported*) 100))

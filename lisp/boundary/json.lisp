@@ -4,8 +4,9 @@
 (in-package :steelbank)
 
 (defun object (&rest keys-and-values)
-  "Return a JSON object of KEYS-AND-VALUES, in their order. Keys are strings. Pairs whose value is
-NIL are omitted, because the host's types represent missing values by absence."
+  "Return a JSON object of KEYS-AND-VALUES, in their order. Keys are strings."
+  ;; Pairs whose value is NIL are omitted, because the host's types represent missing values by
+  ;; absence.
   (cons :object (loop for (key value) on keys-and-values by #'cddr
                       when value
                         collect (cons key value))))
@@ -71,10 +72,10 @@ vector of those."
   (if generalized-boolean :true :false))
 
 (defun value-json (value)
-  "Return VALUE, a Lisp object, as a value for WRITE-JSON. NIL becomes null and T true. Characters
-and symbols become strings, and proper lists and vectors arrays. Hash tables become objects, with
-their keys printed. Results of OBJECT, and :TRUE, :FALSE and :NULL, stay as they are. Signal an
-error for other objects."
+  "Return VALUE, a Lisp object, as a value for WRITE-JSON. NIL becomes null and T true."
+  ;; Characters and symbols become strings, and proper lists and vectors arrays. Hash tables become
+  ;; objects, with their keys printed. Results of OBJECT, and :TRUE, :FALSE and :NULL, stay as they
+  ;; are. Signal an error for other objects.
   (typecase value
     (null :null)
     ((eql t) :true)

@@ -10,8 +10,9 @@
   (setf *core-text-end* (text-space-end)))
 
 (defun map-code (function later)
-  "Call FUNCTION with each code object. If LATER, skip the objects of the core, as far as
-possible; then FUNCTION must allocate little, because no collection can run."
+  "Call FUNCTION with each code object."
+  ;; If LATER, skip the objects of the core, as far as possible; then FUNCTION must allocate little,
+  ;; because no collection can run.
   (if (and later *core-text-end*)
       ;; The allocator of text space uses only space after the end of the core. In dynamic space,
       ;; all of the core's objects are of the last generation, into which nothing is moved later.

@@ -26,8 +26,8 @@
 
 (declaim (inline place-in))
 (defun place-in (vector element)
-  "Return the index of ELEMENT in VECTOR, or NIL. Unlike POSITION, it does not determine the type
-of sequence at each call."
+  "Return the index of ELEMENT in VECTOR, or NIL."
+  ;; Unlike POSITION, it does not determine the type of sequence at each call.
   (declare (type simple-vector vector))
   (loop for known across vector
         for place of-type (unsigned-byte 32) from 0
@@ -150,12 +150,11 @@ definitions."
               (t +not-installed+)))
       (multiple-value-bind (bound global) (bound-function name)
         (cond ((not global) +unknown+)
-              ((null bound) +not-installed+)
               ((same-code-p function (underlying-function bound)) +current+)
               ((gethash function (or (freshness-bound freshness)
                                      (setf (freshness-bound freshness) (all-bound-functions))))
                +current+)
-              (t +replaced+)))))
+              (t (if bound +replaced+ +not-installed+))))))
 
 (defun file-created (source)
   "Return the write date of the file of SOURCE, or NIL for a text from a buffer, which is part of
@@ -187,8 +186,8 @@ a file and does not replace it."
           collect (cons function entry)))
 
 (defun code-statuses (freshness code functions)
-  "Return the status of each of FUNCTIONS, which are in CODE. Functions without a global name
-share the status of those that have one."
+  "Return the status of each of FUNCTIONS, which are in CODE."
+  ;; Functions without a global name share the status of those that have one.
   (let* ((statuses (loop for (function) in functions
                          collect (named-status freshness function (simple-function-name function))))
          (others (loop for entry below (code-entry-count code)
@@ -305,8 +304,8 @@ including ours."
     (values (sort codes #'< :key #'code-serial) highest)))
 
 (defun export-code (state since)
-  "Append the functions and records of code newer than SINCE, and the current status of older
-code. Return the highest serial number seen."
+  "Append the functions and records of code newer than SINCE, and the current status of older code."
+  ;; Return the highest serial number seen.
   (let* ((baseline (state-baseline state))
          (base (if baseline (baseline-serial baseline) -1))
          (freshness (make-freshness)))
@@ -426,8 +425,8 @@ walk have no name."
   "The number of exports with a method without a name that had one in the previous export.")
 
 (defun note-unnamed-methods (methods)
-  "Record that this export found METHODS without names. Count the export, unless the previous one
-found the same."
+  "Record that this export found METHODS without names."
+  ;; Count the export, unless the previous one found the same.
   (when (set-difference methods *left-out* :test #'eq)
     (incf *incomplete-exports*))
   (setf *left-out* methods))
@@ -446,8 +445,8 @@ found the same."
                     form offset +none+ number +current+))))
 
 (defun export-methods (state)
-  "Append all methods that are not in the baseline, and the numbers of those that no longer exist.
-Return a table of the methods found and their numbers."
+  "Append all methods that are not in the baseline, and the numbers of those that no longer exist."
+  ;; Return a table of the methods found and their numbers.
   (let* ((baseline (state-baseline state))
          (known (and baseline (baseline-methods baseline)))
          (seen (make-hash-table :test 'eq))
@@ -486,8 +485,8 @@ Return a table of the methods found and their numbers."
   (pack "SBXREF01" (list (last-code-serial) since highest) (state-pool state) (state-tables state)))
 
 (defun unreferenced-code-p (since)
-  "Return true if there is code newer than SINCE whose functions are no current definitions. Only
-a collection can decide whether it is garbage."
+  "Return true if there is code newer than SINCE whose functions are no current definitions."
+  ;; Only a collection can decide whether it is garbage.
   (let ((freshness (make-freshness)))
     (some (lambda (code)
             (notany (lambda (status) (= status +current+))
@@ -529,8 +528,8 @@ otherwise stay resident until the next load."
              (export-since since))))))
 
 (defun xref-baseline ()
-  "Return an export of everything, to be embedded in the host; later exports are relative to it.
-Must be called just before the core is saved."
+  "Return an export of everything, to be embedded in the host; later exports are relative to it."
+  ;; Must be called just before the core is saved.
   (setf *baseline* nil
         *consed-by-loads* 0)
   (sb-ext:gc :full t)

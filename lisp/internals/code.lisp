@@ -144,8 +144,8 @@ collection can run."
       (sb-vm::walk-dynamic-space #'visit #b0111111 #b111 #b111))))
 
 (defun objects-on-heap (predicate)
-  "Return the objects of dynamic space for which PREDICATE returns true. PREDICATE must not take
-locks, because no collection can run."
+  "Return the objects of dynamic space for which PREDICATE returns true."
+  ;; PREDICATE must not take locks, because no collection can run.
   (let ((found '()))
     (sb-vm:map-allocated-objects
      (lambda (object type size)
@@ -165,8 +165,8 @@ locks, because no collection can run."
                             (not (member object own)))))))
 
 (defun active-timers ()
-  "Return the timers on the heap that are scheduled or will be. A repeating timer is not scheduled
-while its function waits to be called."
+  "Return the timers on the heap that are scheduled or will be."
+  ;; A repeating timer is not scheduled while its function waits to be called.
   (remove-if-not (lambda (timer) (or (sb-ext:timer-scheduled-p timer) (sb-impl::%timer-repeat-interval timer)))
                  (objects-on-heap (lambda (object) (typep object 'sb-ext:timer)))))
 
@@ -175,16 +175,16 @@ while its function waits to be called."
   (sb-kernel:dynamic-usage))
 
 (defun use-huge-pages ()
-  "Advise the kernel to use huge pages for dynamic space, for a short-lived image. Its memory is
-then cleared in few steps and not returned piecewise."
+  "Advise the kernel to use huge pages for dynamic space, for a short-lived image."
+  ;; Its memory is then cleared in few steps and not returned piecewise.
   (let ((madv-hugepage 14))
     (sb-alien:alien-funcall
      (sb-alien:extern-alien "madvise" (function sb-alien:int sb-alien:unsigned sb-alien:unsigned sb-alien:int))
      sb-vm:dynamic-space-start (sb-ext:dynamic-space-size) madv-hugepage)))
 
 (defun heap-in-use ()
-  "Return the octets of the pages of dynamic space that are fully or partly in use. The collector
-copies into whole pages."
+  "Return the octets of the pages of dynamic space that are fully or partly in use."
+  ;; The collector copies into whole pages.
   (* sb-vm:gencgc-page-bytes
      (loop for page below sb-vm:next-free-page
            count (plusp (sb-alien:slot (sb-alien:deref sb-vm:page-table page) 'sb-vm::flags)))))

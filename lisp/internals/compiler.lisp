@@ -30,8 +30,8 @@
   (sb-c::file-info-write-date file-info))
 
 (define-inline make-text-source-info (forms starts)
-  "Return a source info for a text that is not in a file. FORMS and STARTS are adjustable vectors
-of its top-level forms and their start positions."
+  "Return a source info for a text that is not in a file."
+  ;; FORMS and STARTS are adjustable vectors of its top-level forms and their start positions.
   (sb-c::make-source-info
    ;; SBCL versions differ in the name of the truename's keyword.
    :file-info (sb-c::make-file-info :%truename :lisp :truename :lisp :forms forms :positions starts :allow-other-keys t)))

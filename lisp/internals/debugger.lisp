@@ -34,8 +34,8 @@ unknown."
          (sb-di::get-debug-info-fun-map info))))
 
 (defun function-toplevel-form (function debug-functions)
-  "Return the number of the top-level form that contains FUNCTION, a simple function, or NIL.
-DEBUG-FUNCTIONS are those of its code."
+  "Return the number of the top-level form that contains FUNCTION, a simple function, or NIL."
+  ;; DEBUG-FUNCTIONS are those of its code.
   ;; SB-DI does the same, but unpacks them for each function and retains an object for each.
   (let* ((name (sb-kernel:%simple-fun-name function))
          (found (find-if (lambda (entry)
@@ -69,9 +69,9 @@ routine."
 ;;; Frames
 
 (defun map-frames (function &key (count 1000))
-  "Call FUNCTION with each frame of the stack, innermost first, at most COUNT. Stop at a frame
-that cannot be read: if a signal arrived while the frame was created, its return address may be
-anything."
+  "Call FUNCTION with each frame of the stack, innermost first, at most COUNT."
+  ;; Stop at a frame that cannot be read: if a signal arrived while the frame was created, its
+  ;; return address may be anything.
   (let ((walking t))
     (handler-bind ((type-error (lambda (condition)
                                  (declare (ignore condition))

@@ -123,8 +123,8 @@ does not exist."
      ,@body))
 
 (defun special-file-p (name)
-  "Return true if NAME, a native name, is not a regular file. Opening a FIFO or a device might
-block forever."
+  "Return true if NAME, a native name, is not a regular file."
+  ;; Opening a FIFO or a device might block forever.
   (let ((mode (nth-value 3 (sb-unix:unix-stat name))))
     (and mode (/= (logand sb-unix:s-ifmt mode) sb-unix:s-ifreg))))
 

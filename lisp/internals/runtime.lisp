@@ -22,16 +22,16 @@ arguments. TYPE, a symbol, names the encapsulation."
 
 ;;; The SBCL functions that are encapsulated
 
+;; The arguments are the form and its number.
 (defconstant +find-source-paths+ 'sb-c::find-source-paths
-  "Numbers the sub-forms of a top-level form that was just read. The arguments are the form and
-its number.")
+  "Numbers the sub-forms of a top-level form that was just read.")
 
 (defconstant +make-observer+ 'sb-c::make-form-tracking-stream-observer
   "Creates the observer of the stream of a file info, its argument.")
 
+;; The first argument is the source info.
 (defconstant +fasl-dump-source-info+ 'sb-c::fasl-dump-source-info
-  "Writes into a fasl which file it was compiled from, after that was read. The first argument is
-the source info.")
+  "Writes into a fasl which file it was compiled from, after that was read.")
 
 (defconstant +record-component-xrefs+ 'sb-c::record-component-xrefs
   "Records the uses in a component, its argument.")
@@ -54,17 +54,17 @@ the source info.")
 (defconstant +query-file-system+ 'sb-impl::%query-file-system
   "The function that TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
 
+;; On failure it returns NIL and the errno.
 (defconstant +open-file+ 'sb-unix:unix-open
-  "Opens a file. The first arguments are the native name and the flags. On failure it returns NIL
-and the errno.")
+  "Opens a file. The first arguments are the native name and the flags.")
 
+;; On failure they return NIL and the errno.
 (defparameter *writing-calls* '(sb-unix:unix-mkdir sb-unix:unix-unlink sb-unix:unix-rename)
-  "Functions that modify a folder. The first argument is the native name. On failure they return
-NIL and the errno.")
+  "Functions that modify a folder. The first argument is the native name.")
 
+;; A symbol names a function that walks them and is called with form, context and environment.
 (defconstant +walker-template+ 'sb-walker::get-walker-template
-  "Returns how the code walker treats the forms of an operator, its first argument. A symbol names
-a function that walks them and is called with form, context and environment.")
+  "Returns how the code walker treats the forms of an operator, its first argument.")
 
 (defconstant +constant-call-p+ 'sb-c::constant-function-call-p
   "Decides for CONSTANTP whether a function call is constant. It calls the function to find out.")
@@ -72,9 +72,9 @@ a function that walks them and is called with form, context and environment.")
 (defconstant +after-collection+ 'sb-kernel::post-gc
   "The function that the thread that triggered a garbage collection calls after it.")
 
+;; Returns 0 if another thread is about to collect, in which case the caller continues.
 (defconstant +collect+ 'sb-kernel::sub-gc
-  "Collects garbage up to the generation that is its argument. Returns 0 if another thread is
-about to collect, in which case the caller continues.")
+  "Collects garbage up to the generation that is its argument.")
 
 (define-inline collection-epoch ()
   "Return an object that is replaced at each garbage collection."
@@ -89,16 +89,16 @@ about to collect, in which case the caller continues.")
 (defconstant +last-resort+ 'sb-impl::error-error
   "The function that is called when handling an error fails. Its arguments are message texts.")
 
+;; It prints a message and signals an error.
 (defconstant +overflow+ 'sb-kernel::control-stack-exhausted-error
-  "The function that the runtime calls when the stack has reached its guard page. It prints a
-message and signals an error.")
+  "The function that the runtime calls when the stack has reached its guard page.")
 
 (defconstant +leave-process+ 'sb-impl::os-exit
   "Ends the process.")
 
+;; The arguments are the signal and the handler.
 (defconstant +install-handler+ 'sb-unix::%install-handler
-  "Installs a signal handler, which is a function, :DEFAULT or :IGNORE. The arguments are the
-signal and the handler.")
+  "Installs a signal handler, which is a function, :DEFAULT or :IGNORE.")
 
 (defparameter *ending-handlers* '(sb-unix::sigint-handler sb-unix::sigterm-handler)
   "The names of SBCL's handlers of the signals that end a process.")
@@ -140,8 +140,9 @@ the number of its consecutive occurrences, innermost first."
   '(simple-array (unsigned-byte 64) (2048)))
 
 (defmacro with-return-addresses ((variable) &body body)
-  "Run BODY with VARIABLE, a special variable, bound to empty RETURN-ADDRESSES. They are on the
-stack, where the collector treats them as references and does not move the code."
+  "Run BODY with VARIABLE, a special variable, bound to empty RETURN-ADDRESSES."
+  ;; They are on the stack, where the collector treats them as references and does not move the
+  ;; code.
   (let ((addresses (gensym "ADDRESSES")))
     `(let ((,addresses (make-array 2048 :element-type '(unsigned-byte 64))))
        (declare (dynamic-extent ,addresses))
@@ -224,17 +225,17 @@ those."
   (sb-thread::thread-ephemeral-p thread))
 
 (defmacro with-thread-kept ((thread primitive) &body body)
-  "Run BODY while the runtime's structure of THREAD stays in place. PRIMITIVE is bound to its
-address, or 0 if THREAD has ended."
+  "Run BODY while the runtime's structure of THREAD stays in place."
+  ;; PRIMITIVE is bound to its address, or 0 if THREAD has ended.
   ;; Renamed in SBCL 2.5.9.
   `(,(or (find-symbol "WITH-TLS-LOCK" "SB-THREAD") (find-symbol "WITH-DEATHLOK" "SB-THREAD")) (,thread ,primitive)
     ,@body))
 
 (defmacro with-allocation ((allocated noted) thread &body body)
-  "Return the values of BODY, or 0 if THREAD has ended. ALLOCATED is bound to the octets that
-THREAD has allocated since it began, as the shim counts them, and NOTED to the value that
-NOTE-ALLOCATED stores. These are fields that SBCL uses only when it is built to measure its
-allocator."
+  "Return the values of BODY, or 0 if THREAD has ended."
+  ;; ALLOCATED is bound to the octets that THREAD has allocated since it began, as the shim counts
+  ;; them, and NOTED to the value that NOTE-ALLOCATED stores. These are fields that SBCL uses only
+  ;; when it is built to measure its allocator.
   (let ((primitive (gensym "PRIMITIVE")))
     (flet ((field (slot)
              `(sb-sys:sap-ref-word (sb-sys:int-sap ,primitive) (* ,slot sb-vm:n-word-bytes))))

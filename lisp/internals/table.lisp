@@ -319,8 +319,8 @@ several lambda lists if versions differ, and none if it is called without argume
         (format nil "~A" (if (listp lambda-list) (names lambda-list) '()))))))
 
 (defun global-function (name)
-  "Return the global function NAME without its encapsulations. FDEFINITION does that only up to
-SBCL 2.6.5."
+  "Return the global function NAME without its encapsulations."
+  ;; FDEFINITION does that only up to SBCL 2.6.5.
   (loop for function = (fdefinition name) then (sb-impl::encapsulation-info-definition around)
         for around = (sb-impl::encapsulation-info function)
         while around

@@ -46,8 +46,8 @@ since."
                    do (setf (gethash operation times) stamp))))
 
 (defun preserving-operations (function name &rest options)
-  "Wrap ASDF's evaluation of a DEFSYSTEM form. If the form is the one that defined the system
-before, restore its operation times."
+  "Wrap ASDF's evaluation of a DEFSYSTEM form."
+  ;; If the form is the one that defined the system before, restore its operation times.
   (let* ((name (or (around-user-code (asdf:coerce-name name)) name))
          (system (asdf:registered-system name))
          (before (gethash name *defined-systems*))

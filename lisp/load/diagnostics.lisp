@@ -29,8 +29,8 @@
     (serious-condition :error)))
 
 (deftype simple-reader-error ()
-  "A reader error with a separate message. Its full report would repeat the position and the
-stream."
+  "A reader error with a separate message."
+  ;; Its full report would repeat the position and the stream.
   '(and reader-error simple-condition))
 
 (defun source-end-p (condition)
@@ -92,8 +92,8 @@ were ignored.")
         (gethash (namestring file) (load-session-taps *load-session*)))))
 
 (defun stream-place (stream position)
-  "Return line and column, from 1, of character POSITION of STREAM. If POSITION is NIL, use the
-current read position."
+  "Return line and column, from 1, of character POSITION of STREAM."
+  ;; If POSITION is NIL, use the current read position.
   (when (form-tracking-stream-p stream)
     (multiple-value-bind (line column) (stream-line-and-column stream position)
       (list :line line :column column))))
@@ -273,17 +273,17 @@ compilation unit."
           :key (lambda (diagnostic) (getf diagnostic :path)) :test-not #'equal))
 
 (defun diagnostics-so-far (session file contexts)
-  "Return the diagnostics to store in the fasl record of FILE, which was just compiled. Return
-:PENDING if names are undefined that are not in CONTEXTS: the compiler reports those at the end of
-the compilation unit."
+  "Return the diagnostics to store in the fasl record of FILE, which was just compiled."
+  ;; Return :PENDING if names are undefined that are not in CONTEXTS: the compiler reports those at
+  ;; the end of the compilation unit.
   (if (loop for context being the hash-keys of (undefined-contexts)
             thereis (not (gethash context contexts)))
       :pending
       (diagnostics-of-file session file)))
 
 (defun store-diagnostics (session)
-  "Store the pending diagnostics of each file that SESSION compiled in its fasl record. Skip files
-with unreported diagnostics, which exist if the load was abandoned."
+  "Store the pending diagnostics of each file that SESSION compiled in its fasl record."
+  ;; Skip files with unreported diagnostics, which exist if the load was abandoned.
   (let ((unreported (load-session-unreported session)))
     (when (listp unreported)
       (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)

@@ -35,8 +35,8 @@
   "Native names of the files of this cache that were already looked up in the lower one.")
 
 (defun from-lower-cache (path)
-  "Return PATH, a file of the cache. At the first call, if the file is missing, link or copy it
-from the lower cache."
+  "Return PATH, a file of the cache."
+  ;; At the first call, if the file is missing, link or copy it from the lower cache.
   (let ((lower *lower-cache*))
     (when (and lower (in-cache-p path))
       (let ((name (sb-ext:native-namestring path)))
@@ -76,8 +76,8 @@ from the lower cache."
               (length cache)))))
 
 (defun wild-fasl-p (condition)
-  "Return true if CONDITION reports a wild pathname in the cache. UIOP creates one from the name
-of a source file with *, ? or [ in it."
+  "Return true if CONDITION reports a wild pathname in the cache."
+  ;; UIOP creates one from the name of a source file with *, ? or [ in it.
   (and (typep condition 'file-error)
        (in-cache-p (file-error-pathname condition))
        (wild-pathname-p (file-error-pathname condition))))
@@ -171,8 +171,8 @@ verified; NIL means that the file must be read next time."
                 record))))))))
 
 (defun read-record (fasl)
-  "Return the record of FASL, or NIL if it is missing or damaged. A load parses it only once,
-unless it is replaced."
+  "Return the record of FASL, or NIL if it is missing or damaged."
+  ;; A load parses it only once, unless it is replaced.
   (let* ((path (record-path fasl))
          (name (sb-ext:native-namestring path))
          (stamp (file-stamp name))
@@ -216,8 +216,8 @@ unless it is replaced."
              record)))))
 
 (defun make-record (fasl source &optional diagnostics)
-  "Write a record next to FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS.
-Return the record, or NIL if there is no fasl."
+  "Write a record next to FASL, which was compiled from SOURCE, a file version, with DIAGNOSTICS."
+  ;; Return the record, or NIL if there is no fasl.
   ;; Do this before the stamp is taken.
   (close-to-others fasl)
   (let ((version (current-version fasl)))
@@ -273,9 +273,9 @@ incomplete, or of another file. COMPONENT is the component of the fasl."
   (asdf:perform (asdf:make-operation 'asdf:compile-op) component))
 
 (defun valid-record (fasl component)
-  "Return the record of FASL, the fasl of COMPONENT. First recompile FASL if it is damaged,
-missing, or has lost its sidecar. If the system compiles in its own way and so writes no record,
-write one."
+  "Return the record of FASL, the fasl of COMPONENT."
+  ;; First recompile FASL if it is damaged, missing, or has lost its sidecar. If the system compiles
+  ;; in its own way and so writes no record, write one.
   (let ((record (intact-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
            (unless (equal (record-stamps record) (fasl-record-written record))
@@ -290,9 +290,9 @@ write one."
                  (and version (make-record fasl version))))))))
 
 (defun call-with-intact-fasl (fasl component function)
-  "Call FUNCTION, which loads FASL, the fasl of COMPONENT, and return its record. If a fasl in the
-cache proves damaged or missing, recompile it and call FUNCTION again, at most twice, because
-another process may delete it at any time."
+  "Call FUNCTION, which loads FASL, the fasl of COMPONENT, and return its record."
+  ;; If a fasl in the cache proves damaged or missing, recompile it and call FUNCTION again, at most
+  ;; twice, because another process may delete it at any time.
   (loop repeat 2
         do (let ((record (valid-record fasl component)))
              (block damaged
@@ -307,8 +307,9 @@ another process may delete it at any time."
     record))
 
 (defun call-in-shared-cache (function)
-  "Call FUNCTION, which compiles into the cache. Another process may replace the same files at
-that moment; if one is missing, call FUNCTION again, at most twice."
+  "Call FUNCTION, which compiles into the cache."
+  ;; Another process may replace the same files at that moment; if one is missing, call FUNCTION
+  ;; again, at most twice.
   (loop repeat 2
         do (block moved
              (handler-bind ((file-error (lambda (condition)
@@ -322,8 +323,8 @@ that moment; if one is missing, call FUNCTION again, at most twice."
   "The features that this SBCL writes into fasls and expects to find there.")
 
 (defun constant-fasl-features (function)
-  "Replace FASL-FEATURES by the features that SBCL was built with. Code that changes *FEATURES*
-does not make fasls incompatible."
+  "Replace FASL-FEATURES by the features that SBCL was built with."
+  ;; Code that changes *FEATURES* does not make fasls incompatible.
   (declare (ignore function))
   *fasl-features*)
 
@@ -365,9 +366,9 @@ intact record. ASDF then recompiles it and its dependents."
            (discard-fasl fasl)))))
 
 (defun undetected-change (path loaded)
-  "Compare the file PATH with LOADED, the file version that was read. Return :CHANGED if it
-differs and ASDF may not notice because it is not newer, :SAME if its contents are the same, and
-NIL if ASDF notices the change or the file does not exist."
+  "Compare the file PATH with LOADED, the file version that was read."
+  ;; Return :CHANGED if it differs and ASDF may not notice because it is not newer, :SAME if its
+  ;; contents are the same, and NIL if ASDF notices the change or the file does not exist.
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)
@@ -385,8 +386,8 @@ found to match LOADED, a file version."
     (and version (eq version loaded) (equal stamp (file-stamp file)))))
 
 (defun changed-definitions ()
-  "Return the system definitions that changed without ASDF noticing. Unchanged ones are not read
-again until they are touched."
+  "Return the system definitions that changed without ASDF noticing."
+  ;; Unchanged ones are not read again until they are touched.
   (flet ((definition-p (file)
            (let ((start (- (length file) 4)))
              (and (plusp start) (string= ".asd" file :start2 start)))))

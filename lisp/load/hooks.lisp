@@ -10,8 +10,8 @@
   (funcall function form toplevel-form))
 
 (defun call-for-component (session component what function)
-  "Report progress, then call FUNCTION, which compiles or loads COMPONENT. Return the component's
-file."
+  "Report progress, then call FUNCTION, which compiles or loads COMPONENT."
+  ;; Return the component's file.
   (check-load-session)
   (let ((file (source-file-of component))
         (*loading* (eq what :load)))
@@ -117,8 +117,8 @@ first."
   (apply function plan operation component options))
 
 (defun remembered-namestring (function pathname)
-  "Wrap ASDF's function that computes the cache key for the date of PATHNAME. ASDF caches the
-date, but would resolve the links of PATHNAME each time."
+  "Wrap ASDF's function that computes the cache key for the date of PATHNAME."
+  ;; ASDF caches the date, but would resolve the links of PATHNAME each time.
   (if (and *load-session* (uiop:absolute-pathname-p pathname))
       (let ((stamped (load-session-stamped *load-session*)))
         (or (gethash pathname stamped)
@@ -153,8 +153,9 @@ date, but would resolve the links of PATHNAME each time."
         (apply function stream arguments))))
 
 (defun readable-forms (function file &rest keys)
-  "Read the forms of FILE by FUNCTION, UIOP's. If an unreadable file is in a folder of
-configuration files, warn and ignore it, so that the others take effect."
+  "Read the forms of FILE by FUNCTION, UIOP's."
+  ;; If an unreadable file is in a folder of configuration files, warn and ignore it, so that the
+  ;; others take effect.
   (handler-bind ((error (lambda (condition)
                           (when (uiop:string-suffix-p (or (first (last (pathname-directory file))) "") ".conf.d")
                             (warn "Ignoring ~A, which cannot be read: ~A"

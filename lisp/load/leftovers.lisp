@@ -110,8 +110,8 @@ at that time. Return NIL if it was not compiled from a file."
       (setf (gethash (list (mark-kind mark) (mark-name mark)) table) mark))))
 
 (defun mark-definitions (files)
-  "Record the current definitions of FILES, and return their number. A definition that was not
-redefined since the last call keeps the file version recorded then."
+  "Record the current definitions of FILES, and return their number."
+  ;; A definition that was not redefined since the last call keeps the file version recorded then.
   (let ((before (marks-by-name)))
     (setf *marks* (definitions-in files))
     (dolist (mark *marks*)
@@ -176,8 +176,8 @@ or whose file is in GONE."
         (name-text name))))
 
 (defun leftovers-json (files gone remove)
-  "Return the leftovers of FILES as JSON objects, sorted by file and name. Files in GONE no longer
-exist. If REMOVE is true, remove the leftovers from the image."
+  "Return the leftovers of FILES as JSON objects, sorted by file and name."
+  ;; Files in GONE no longer exist. If REMOVE is true, remove the leftovers from the image.
   (let ((marks (leftovers files gone)))
     (when remove
       (dolist (file gone)

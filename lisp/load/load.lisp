@@ -33,8 +33,8 @@ diagnostics."
       condition))
 
 (defun note-failure (session condition)
-  "Record in SESSION that CONDITION ends the load, and its position, before the stack unwinds. If
-little stack is left, copy the stack instead."
+  "Record in SESSION that CONDITION ends the load, and its position, before the stack unwinds."
+  ;; If little stack is left, copy the stack instead.
   (cond ((not (stack-short-p)) (describe-failure session condition))
         ;; On a stack overflow, it was already copied before the handlers ran.
         ((not (typep condition 'stack-exhausted))
@@ -62,8 +62,8 @@ another way."
         condition)))
 
 (defun failed-outcome (session condition)
-  "Return the outcome of a load that CONDITION ended. By now the memory that the load filled is
-garbage."
+  "Return the outcome of a load that CONDITION ended."
+  ;; By now the memory that the load filled is garbage.
   (let ((*file* (load-session-file session))
         (*checking-heap* t))
     (when (and (null (load-session-failure session))
@@ -92,8 +92,8 @@ ASDF continue with the resulting fasl."
         (uiop:delete-file-if-exists fasl)))))
 
 (defun run-load (session function)
-  "Call FUNCTION as the load SESSION. Return the outcome, unless FUNCTION makes a non-local exit
-out of the load."
+  "Call FUNCTION as the load SESSION."
+  ;; Return the outcome, unless FUNCTION makes a non-local exit out of the load.
   (catch 'end-of-load
     (let ((condition
             (catch 'fault
@@ -145,8 +145,8 @@ load.")
     highest))
 
 (defun known-component-files ()
-  "Return a table of the files of all registered components. The operations on them record their
-loading."
+  "Return a table of the files of all registered components."
+  ;; The operations on them record their loading.
   (let ((files (make-hash-table :test 'equal)))
     (labels ((walk (component)
                (if (typep component 'asdf:parent-component)
@@ -182,9 +182,9 @@ write date at that time."
     seen))
 
 (defun note-new-code (versions noted-elsewhere)
-  "Record the files of new code in the image, and return their number. Skip files that changed
-after they were compiled, and those for which NOTED-ELSEWHERE, called with name and write date,
-returns true. VERSIONS contains the versions of files that were read."
+  "Record the files of new code in the image, and return their number."
+  ;; Skip files that changed after they were compiled, and those for which NOTED-ELSEWHERE, called
+  ;; with name and write date, returns true. VERSIONS contains the versions of files that were read.
   (loop for path being the hash-keys of (new-code-files) using (hash-value created)
         for true = (and created
                         (eql (mismatch "/" path) 1)
@@ -245,8 +245,8 @@ failure remain."
                   :cautions (reverse (load-session-cautions session))))))
 
 (defun keep-features (session features)
-  "Restore FEATURES, and add a caution to SESSION, if *FEATURES* is no longer a proper list.
-Otherwise nothing could be read."
+  "Restore FEATURES, and add a caution to SESSION, if *FEATURES* is no longer a proper list."
+  ;; Otherwise nothing could be read.
   (unless (proper-list-p *features*)
     (setf *features* features)
     (push "The loaded code left *FEATURES* as an improper list; its previous value was restored."
@@ -319,12 +319,13 @@ not notice that."
       (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
 (defun load-system (system &key definition force keep-going progress stop timeout-seconds)
-  "Load SYSTEM, a name, through ASDF. DEFINITION is the native name of the file that defines it,
-if ASDF would not find that. FORCE recompiles the system's own files, and KEEP-GOING continues
-after files that fail to compile. PROGRESS is called with (done total what file) before each file.
-STOP is called without arguments at each safe point. Return a property list with :STATUS (:LOADED,
-:FAILED, :CANCELLED or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS, and,
-if the load failed, :FAILURE."
+  "Load SYSTEM, a name, through ASDF."
+  ;; DEFINITION is the native name of the file that defines it, if ASDF would not find that. FORCE
+  ;; recompiles the system's own files, and KEEP-GOING continues after files that fail to compile.
+  ;; PROGRESS is called with (done total what file) before each file. STOP is called without
+  ;; arguments at each safe point. Return a property list with :STATUS (:LOADED, :FAILED, :CANCELLED
+  ;; or :TIMED-OUT), :COMPILED and :CACHED files, :DURATION-MS, :DIAGNOSTICS, and, if the load
+  ;; failed, :FAILURE.
   (check-type system string)
   (check-type timeout-seconds (or null (real 0)))
   (install-load-hooks)
@@ -349,8 +350,9 @@ if the load failed, :FAILURE."
         (list* :system name outcome)))))
 
 (defun load-systems (systems &key keep-going progress stop timeout-seconds)
-  "Load SYSTEMS in order through ASDF. Each is a list of a name and the native name of the file
-that defines it. KEEP-GOING and the outcome are as for LOAD-SYSTEM."
+  "Load SYSTEMS in order through ASDF."
+  ;; Each is a list of a name and the native name of the file that defines it. KEEP-GOING and the
+  ;; outcome are as for LOAD-SYSTEM.
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds)))
     (setf (load-session-keep-going session) keep-going)
@@ -382,8 +384,8 @@ whether the fasl is kept."
               nil)))
 
 (defun load-file (path &key progress stop timeout-seconds)
-  "Compile and load the file PATH, a native name. Return an outcome as LOAD-SYSTEM does. If the
-file cannot be read or compiled, nothing of it is loaded."
+  "Compile and load the file PATH, a native name. Return an outcome as LOAD-SYSTEM does."
+  ;; If the file cannot be read or compiled, nothing of it is loaded.
   (check-type path string)
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds))
@@ -427,8 +429,8 @@ registered systems."
   (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
 
 (defun outcome-json (outcome &key (systems t))
-  "Return OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as a JSON object. SYSTEMS is as for
-IMAGE-JSON."
+  "Return OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as a JSON object."
+  ;; SYSTEMS is as for IMAGE-JSON.
   (destructuring-bind (&key system path step status failure duration-ms compiled cached diagnostics cautions) outcome
     (object "system" system "path" path "step" (word step) "status" (word status) "duration_ms" duration-ms
             "compiled" compiled "cached" cached

@@ -43,8 +43,8 @@ remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
       (push (symbol-name symbol) names))))
 
 (defun shrink-package (package exports uses shadows)
-  "Remove from PACKAGE what its definition no longer lists. The definition now lists EXPORTS, USES
-and SHADOWS."
+  "Remove from PACKAGE what its definition no longer lists."
+  ;; The definition now lists EXPORTS, USES and SHADOWS.
   (let* ((name (package-name package))
          (before (gethash name *package-definitions*))
          (no-exports (taken-out (external-names package) (getf before :exports :unknown) exports))

@@ -132,7 +132,7 @@
 ;;; Systems
 
 (defun registered-names ()
-  "Return the names of the systems that ASDF has registered. ASDF's own list signals an error if a
-definition was read only partially."
+  "Return the names of the systems that ASDF has registered."
+  ;; ASDF's own list signals an error if a definition was read only partially.
   (loop for name being the hash-keys of asdf/system-registry:*registered-systems*
         collect name))

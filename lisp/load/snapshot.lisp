@@ -21,8 +21,8 @@ for environment variables. NIL at other times.")
             (setf (gethash file inputs) t)))))))
 
 (defun noting-probe (function path)
-  "Wrap PROBE-FILE: record a file that is missing. If a system was not found there, another load
-may find it."
+  "Wrap PROBE-FILE: record a file that is missing."
+  ;; If a system was not found there, another load may find it.
   (or (funcall function path)
       (let* ((inputs *inputs*)
              (file (and inputs
@@ -41,8 +41,8 @@ may find it."
     (funcall function name)))
 
 (defun unnoted-translation (function path)
-  "Wrap ASDF:APPLY-OUTPUT-TRANSLATIONS, which probes output files next to their sources. Those are
-not inputs."
+  "Wrap ASDF:APPLY-OUTPUT-TRANSLATIONS, which probes output files next to their sources."
+  ;; Those are not inputs.
   (asdf:ensure-output-translations)
   (let ((*inputs* nil))
     (funcall function path)))
@@ -216,8 +216,8 @@ when the host returns control to it. Return a sentence for each obstacle."
   (sb-alien:alien-funcall (sb-alien:extern-alien "__wrap__exit" (function sb-alien:void sb-alien:int)) status))
 
 (defun save-core ()
-  "Save the image as *CORE-TO-SAVE*, to restart in MAIN. Does not return; the exit status reports
-the result to the host."
+  "Save the image as *CORE-TO-SAVE*, to restart in MAIN."
+  ;; Does not return; the exit status reports the result to the host.
   (let ((path (shiftf *core-to-save* nil)))
     (handler-case
         (progn

@@ -45,9 +45,9 @@
     system))
 
 (defun refusing-stranger (function stream)
-  "Wrap Swank's authentication: disconnect clients that do not know the secret. Their error is
-reported and ends the listener, which is then reopened, instead of waiting in the debugger of a
-connected editor."
+  "Wrap Swank's authentication: disconnect clients that do not know the secret."
+  ;; Their error is reported and ends the listener, which is then reopened, instead of waiting in
+  ;; the debugger of a connected editor.
   (let ((known nil)
         (sb-ext:*invoke-debugger-hook* 'debugger-hook)
         (*debugger-hook* nil))
@@ -92,8 +92,8 @@ wrong secret."
         (reopen-swank port)))
 
 (defun open-swank (port &key timeout-seconds)
-  "Load the user's Swank or Slynk, and have it serve on PORT as START-SWANK does. Return an
-outcome as LOAD-SYSTEM does, and the port."
+  "Load the user's Swank or Slynk, and have it serve on PORT as START-SWANK does."
+  ;; Return an outcome as LOAD-SYSTEM does, and the port.
   (install-load-hooks)
   (let* ((system nil)
          (opened nil)
@@ -106,8 +106,8 @@ outcome as LOAD-SYSTEM does, and the port."
     (values (list* :system system outcome) opened)))
 
 (define-question "open-swank" (port milliseconds)
-  "Start the user's Swank or Slynk on PORT, within MILLISECONDS. Return its system and port, or
-the reason for a failure."
+  "Start the user's Swank or Slynk on PORT, within MILLISECONDS."
+  ;; Return its system and port, or the reason for a failure.
   (let ((*leave-call* (constantly nil)))
     (multiple-value-bind (outcome opened) (open-swank port :timeout-seconds (/ milliseconds 1000))
       (object "system" (getf outcome :system)
@@ -120,8 +120,8 @@ editor. An export that must be repeated counts as one."
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()
-  "Record the files that a user compiled and loaded in the editor. Return the contents of the
-image if there are any."
+  "Record the files that a user compiled and loaded in the editor."
+  ;; Return the contents of the image if there are any.
   (if (plusp (note-new-code (make-hash-table :test 'equal)
                             (lambda (file created)
                               (let ((known (gethash file *loaded-files*)))

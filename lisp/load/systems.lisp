@@ -23,8 +23,8 @@
           `(:source-registry ,tree ,@(remove tree (registry-directives configured) :test #'equal))))))
 
 (defun rescan-systems ()
-  "Search for system definitions where ASDF is configured to look. Other threads use the old
-registry until the search ends."
+  "Search for system definitions where ASDF is configured to look."
+  ;; Other threads use the old registry until the search ends.
   (let ((parameter (project-registry))
         (registry (make-hash-table :test 'equal)))
     (asdf/source-registry::compute-source-registry parameter registry)
@@ -87,8 +87,8 @@ of the step that failed, or of the last one; :STEP names it."
     (nreverse files)))
 
 (defun known-systems ()
-  "Return the registered systems that are defined in files. Each is a property list of :NAME,
-:ASD, :LOADED and, if it is below the project's root, :FILES."
+  "Return the registered systems that are defined in files."
+  ;; Each is a property list of :NAME, :ASD, :LOADED and, if it is below the project's root, :FILES.
   (loop for name in (registered-names)
         for system = (asdf:registered-system name)
         ;; A name has no system while its definition is read, and after reading it failed.

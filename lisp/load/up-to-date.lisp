@@ -8,8 +8,9 @@
 (in-package :steelbank)
 
 (defstruct (up-to-date-system (:constructor make-up-to-date-system (system features files dependencies)))
-  "A SYSTEM for which a plan made under FEATURES had nothing to do. FILES is an alist of native
-names and stamps. DEPENDENCIES are the names of the systems that its actions depend on."
+  "A SYSTEM for which a plan made under FEATURES had nothing to do."
+  ;; FILES is an alist of native names and stamps. DEPENDENCIES are the names of the systems that
+  ;; its actions depend on.
   (system nil :type asdf:system)
   (features '() :type list)
   (files '() :type list)
@@ -58,9 +59,9 @@ reading of its definition depend."
     names))
 
 (defun note-up-to-date-systems (except)
-  "Record the systems for which the plan in ASDF's current session has nothing to do. Skip the
-systems in the table EXCEPT: they were just loaded or registered as up to date, so the plan has no
-information on them."
+  "Record the systems for which the plan in ASDF's current session has nothing to do."
+  ;; Skip the systems in the table EXCEPT: they were just loaded or registered as up to date, so the
+  ;; plan has no information on them.
   (let ((actions (make-hash-table :test 'eq))
         (load (asdf:make-operation 'asdf:load-op))
         (features (copy-list *features*))
@@ -101,8 +102,8 @@ the definitions that have not changed."
   (null (set-exclusive-or features *features* :test #'equal)))
 
 (defun built-in-p (name)
-  "Return true if the system NAME is built into the image and has no files, such as UIOP. Each
-plan has actions for it that do nothing."
+  "Return true if the system NAME is built into the image and has no files, such as UIOP."
+  ;; Each plan has actions for it that do nothing.
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
          (null (asdf:system-source-file system))

@@ -33,9 +33,9 @@ of its octets."
   "STATX_BASIC_STATS.")
 
 (defun file-stamp (file)
-  "Return the stamp of FILE, a native name, for detecting later changes. It is a list of the
-change time, in seconds since 1970 and nanoseconds, the write time, size, inode and device. Return
-:ABSENT if the file does not exist, and NIL if it has an overlay."
+  "Return the stamp of FILE, a native name, for detecting later changes."
+  ;; It is a list of the change time, in seconds since 1970 and nanoseconds, the write time, size,
+  ;; inode and device. Return :ABSENT if the file does not exist, and NIL if it has an overlay.
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))
@@ -78,9 +78,9 @@ NIL if there is none."
          (cddr stamp))))
 
 (defun version-now (path version stamp stamp-function)
-  "Return the current version of the file PATH, or NIL if it cannot be read. Second value: its
-stamp according to STAMP-FUNCTION, or NIL if its contents differ from VERSION. If PATH still has
-STAMP, the stamp of VERSION, the file is not read."
+  "Return the current version of the file PATH, or NIL if it cannot be read."
+  ;; Second value: its stamp according to STAMP-FUNCTION, or NIL if its contents differ from
+  ;; VERSION. If PATH still has STAMP, the stamp of VERSION, the file is not read.
   ;; Take the stamp before reading the file, so that a later write has another stamp.
   (let ((now (funcall stamp-function (sb-ext:native-namestring path))))
     (if (and (consp now) (equal now stamp))
@@ -92,9 +92,10 @@ STAMP, the stamp of VERSION, the file is not read."
 ;;; Truenames in a shared cache
 
 (defun steady-query (function path query error-p)
-  "Wrap %QUERY-FILE-SYSTEM: retry once if a truename cannot be determined. SBCL checks the file,
-then requests its real path. If another process deletes the file in between, SBCL mistakes the
-device number for an error number, and PROBE-FILE signals a TYPE-ERROR."
+  "Wrap %QUERY-FILE-SYSTEM: retry once if a truename cannot be determined."
+  ;; SBCL checks the file, then requests its real path. If another process deletes the file in
+  ;; between, SBCL mistakes the device number for an error number, and PROBE-FILE signals a
+  ;; TYPE-ERROR.
   (flet ((ask () (funcall function path query error-p)))
     (if (eq query :truename)
         (handler-case (ask)

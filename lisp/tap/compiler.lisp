@@ -53,8 +53,8 @@ TOPLEVEL."
         (note-local tap toplevel (variable-name variable) 0)))))
 
 (defun note-component-locals (tap component)
-  "Record the names bound in COMPONENT, which belongs to the form read last. That form, or a macro
-inside it, is being compiled."
+  "Record the names bound in COMPONENT, which belongs to the form read last."
+  ;; That form, or a macro inside it, is being compiled.
   (let ((toplevel (and (tap-file-info tap)
                        (1- (length (file-info-forms (tap-file-info tap)))))))
     (when (and toplevel (>= toplevel 0))

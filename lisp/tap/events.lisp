@@ -26,8 +26,8 @@
               (tap-count tap) (the fixnum (1+ count)))))))
 
 (defun align-children (object children objects places)
-  "Store each child's position plus 1 in OBJECT in PLACES. CHILDREN are indices of events, ordered
-by position."
+  "Store each child's position plus 1 in OBJECT in PLACES."
+  ;; CHILDREN are indices of events, ordered by position.
   (declare (type list children) (type simple-vector objects) (type (simple-array fixnum (*)) places)
            (optimize speed))
   (let ((place 0))
@@ -58,8 +58,9 @@ by position."
              (element (comma-form object))))))))
 
 (defun tap-places (tap places wrappers)
-  "Fill PLACES with each event's position in its parent. Fill WRAPPERS with the number of direct
-children, or -1 for an event whose object was reported before (#+, #n= and the like)."
+  "Fill PLACES with each event's position in its parent."
+  ;; Fill WRAPPERS with the number of direct children, or -1 for an event whose object was reported
+  ;; before (#+, #n= and the like).
   (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
   (let ((starts (tap-starts tap)) (objects (tap-objects tap)) (stack '()))
     (dotimes (event (tap-count tap))
@@ -172,8 +173,9 @@ children, or -1 for an event whose object was reported before (#+, #n= and the l
   (stream-line-and-column (tap-stream tap) position))
 
 (defun tap-position (tap toplevel-form form-number)
-  "Return the position of sub-form FORM-NUMBER of TOPLEVEL-FORM, or of the nearest form before it.
-Second value: whether it is exactly that form. Return NIL if TAP does not have the top-level form."
+  "Return the position of sub-form FORM-NUMBER of TOPLEVEL-FORM, or of the nearest form before it."
+  ;; Second value: whether it is exactly that form. Return NIL if TAP does not have the top-level
+  ;; form.
   (declare (type tap tap) (type (integer 0) toplevel-form form-number))
   (let ((positions (and (< toplevel-form (fill-pointer (tap-positions tap)))
                         (aref (tap-positions tap) toplevel-form))))

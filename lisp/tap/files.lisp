@@ -25,8 +25,8 @@
     ((or file-error stream-error) () (make-array 0 :element-type '(unsigned-byte 8)))))
 
 (defun make-private-directories (path)
-  "Create the missing directories of PATH, a file of the cache, with access for their owner only.
-Return PATH."
+  "Create the missing directories of PATH, a file of the cache, with access for their owner only."
+  ;; Return PATH.
   (ensure-directories-exist path :mode #o700))
 
 (defun close-to-others (file)

@@ -47,8 +47,8 @@ tap."
   (values))
 
 (defun tapped-make-observer (function file-info)
-  "Wrap MAKE-FORM-TRACKING-STREAM-OBSERVER, which is called for the file that COMPILE-FILE opens.
-Return an observer that reports to both SBCL's observer and the tap."
+  "Wrap MAKE-FORM-TRACKING-STREAM-OBSERVER, which is called for the file that COMPILE-FILE opens."
+  ;; Return an observer that reports to both SBCL's observer and the tap.
   (let ((tap *tap*)
         (observer (funcall function file-info)))
     (when (and tap (not (tap-source-load tap)) (null (tap-file-info tap)))

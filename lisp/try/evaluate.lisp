@@ -80,8 +80,8 @@ warnings."
           (note-names-without-definition trial))))))
 
 (defun call-for-forms (text trial function)
-  "Call FUNCTION with each form of TEXT and its number, and tell the compiler both. Each form is
-read after the previous one was evaluated. Return the values of the last call."
+  "Call FUNCTION with each form of TEXT and its number, and tell the compiler both."
+  ;; Each form is read after the previous one was evaluated. Return the values of the last call.
   (let* ((forms (make-array 8 :adjustable t :fill-pointer 0))
          (info (make-text-source-info forms (trial-starts trial)))
          (end (list nil))
@@ -134,8 +134,8 @@ was signalled, or NIL if it is not about reading the code."
            (apply #'object "kind" "interrupted" (stack-json trial))))))
 
 (defun evaluation-json (trial outcome)
-  "Return the answer to an evaluation. The host fetches the values and the condition by their
-handles."
+  "Return the answer to an evaluation."
+  ;; The host fetches the values and the condition by their handles.
   (destructuring-bind (&key status values condition) outcome
     (object "status" (word status)
             "values" (loop for value in values

@@ -59,8 +59,8 @@ did not record it."
                                                    (error () "(unknown)"))))))))
 
 (defun function-text (debug-fun in-code)
-  "Return the name of the function DEBUG-FUN. IN-CODE is true if it belongs to the code being
-evaluated."
+  "Return the name of the function DEBUG-FUN."
+  ;; IN-CODE is true if it belongs to the code being evaluated.
   (let ((name (debug-function-name debug-fun)))
     (if (and in-code (typep name '(cons (eql lambda) (cons null (or null (cons (eql :in)))))))
         "top-level form"

@@ -4,10 +4,10 @@
 (in-package :steelbank)
 
 (defmacro define-framework (name package (&key tests run) &rest forms)
-  "Define the framework NAME, which is recognized by PACKAGE. TESTS is a form that returns its
-tests. RUN is (variable). FORMS run the test that the variable designates and return its
-assertions. If the assertions do not determine the status, FORMS also return the status and a
-message."
+  "Define the framework NAME, which is recognized by PACKAGE."
+  ;; TESTS is a form that returns its tests. RUN is (variable). FORMS run the test that the variable
+  ;; designates and return its assertions. If the assertions do not determine the status, FORMS also
+  ;; return the status and a message.
   (let ((list (intern (format nil "TESTS-OF-~:@(~a~)" name) :steelbank))
         (runner (intern (format nil "RUN-TEST-OF-~:@(~a~)" name) :steelbank)))
     `(progn
@@ -31,8 +31,9 @@ message."
   "Predicates for which a constant argument is the expected value.")
 
 (defun compared-assertion (predicate values &rest initargs)
-  "Return an assertion in which PREDICATE compared VALUES, conses of a form and its value. A
-constant is the expected value. If there are two other forms, it is unknown which one is expected."
+  "Return an assertion in which PREDICATE compared VALUES, conses of a form and its value."
+  ;; A constant is the expected value. If there are two other forms, it is unknown which one is
+  ;; expected.
   (let ((constants (remove-if-not #'constantp values :key #'car))
         (others (remove-if #'constantp values :key #'car)))
     (apply #'make-assertion
@@ -396,8 +397,8 @@ skips it."
 
 (defun ptester-check (function &rest arguments &key expected-result test-results test-form known-failure
                       &allow-other-keys)
-  "Wrap ptester's TEST-CHECK, which every test calls at its end. The test failed if the error
-counter increases."
+  "Wrap ptester's TEST-CHECK, which every test calls at its end."
+  ;; The test failed if the error counter increases.
   (let* ((counter (its "PTESTER" "*TEST-ERRORS*"))
          (before (symbol-value counter)))
     (multiple-value-prog1 (apply function arguments)

@@ -17,8 +17,8 @@ twice.")
   "Protects *HANDLES*.")
 
 (defmacro with-handles (&body body)
-  "Run BODY with the lock of *HANDLES*, without interrupts. Code that an interrupt runs may create
-handles, and a collection may drop them."
+  "Run BODY with the lock of *HANDLES*, without interrupts."
+  ;; Code that an interrupt runs may create handles, and a collection may drop them.
   `(sb-sys:without-interrupts
      (sb-thread:with-mutex (*handle-lock*)
        ,@body)))

@@ -15,8 +15,8 @@ has one."
   "The maximum number of elements of a list that are counted.")
 
 (defun named-parts (kind facts names-and-values)
-  "Return the anatomy of an object with named parts. NAMES-AND-VALUES alternates names and
-functions that return the values."
+  "Return the anatomy of an object with named parts."
+  ;; NAMES-AND-VALUES alternates names and functions that return the values.
   (let ((parts (coerce (loop for (name function) on names-and-values by #'cddr collect (cons name function)) 'vector)))
     (make-anatomy kind facts (length parts)
                   (lambda (index)
@@ -25,8 +25,8 @@ functions that return the values."
                         (values name value present)))))))
 
 (defmacro parts (kind facts &body names-and-forms)
-  "Return the anatomy of a KIND with FACTS, alternating keys and values, and named parts.
-NAMES-AND-FORMS alternates names and forms, each evaluated when its part is requested."
+  "Return the anatomy of a KIND with FACTS, alternating keys and values, and named parts."
+  ;; NAMES-AND-FORMS alternates names and forms, each evaluated when its part is requested.
   `(named-parts ,kind (facts ,@facts)
                 (list ,@(loop for (name form) on names-and-forms by #'cddr
                               append (list name `(lambda () (values ,form t)))))))
@@ -88,8 +88,8 @@ NAMES-AND-FORMS alternates names and forms, each evaluated when its part is requ
           return (values key value t)))
 
 (defun table-anatomy (table)
-  "Return the anatomy of the hash table TABLE. Its parts are the values, and their labels are the
-keys."
+  "Return the anatomy of the hash table TABLE."
+  ;; Its parts are the values, and their labels are the keys.
   (make-anatomy "hash-table"
                 (facts "count" (hash-table-count table)
                        "test" (let ((test (hash-table-test table)))

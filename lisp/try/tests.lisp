@@ -36,10 +36,10 @@ runs."
       (name-text (test-name test))))
 
 (defstruct assertion
-  "The result of one assertion. STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and
-ACTUAL are lists of the value, or empty if it is unknown which value is which. VALUES are conses
-of a form and its value. WITHIN are the names of the enclosing sections of the test, outermost
-first."
+  "The result of one assertion. STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED."
+  ;; EXPECTED and ACTUAL are lists of the value, or empty if it is unknown which value is which.
+  ;; VALUES are conses of a form and its value. WITHIN are the names of the enclosing sections of
+  ;; the test, outermost first.
   (status :passed :type keyword)
   (form nil)
   (expected '() :type list)
@@ -98,8 +98,8 @@ none."
           "message" (and (assertion-message assertion) (bounded-text (assertion-message assertion) 600))))
 
 (defun test-status (outcome assertions &optional told)
-  "Return the status of a test whose trial had OUTCOME and which made ASSERTIONS. TOLD is the
-status that its framework reports separately, or NIL."
+  "Return the status of a test whose trial had OUTCOME and which made ASSERTIONS."
+  ;; TOLD is the status that its framework reports separately, or NIL.
   (flet ((any (status) (find status assertions :key #'assertion-status)))
     (cond ((eq (getf outcome :status) :stopped) :timed-out)
           ((getf outcome :condition) :error)
@@ -110,8 +110,8 @@ status that its framework reports separately, or NIL."
           (t :passed))))
 
 (defun call-as-test (function package)
-  "Call FUNCTION as a trial, and return the test's JSON object. FUNCTION returns assertions, and
-optionally a status and a message."
+  "Call FUNCTION as a trial, and return the test's JSON object."
+  ;; FUNCTION returns assertions, and optionally a status and a message.
   (let* ((trial (make-trial))
          (start (get-internal-real-time))
          (outcome (handler-bind ((warning (lambda (condition)
@@ -202,8 +202,8 @@ of each."
                                                                 when file collect file))))))))
 
 (defun asdf-name-p (symbol)
-  "Return true if SYMBOL is in one of ASDF's packages. Extensions have packages such as
-ASDF-ENCODINGS, which do not count."
+  "Return true if SYMBOL is in one of ASDF's packages."
+  ;; Extensions have packages such as ASDF-ENCODINGS, which do not count.
   (let ((package (symbol-package symbol)))
     (and package
          (or (eq package (find-package :asdf))
@@ -240,7 +240,7 @@ itself, or else those of OTHERS whose test-op does anything."
         (remove-if-not #'acts-p others))))
 
 (define-question "run-test-op" (system)
-  "Perform SYSTEM's test-op. Assertions of frameworks without named tests are reported
-individually."
+  "Perform SYSTEM's test-op."
+  ;; Assertions of frameworks without named tests are reported individually.
   (call-as-test (lambda () (call-with-assertions-noted (lambda () (asdf:test-system system))))
                 (find-package :common-lisp-user)))

@@ -64,9 +64,9 @@ trial. COPIED are the return addresses of a stack that was unwound."
                                  (around-user-code (trial-restarts-json trial condition))))))))
 
 (defun note-stack (trial condition)
-  "Record in TRIAL the stack and the restarts for CONDITION, as DESCRIBE-STACK does. If little
-stack is left, copy it for later instead. Only the first call has an effect, because an error in
-this function may call it again."
+  "Record in TRIAL the stack and the restarts for CONDITION, as DESCRIBE-STACK does."
+  ;; If little stack is left, copy it for later instead. Only the first call has an effect, because
+  ;; an error in this function may call it again.
   (unless (trial-noted trial)
     (setf (trial-noted trial) t)
     (cond ((not (stack-short-p)) (describe-stack trial condition))
@@ -89,8 +89,8 @@ garbage."
     (list :status :failed :condition condition)))
 
 (defun call-as-trial (trial function)
-  "Call FUNCTION as TRIAL. Return the outcome, unless FUNCTION makes a non-local exit out of the
-trial."
+  "Call FUNCTION as TRIAL."
+  ;; Return the outcome, unless FUNCTION makes a non-local exit out of the trial.
   (catch 'end-of-trial
     (let ((condition
             (catch 'fault
@@ -107,8 +107,8 @@ trial."
       (failed-trial condition))))
 
 (defun run-trial (trial function)
-  "Call FUNCTION as TRIAL, as CALL-AS-TRIAL does. Describe the stack afterwards, from its copy, if
-that was impossible before it unwound."
+  "Call FUNCTION as TRIAL, as CALL-AS-TRIAL does."
+  ;; Describe the stack afterwards, from its copy, if that was impossible before it unwound.
   (with-return-addresses (*return-addresses*)
     (let* ((outcome (call-as-trial trial function))
            (condition (getf outcome :condition)))
@@ -118,8 +118,9 @@ that was impossible before it unwound."
       outcome)))
 
 (defun trial-outcome (trial function)
-  "Call FUNCTION as TRIAL. Return the outcome, a property list, however it ends. :STATUS is
-:FINISHED, :FAILED or :STOPPED."
+  "Call FUNCTION as TRIAL."
+  ;; Return the outcome, a property list, however it ends. :STATUS is :FINISHED, :FAILED or
+  ;; :STOPPED.
   (let ((outcome nil))
     (block trial
       (unwind-protect (setf outcome (run-trial trial function))
