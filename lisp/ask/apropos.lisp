@@ -3,8 +3,7 @@
 (in-package :steelbank)
 
 (defun symbol-kinds (symbol)
-  "Return the kinds of thing that SYMBOL names, as a list of keywords, or NIL if it names nothing,
-like a keyword."
+  "Return the kinds of thing that SYMBOL names as keywords, or NIL if it names nothing."
   (let ((setf `(setf ,symbol))
         (class (find-class symbol nil)))
     (flet ((present (&rest kinds) (remove nil kinds)))

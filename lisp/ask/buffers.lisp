@@ -9,8 +9,7 @@
   "The smallest number that identifies a text from a buffer in place of a file's write date.")
 
 (sb-ext:define-load-time-global *buffer-texts* '()
-  "The texts from buffers that answers have reported, newest first, as lists of file, position and
-text.")
+  "Texts from buffers that answers have reported, newest first: lists of file, position, text.")
 
 (sb-ext:define-load-time-global *buffer-lock* (sb-thread:make-mutex :name "texts from buffers")
   "Protects *BUFFER-TEXTS*.")

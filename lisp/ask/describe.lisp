@@ -77,8 +77,7 @@ white space in front of it."
               "write_date" version))))
 
 (defun source-file-text (pathname)
-  "Return the name of PATHNAME as answers show it: upper case for a logical pathname, native
-otherwise."
+  "Return PATHNAME as answers show it: upper case if logical, native otherwise."
   (if (typep pathname 'logical-pathname)
       (with-plain-printing (string-upcase (namestring pathname)))
       (sb-ext:native-namestring pathname)))
@@ -208,8 +207,7 @@ otherwise."
             "from" (and inherited (class-text owner)))))
 
 (defun superclasses (class)
-  "Return CLASS and its superclasses, most specific first, except the classes that all objects
-share."
+  "Return CLASS and its superclasses, most specific first except those that all objects share."
   (let ((all '()))
     (labels ((visit (each)
                (unless (or (member each all)
@@ -224,8 +222,7 @@ share."
     (nreverse all)))
 
 (defun slots-json (class)
-  "Return the slots of CLASS as JSON objects: direct slots, then inherited slots that they do not
-override."
+  "Return the slots of CLASS as JSON objects: direct slots first, then inherited ones."
   (unless (typep class 'built-in-class)
     (let ((seen '()))
       (loop for owner in (superclasses class)

@@ -47,8 +47,7 @@
     ((cons (eql :feature)) (and (uiop:featurep (second dependency)) (registered-dependency (third dependency))))))
 
 (defun needed-components (component)
-  "Return the dependencies of COMPONENT, its modules and its system, as the system definition
-lists them."
+  "Return the dependencies of COMPONENT, its modules and its system as written."
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at
@@ -61,8 +60,7 @@ lists them."
     needed))
 
 (define-question "recompiled" (&rest paths)
-  "Return the source files of loaded systems that are recompiled when the files PATHS change,
-including PATHS."
+  "Return the files that are recompiled when the files PATHS change, including PATHS."
   (let* ((components (source-components))
          (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=)) components))
          (dependents (make-hash-table :test 'eq))

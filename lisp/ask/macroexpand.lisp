@@ -46,8 +46,7 @@
 ;;; function is called because its call looks constant. The macros themselves run, as everywhere.
 
 (defvar *left-forms* :none
-  "The forms that were left unexpanded in this expansion, newest first; :NONE if all forms may be
-expanded.")
+  "Forms left unexpanded so far, newest first; :NONE if all forms may be expanded.")
 
 (defparameter *packages-of-the-core* (remove (find-package "COMMON-LISP-USER") (list-all-packages))
   "The packages that existed before any user's: SBCL's and ASDF's.")
@@ -57,8 +56,7 @@ expanded.")
 evaluate their arguments.")
 
 (defun defines-locally-p (operator)
-  "Return true if forms of OPERATOR have definitions or values that are evaluated when they are
-compiled or walked."
+  "Return true if compiling or walking a form of OPERATOR evaluates parts of it."
   (let ((environments (find-package "SB-CLTL2")))
     (and operator
          (or (eq operator 'macrolet)
@@ -71,8 +69,7 @@ compiled or walked."
   form)
 
 (defun careful-walker-template (function operator context)
-  "Wrap +WALKER-TEMPLATE+ so that forms with local definitions are left unexpanded if *LEFT-FORMS*
-is in force."
+  "Wrap +WALKER-TEMPLATE+: leave forms with local definitions unexpanded if *LEFT-FORMS* is set."
   (if (and (listp *left-forms*) (defines-locally-p operator))
       'leave-form
       (funcall function operator context)))

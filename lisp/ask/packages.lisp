@@ -7,8 +7,7 @@
   (sort (mapcar function objects) #'string<))
 
 (define-question "package-info" (name)
-  "Return the package called NAME: its nicknames, the packages that it uses and those that use it,
-and its symbols."
+  "Return the package NAME: nicknames, used and using packages, and symbols."
   (let ((package (find-package name)))
     (if (null package)
         (missing-object :no-package)

@@ -124,8 +124,7 @@ USERINIT, if given, within MILLISECONDS."
   (outcome-of (lambda (seconds) (load-systems systems :keep-going keep-going :timeout-seconds seconds)) milliseconds))
 
 (define-question "load-file" (path systems milliseconds)
-  "Compile and load the file PATH within MILLISECONDS. With SYSTEMS, the outcome lists the
-systems."
+  "Compile and load PATH within MILLISECONDS. With SYSTEMS, the outcome lists the systems."
   (outcome-of (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds :systems systems))
 
 (define-question "mark-definitions" (files)
@@ -140,8 +139,7 @@ systems."
 ;;; The index, snapshots and scratch images
 
 (define-question "xref-export" (since)
-  "Return the part of the export that the host's index lacks since the code serial number SINCE,
-as packed columns."
+  "Return the exports since the code serial number SINCE, as packed columns."
   (xref-export since))
 
 (define-question "xref-baseline" ()

@@ -34,8 +34,7 @@
                                ,@values))))
 
 (defmacro with-octets ((sap length text) &body body)
-  "Run BODY with SAP and LENGTH bound to the octets of TEXT: a string, encoded as UTF-8, or a
-vector of octets."
+  "Run BODY with SAP and LENGTH bound to the octets of TEXT, a string or a vector of octets."
   (let ((octets (gensym "OCTETS")))
     `(let* ((,octets (text-octets ,text))
             (,length (length ,octets)))
@@ -155,8 +154,7 @@ vector of octets."
   (:documentation "Describes a throw or restart past the call; never signalled."))
 
 (defun perform-guarded (call question arguments)
-  "Call PERFORM-CAUGHT, and stop a non-local exit past the call, so that nothing unwinds into the
-host."
+  "Call PERFORM-CAUGHT, and stop non-local exits before they unwind into the host."
   (let ((outcome nil))
     (block guard
       ;; Interrupts that arrived while the host had this thread run here, where they cannot unwind
@@ -333,8 +331,7 @@ that terminates all other threads finds it in the list immediately."
   "The output stream of threads that run no call.")
 
 (defun prepare-streams ()
-  "Redirect the global streams away from the file descriptors, so that output of background
-threads is reported."
+  "Redirect the global streams, so that output of background threads is reported."
   (setf *background-output* (make-instance 'limited-output :limit *output-limit*))
   (let ((both (make-two-way-stream *empty-input* *background-output*)))
     (setf *standard-output* *background-output*

@@ -72,8 +72,7 @@ name to an alien callable or a function of the shim.")
   "Replacements for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
 
 (defun foreign-substitute (function name)
-  "Return the address of the replacement of the foreign function NAME, or the address that
-FUNCTION finds."
+  "Return the address of the replacement of the foreign function NAME, or what FUNCTION returns."
   (let ((substitute (cdr (or (assoc name *foreign-exit-functions* :test #'string=)
                              (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
@@ -194,16 +193,14 @@ if they are called for it.")
   (throw tag value))
 
 (defun overflow (function)
-  "Replace SBCL's FUNCTION for a stack overflow: signal the condition as the standard requires,
-without printing."
+  "Replace SBCL's FUNCTION for a stack overflow: signal the condition without printing."
   (declare (ignore function))
   (copy-stack)
   (signal *overflow*)
   (invoke-debugger *overflow*))
 
 (defun leave-at-once ()
-  "Leave the current call or thread, because code that ran after an overflow has used up the rest
-of the stack."
+  "Leave the current call or thread, because the stack reserve after an overflow is used up."
   (if (plusp *call*)
       (throw 'fault *overflow*)
       (end-thread "a second stack overflow, in code that handled the first")))

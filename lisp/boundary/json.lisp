@@ -31,8 +31,7 @@
         (prin1 float stream))))
 
 (defun write-json (value stream)
-  "Write VALUE: an OBJECT, a string, an integer, a float, :TRUE, :FALSE, :NULL, or a list or
-vector of those."
+  "Write VALUE: an OBJECT, string, integer, float, :TRUE, :FALSE, :NULL, list or vector."
   (etypecase value
     (string (write-json-string value stream))
     (integer (let ((*print-base* 10) (*print-radix* nil))

@@ -49,8 +49,7 @@ their symbols.")
   (remove-if (lambda (class) (own-name-p (class-name class))) classes))
 
 (defun others-methods (function)
-  "Return the methods of the generic function FUNCTION, except ours and those that are being
-replaced."
+  "Return the methods of the generic FUNCTION, except ours and those being replaced."
   (remove-if (lambda (method)
                (let ((name (method-name method)))
                  (or (null name) (own-name-p name))))

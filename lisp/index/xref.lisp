@@ -62,8 +62,7 @@
 ;;; Freshness: whether a function in the image is the current definition of its name
 
 (defun underlying-function (function)
-  "Return the simple function of FUNCTION, through closures and encapsulations, or NIL for a
-generic function."
+  "Return FUNCTION without closures and encapsulations, or NIL for a generic function."
   (typecase function
     (simple-function function)
     (closure
@@ -74,8 +73,7 @@ generic function."
     (t nil)))
 
 (defun bound-function (name)
-  "Return the current global definition of NAME, and true if names of its kind have global
-definitions."
+  "Return the global definition of NAME, and true if names of its kind can have one."
   (labels ((first-function (value)
            (cond ((functionp value) value)
                  ((consp value) (or (first-function (car value)) (first-function (cdr value)))))))
@@ -272,8 +270,7 @@ file. Either may be NIL. DEBUG-FUNCTIONS are those of its code."
        function))))
 
 (defun own-code-p (code)
-  "Return true if CODE was compiled from one of our files (see build-core.lisp), or one of its
-functions has a name of ours."
+  "Return true if CODE or the name of one of its functions is from our files."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source))))
     (or (and (stringp path)
@@ -352,8 +349,7 @@ including ours."
       (push (cons bound (sb-mop:generic-function-methods bound)) (baseline-generics baseline)))))
 
 (defun definitions-unchanged-p (baseline)
-  "Return true if the definitions in BASELINE are unchanged, so no function of the saved core has
-been replaced."
+  "Return true if no function of the saved core, described by BASELINE, has been replaced."
   (flet ((same-p (now then)
            (or (eq now then)
                (let ((function (and now (underlying-function now))))
@@ -371,8 +367,7 @@ been replaced."
 ;;; object system does
 
 (defun map-specializations (function)
-  "Call FUNCTION with the name of a class and each method that specializes on the class or on an
-instance of it."
+  "Call FUNCTION with each class name and method that specializes on it or an instance."
   (map-specializers
    (lambda (specializer)
      (let ((class (typecase specializer

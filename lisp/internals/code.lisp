@@ -45,8 +45,7 @@
   (sb-kernel:%simple-fun-xrefs function))
 
 (define-inline map-function-xrefs (visitor function)
-  "Call VISITOR with kind, name and form number of each cross reference of FUNCTION, a simple
-function."
+  "Call VISITOR with kind, name and form number of each cross reference of FUNCTION."
   (sb-c:map-packed-xref-data visitor (function-xrefs function)))
 
 (defun encapsulated-function (closure)

@@ -52,8 +52,7 @@
 ;;; Source paths
 
 (define-inline source-path (form)
-  "Return the compiler's source path of FORM, a part of the top-level form that was read last, or
-NIL."
+  "Return the compiler's source path of FORM in the last top-level form, or NIL."
   (gethash form sb-c::*source-paths*))
 
 (define-inline source-path-form-number (path)
@@ -195,8 +194,7 @@ SOURCE-INPUT-ERROR, as a cons, or NIL."
   (sb-c::node-source-path node))
 
 (define-inline block-xrefs (block)
-  "Return the uses that macros and constants left in BLOCK, as lists of kind, name and source
-path."
+  "Return the uses by macros and constants in BLOCK: lists of kind, name and source path."
   (sb-c::block-xrefs block))
 
 (defun toplevel-block-p (block)

@@ -3,8 +3,7 @@
 (in-package :steelbank)
 
 (deftype no-debug-information ()
-  "Debug information was not recorded when the code of a frame was compiled, or the frame cannot
-be read."
+  "A frame cannot be read, or its code was compiled without debug information."
   '(or sb-di:debug-condition sb-di:debug-error))
 
 (defmacro when-debug-information (&body body)
@@ -23,8 +22,7 @@ be read."
   (sb-di:debug-fun-name function))
 
 (define-inline debug-function-start (function)
-  "Return the code location at which FUNCTION, a frame's debug function, begins, or NIL if it is
-unknown."
+  "Return the start of FUNCTION, a debug function, as a code location, or NIL."
   (when-debug-information (sb-di:debug-fun-start-location function)))
 
 (defun code-debug-functions (code)
@@ -53,8 +51,7 @@ unknown."
 ;;; Code locations
 
 (define-inline location-source (location)
-  "Return the debug source of the code at LOCATION, or NIL if it has none, as in an assembly
-routine."
+  "Return the debug source of the code at LOCATION, or NIL, as in an assembly routine."
   (unless (typep (sb-di:code-location-debug-fun location) 'assembly-frame-function)
     (when-debug-information (sb-di:code-location-debug-source location))))
 
@@ -113,8 +110,7 @@ address is on top of the stack."
 ;;; Variables
 
 (define-inline debug-function-variables (function)
-  "Return the variables of FUNCTION, a frame's debug function, as a vector; empty if they were not
-recorded."
+  "Return the recorded variables of FUNCTION, a debug function, as a vector."
   (or (when-debug-information (sb-di::debug-fun-debug-vars function)) #()))
 
 (define-inline debug-variable-symbol (variable)

@@ -22,8 +22,7 @@
   (sb-impl::form-tracking-stream-newlines stream))
 
 (defun stream-line-and-column (stream &optional position)
-  "Return line and column, both from 1 and in characters, of POSITION in STREAM, or of the current
-read position."
+  "Return line and column, from 1, of POSITION in STREAM or of its read position."
   (let ((place (if position
                    (sb-impl::line/col-from-charpos stream position)
                    (sb-impl::line/col-from-charpos stream))))
@@ -102,12 +101,10 @@ read position."
   (values (sb-unix:unix-realpath name)))
 
 (defvar *real-folders* nil
-  "While many names are resolved, a table from native names of folders to their real names;
-otherwise NIL.")
+  "A table from folders to their real names while many names are resolved; otherwise NIL.")
 
 (defun real-file-name (name)
-  "Return the native name NAME, which begins with a slash, with links resolved, or NIL if the file
-does not exist."
+  "Return NAME, an absolute native name, with links resolved, or NIL if there is no such file."
   (let ((end (1+ (position #\/ name :from-end t)))
         (mode (and *real-folders* (nth-value 3 (sb-unix:unix-lstat name)))))
     (if (eql (logand sb-unix:s-ifmt (or mode 0)) sb-unix:s-ifreg)

@@ -29,8 +29,7 @@
   (sb-int:info :source-location :variable symbol))
 
 (defun variable-type (symbol)
-  "Return the type specifier that SYMBOL was proclaimed with as a variable, and whether it has
-one."
+  "Return the proclaimed type of the variable SYMBOL, and whether it has one."
   (let ((type (sb-int:info :variable :type symbol)))
     (if (eq type sb-kernel:*universal-type*)
         (values t nil)
@@ -41,13 +40,11 @@ one."
   (sb-int:info :function :kind name))
 
 (define-inline inline-declaration (name)
-  "Return the inline declaration of the function NAME: INLINE, NOTINLINE, another symbol of
-SBCL's, or NIL."
+  "Return INLINE, NOTINLINE, another symbol of SBCL's or NIL, as the function NAME is declared."
   (sb-int:info :function :inlinep name))
 
 (define-inline setf-expander (symbol)
-  "Return the SETF expander of SYMBOL: a function, a list with a function, or a symbol; NIL if
-there is none."
+  "Return the SETF expander of SYMBOL: a function, a list with one, a symbol, or NIL."
   (sb-int:info :setf :expander symbol))
 
 (define-inline type-expander (symbol)

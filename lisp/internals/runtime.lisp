@@ -128,8 +128,7 @@ arguments. TYPE, a symbol, names the encapsulation."
   'sb-sys:memory-fault-error)
 
 (define-inline interrupted-context ()
-  "Return the context of the signal that interrupted this thread, a pointer, or another object if
-there is none."
+  "Return a pointer to the interrupting signal's context, or another object if there is none."
   sb-kernel:*current-internal-error-context*)
 
 ;;; The end of the stack
@@ -197,8 +196,7 @@ and the number of its consecutive occurrences."
   (sb-kernel:current-fp))
 
 (defun stack-left ()
-  "Return the octets of this thread's stack that are left before the guard pages; negative beyond
-those."
+  "Return the octets of stack left before the guard pages; negative beyond those."
   (- (sb-sys:sap-int (sb-kernel:current-sp))
      (sb-kernel:get-lisp-obj-address sb-vm:*control-stack-start*)
      ;; The hard guard page, the guard page, and the page that detects the return from the latter.
@@ -247,8 +245,7 @@ those."
                (progn ,@body)))))))
 
 (defun allocated (thread)
-  "Return the octets that THREAD has allocated since NOTE-ALLOCATED or since it began; 0 once it
-has ended."
+  "Return the octets that THREAD allocated since NOTE-ALLOCATED or its start; 0 once it ended."
   (with-allocation (allocated noted) thread
     (- allocated noted)))
 

@@ -343,8 +343,7 @@ lambda list."
           (t (values :symbol "")))))
 
 (defun internal-difference (package name kind &rest expected)
-  "Return a sentence about how the symbol NAME of PACKAGE differs from KIND and each of EXPECTED,
-or NIL if it does not."
+  "Return how the symbol NAME of PACKAGE differs from KIND and EXPECTED, or NIL."
   (let* ((home (find-package package))
          (symbol (and home (find-symbol name home))))
     (if (null symbol)

@@ -8,8 +8,7 @@
 (in-package :steelbank)
 
 (sb-ext:define-load-time-global *defined-systems* (make-hash-table :test 'equal :synchronized t)
-  "Maps the name of each system to the file and options of the DEFSYSTEM form that last defined
-it.")
+  "Maps each system's name to the file and options of its last DEFSYSTEM form.")
 
 (defun same-atom-p (one other)
   "Return true if ONE and OTHER are EQUAL, or uninterned symbols of the same name."
@@ -35,8 +34,7 @@ its path, its class and its operation times."
     done))
 
 (defun restore-done-operations (system done)
-  "Restore the operation times in DONE, from DONE-OPERATIONS, for SYSTEM, which has been reset
-since."
+  "Restore the operation times DONE, from DONE-OPERATIONS, of SYSTEM, which was reset."
   (loop for (path class times) in (done-operations system)
         for (nil nil then) = (find-if (lambda (entry)
                                         (and (equal (first entry) path) (eq (second entry) class)))

@@ -99,8 +99,7 @@ were ignored.")
       (list :line line :column column))))
 
 (defun reader-error-place (input-error stream)
-  "Return the start of the form that INPUT-ERROR found unfinished, or else the read position of
-STREAM."
+  "Return the start of the form that INPUT-ERROR found unfinished, or STREAM's read position."
   (let ((place (and input-error (source-input-error-place input-error))))
     (if place
         (list :line (car place) :column (1+ (cdr place)))
@@ -186,8 +185,7 @@ line and column. Otherwise the host looks it up in the file's sidecar."
                  :at (list (debug-source-created source) toplevel number))))))
 
 (defvar *copied-stack* nil
-  "The return addresses of the stack on which the condition was signalled, if that stack was
-unwound, or NIL.")
+  "The return addresses of the unwound stack on which the condition was signalled, or NIL.")
 
 (defun frame-place ()
   "Return the position of the innermost frame whose file was loaded by us, or NIL."
@@ -226,8 +224,7 @@ unit: undefined variables, and functions that no file has defined so far."
     (setf (load-session-unreported *load-session*) files)))
 
 (defun undefined-subject (condition)
-  "Return the symbol that CONDITION reports as undefined or unused, as a property list, or NIL for
-other conditions."
+  "Return the symbol that CONDITION reports as undefined or unused, as a plist, or NIL."
   (let ((said (innermost-condition condition)))
     (when (typep said 'simple-condition)
       (let ((arguments (simple-condition-format-arguments said)))
@@ -260,8 +257,7 @@ other conditions."
         place))))
 
 (defun undefined-contexts ()
-  "Return a table whose keys are the error contexts of all names that are undefined so far in this
-compilation unit."
+  "Return the error contexts of names undefined so far in this compilation unit, as keys."
   (let ((contexts (make-hash-table :test 'eq)))
     (dolist (undefined (undefined-names) contexts)
       (dolist (context (undefined-name-contexts undefined))

@@ -86,8 +86,7 @@ possible remedies. PLACE is the position of the failure."
                              :test #'equal)))))
 
 (defun failure-text (names condition)
-  "Return the explanation of CONDITION, with its NAMES, for a reader who does not know ASDF's
-internals."
+  "Return an explanation of CONDITION, with its NAMES, without ASDF's internals."
   (destructuring-bind (&key kind name required-by path) names
     (cond ((eq kind :missing-dependency)
            (format nil "ASDF cannot find system ~A~@[, which ~A depends on~]." name required-by))

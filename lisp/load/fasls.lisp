@@ -345,8 +345,7 @@ because it only compares dates."
                     (and (realp stamp) (>= stamp (file-write-date fasl)))))))))
 
 (defun incomplete-record-p (record source)
-  "Return true if there is no RECORD, or if another load of SOURCE has not completed it yet or
-never will."
+  "Return true if there is no RECORD, or if a load of SOURCE did not complete it."
   (or (null record)
       (and (pending-p record)
            (not (gethash (sb-ext:native-namestring source) (load-session-fasls *load-session*))))))

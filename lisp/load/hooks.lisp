@@ -26,8 +26,7 @@
     file))
 
 (defun compiled-version (session source)
-  "Return the version of the file SOURCE that was compiled in SESSION, or else its current
-version."
+  "Return the version of SOURCE that was compiled in SESSION, or its current version."
   (or (gethash (sb-ext:native-namestring source) (load-session-versions session))
       (current-version source)))
 
@@ -104,8 +103,7 @@ version."
                           version))))
 
 (defun noted-action-stamp (function plan operation component &rest options &key just-done)
-  "Wrap ASDF's function that returns when an action was last performed, to delete an invalid fasl
-first."
+  "Wrap ASDF's function for an action's last time: delete an invalid fasl first."
   (let ((session *load-session*))
     (when (and session
                (not just-done)

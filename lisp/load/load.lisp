@@ -4,8 +4,7 @@
 (in-package :steelbank)
 
 (defun tap-sink (session)
-  "Return a sink that writes each sidecar into the cache, and stores the tap's positions for later
-diagnostics."
+  "Return a sink that writes sidecars into the cache and stores positions for diagnostics."
   (lambda (tap sidecar)
     (let* ((path (truename (tap-stream tap)))
            (file (sb-ext:native-namestring path))
@@ -52,8 +51,7 @@ diagnostics."
       (setf (load-session-failure session) (failure condition place)))))
 
 (defun true-reason (condition)
-  "Return CONDITION, or a heap-exhaustion condition if code left the load for that reason in
-another way."
+  "Return CONDITION, or a heap-exhaustion condition if that ended the load."
   (flet ((full-p () (> (heap-in-use) (heap-limit))))
     (if (and (typep condition 'left-by-exit)
              (full-p)
@@ -133,8 +131,7 @@ ASDF continue with the resulting fasl."
         (failed-outcome session (make-condition 'left-by-exit)))))
 
 (defvar *noted-serial* nil
-  "The highest serial number of code that NOTE-LOADED-CODE has processed; NIL before the first
-load.")
+  "The highest serial number of code that NOTE-LOADED-CODE processed; NIL before.")
 
 (defun highest-serial ()
   "Return the highest serial number of user code; -1 if there is none."
@@ -253,8 +250,7 @@ failure remain."
           (load-session-cautions session))))
 
 (defun forget-unread-systems ()
-  "Have ASDF forget the systems whose definitions were read only partially, because every later
-load would fail on them."
+  "Have ASDF forget systems whose definitions were read partially; later loads would fail."
   (dolist (name (registered-names))
     (unless (typep (asdf:registered-system name) 'asdf:system)
       (asdf:clear-system name))))
@@ -311,8 +307,7 @@ ASDF try again."
   (:documentation "The file to be loaded is missing or is not a regular file."))
 
 (defun check-loaded-files (system)
-  "Signal an error if a file of SYSTEM that was loaded by us no longer exists, because ASDF does
-not notice that."
+  "Signal an error if a loaded file of SYSTEM no longer exists, which ASDF does not notice."
   (dolist (component (system-files system))
     (when (and (nth-value 1 (gethash (source-file-of component) *loaded-files*))
                (not (uiop:file-exists-p (asdf:component-pathname component))))
@@ -424,8 +419,7 @@ whether the fasl is kept."
                           "hash" (file-version-hash version)))))
 
 (defun image-json (&key (systems t))
-  "Return the contents of the image as a JSON object: the loaded files and, with SYSTEMS, the
-registered systems."
+  "Return the loaded files and, with SYSTEMS, the registered systems as a JSON object."
   (object "files" (loaded-files-json) "systems" (and systems (mapcar #'system-json (with-real-folders (known-systems))))))
 
 (defun outcome-json (outcome &key (systems t))
@@ -440,6 +434,5 @@ registered systems."
             "image" (image-json :systems systems))))
 
 (defun send-progress (done total what file)
-  "Report to the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded
-(WHAT)."
+  "Report DONE of TOTAL steps to the host, and that FILE is compiled or loaded (WHAT)."
   (progress (json-string (object "done" done "total" total "what" (word what) "path" file))))

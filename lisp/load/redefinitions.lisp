@@ -69,8 +69,7 @@ remain. If BEFORE is :UNKNOWN, return all names not in GIVEN."
       (note-caution "Package ~A no longer shadows ~{~A~^, ~}." name no-shadows))))
 
 (defun keep-variance (condition)
-  "Invoke the restart that keeps what a package has beyond its definition, because code added it
-at run time."
+  "Invoke the restart that keeps what code added to a package beyond its definition."
   (let ((restart (find-restart +keep-variance+ condition)))
     (when restart
       (invoke-restart restart))))
@@ -116,8 +115,7 @@ at run time."
                 name))
 
 (defun continue-with-new-structure (condition)
-  "If CONDITION reports that a structure is redefined with different slots, accept the new
-definition."
+  "If CONDITION reports a structure redefined with other slots, accept the new definition."
   (when (and (typep condition 'simple-error)
              (find-restart +continue-recklessly+ condition)
              (find-restart 'continue condition))

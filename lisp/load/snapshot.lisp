@@ -89,8 +89,7 @@ foreign memory."
     (nreverse folders)))
 
 (defun configuration-files ()
-  "Return the files and folders in which ASDF looks for its configuration, whether they exist or
-not."
+  "Return the files and folders, existing or not, of ASDF's configuration."
   (mapcar #'sb-ext:native-namestring
           (append (uiop:xdg-config-pathnames "common-lisp/source-registry.conf")
                   (uiop:xdg-config-pathnames "common-lisp/source-registry.conf.d/")
@@ -126,8 +125,7 @@ be released."
           collect (object "name" name "keeps" (json-boolean (plusp (held-memory number))))))
 
 (defun snapshot-inputs ()
-  "Return the inputs of the image as a JSON object, and end the recording that RECORD-INPUTS
-began."
+  "Return the image's inputs as a JSON object, and end the recording of RECORD-INPUTS."
   (note-loaded-systems)
   (multiple-value-bind (files variables) (stop-recording-inputs)
     (object "files" (remove-duplicates
@@ -176,8 +174,7 @@ began."
         when said collect said))
 
 (sb-ext:define-load-time-global *core-to-save* nil
-  "The native name of the core that the main thread saves when the host returns control to it, or
-NIL.")
+  "The native name of the core to save when the host returns control, or NIL.")
 
 (defun prepare-save (path)
   "If there are no obstacles, arrange for the main thread to save the core at PATH, a native name,
@@ -239,8 +236,7 @@ when the host returns control to it. Return a sentence for each obstacle."
 its text, or NIL if it counts as deleted, and its write date.")
 
 (defun overlay (path)
-  "Return the overlay of PATH, a pathname or string, and the native truename under which it is
-stored, or NIL."
+  "Return the overlay of PATH, and the native truename under which it is stored, or NIL."
   (when (plusp (hash-table-count *overlays*))
     (let* ((physical (when-file-permits
                       (translate-logical-pathname (merge-pathnames path (current-directory-defaults)))))

@@ -83,8 +83,7 @@ reported. After that there is one attempt each second.")
                              (package-name *swank*) port))))
 
 (defun keep-swank-open (port)
-  "Reopen Swank on PORT each time its listener ends, which happens when a client connects with a
-wrong secret."
+  "Reopen Swank on PORT each time its listener ends, as after a client's wrong secret."
   (loop (let ((listener (swank-listener port)))
           ;; It may have ended already.
           (when listener

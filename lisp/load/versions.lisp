@@ -62,8 +62,7 @@ of its octets."
   (< seconds (- (sb-ext:get-time-of-day) 2)))
 
 (defun reliable-stamp (file)
-  "Return the stamp of FILE, or NIL if the file is so new that another write could leave the same
-stamp."
+  "Return the stamp of FILE, or NIL if another write now could leave the same stamp."
   (let ((stamp (file-stamp file)))
     (and (or (eq stamp :absent)
              (and stamp (older-than-clock-grain-p (max (first stamp) (third stamp)))))
