@@ -1,12 +1,13 @@
-//! The size of answers for models: how many tokens they take, and that they lose nothing.
+//! Measures answers in tokens, and checks that paging loses no entry.
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::listing;
 use steelbank::tools::{Call, CallOutcome, Permissions, Session, ToolAnswer};
 
 use crate::image::{bank, evaluate};
+use crate::texts::expect_text;
 
-/// The characters of a token, as a rule of thumb.
+/// The approximate number of characters in a token.
 const TOKEN: usize = 4;
 
 fn ask(tool: &str, arguments: Value) -> ToolAnswer {
@@ -16,7 +17,7 @@ fn ask(tool: &str, arguments: Value) -> ToolAnswer {
 }
 
 #[test]
-fn the_list_of_tools_leaves_room_for_work() {
+fn tool_lists_fit_their_token_budget() {
     let tokens = |value: &Value| value.to_string().len() / TOKEN;
     let all = tokens(&listing(steelbank::actions::tools()));
     assert!(all <= 12_800, "all tools take {all} tokens");
@@ -28,7 +29,7 @@ fn the_list_of_tools_leaves_room_for_work() {
 }
 
 #[test]
-fn every_answer_fits_and_the_cursor_leads_through_the_whole_list() {
+fn pages_fit_and_reach_every_entry() {
     for (tool, name) in [("who-calls", "cl:car"), ("who-macroexpands", "cl:when")] {
         let (mut names, mut cursor) = (Vec::new(), Value::Null);
         let count = loop {
@@ -41,7 +42,7 @@ fn every_answer_fits_and_the_cursor_leads_through_the_whole_list() {
             let listed: Vec<&str> = page.iter().map(|user| user["name"].as_str().unwrap()).collect();
             let entries = answer.text.lines().skip(2).take_while(|line| !line.is_empty());
             let entries: Vec<&str> = entries.map(|line| line.strip_prefix("  ").unwrap()).collect();
-            // The contract's lines have the same names with the home package's full name and two colons, and files' whole
+            // The contract's lines have the home package's full name, two colons, and absolute
             // paths.
             let plain = |names: &[&str]| -> Vec<String> {
                 let plain = |name: &&str| {
@@ -71,7 +72,7 @@ fn every_answer_fits_and_the_cursor_leads_through_the_whole_list() {
 }
 
 #[test]
-fn entries_say_a_thing_once_unless_detail_is_wanted() {
+fn entries_omit_offsets_unless_detail_is_requested() {
     let lean = ask("who-references", json!({ "name": "cl:*print-base*" })).structured;
     let text = lean.to_string();
     for key in ["octet_offset", "form_number", "file_written", "toplevel_form", "\"kind\""] {
@@ -84,7 +85,7 @@ fn entries_say_a_thing_once_unless_detail_is_wanted() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_one_way() {
+fn missing_names_share_one_message() {
     evaluate(
         "(progn (defpackage \"LEAN-ONE\" (:use \"CL\") (:export \"LEAN-TWICE\"))
                 (defpackage \"LEAN-TWO\" (:use \"CL\"))
@@ -98,9 +99,9 @@ fn what_is_not_there_is_told_in_one_way() {
         let twice = ask("lean-twice");
         assert_eq!(twice.structured["found"], false, "{tool}");
         assert_eq!(twice.outcome, if error { CallOutcome::NotFoundAsError } else { CallOutcome::NotFound });
-        let sentence = "Symbol LEAN-TWICE not found in package CL-USER (status: NIL)";
-        assert_eq!(twice.structured["message"], sentence, "{tool}");
-        assert!(twice.text.starts_with(sentence), "{}", twice.text);
+        let message = twice.structured["message"].as_str().unwrap();
+        expect_text("missing symbol", message);
+        assert_eq!(twice.text.lines().next(), Some(message), "{tool}");
         let all = json!(["lean-one:lean-twice", "lean-two::lean-twice"]);
         assert_eq!(twice.structured["suggestions"], all, "{tool}");
         let near = ask("cl:mapcra");
@@ -108,7 +109,7 @@ fn what_is_not_there_is_told_in_one_way() {
         assert_eq!(ask("lean-one:lean-twise").structured["suggestions"][0], "lean-twice");
         assert_eq!(ask("lean-on:lean-nothing-at-all").structured["suggestions"][0], "LEAN-ONE", "{tool}");
     }
-    // Find the name in the one package of the user's that has it.
+    // An unqualified name is found in the only user package that has it.
     let single = ask("who-calls", json!({ "name": "lean-single" }));
     assert_eq!(
         (&single.structured["found"], &single.structured["symbol"]),
@@ -119,9 +120,9 @@ fn what_is_not_there_is_told_in_one_way() {
 }
 
 #[test]
-fn hyphens_and_underscores_are_the_same() {
+fn hyphens_and_underscores_are_equal_in_tool_names() {
     assert_eq!(steelbank::actions::tools().get("who_calls").unwrap().name(), "who-calls");
     assert_eq!(steelbank::actions::tools().get("find-references").unwrap().name(), "find_references");
     let why = steelbank::actions::tools().get("who-cals").err().unwrap();
-    assert!(why.contains("Did you mean who-calls?"), "{why}");
+    expect_text("misspelled tool", &why.to_string());
 }

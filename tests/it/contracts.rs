@@ -1,4 +1,4 @@
-//! The contracts' rows, asked over MCP: a server in this process, on a socket pair.
+//! Checks the rows of the contracts over MCP, with servers in this process.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn ask(client: &mut Client, row: &Row) -> Answer {
 }
 
 #[test]
-fn the_contracts_hold_over_mcp() {
+fn contracts_hold_over_mcp() {
     own_process!();
     let folder = folder("contracts");
     let root = make_project(&folder.join("project"));

@@ -1,4 +1,4 @@
-//! The library's answers as text: they say what the tools say.
+//! Compares the library's answers, displayed, with the texts of the tools.
 
 use serde_json::{Value, json};
 use steelbank::tools::{Call, Permissions, Session};
@@ -9,9 +9,10 @@ use steelbank::{
 
 use crate::asks::Asks;
 use crate::image::bank;
+use crate::texts::expect_text;
 
 #[test]
-fn the_library_says_what_the_tools_say() {
+fn library_and_tools_have_equal_texts() {
     let session = Session::new(bank().clone()).allowing(Permissions::ALL);
     let said = |tool: &str, arguments: Value| {
         let tool = steelbank::actions::tools().get(tool).unwrap();
@@ -40,17 +41,17 @@ fn the_library_says_what_the_tools_say() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
-    let nothing = bank().answer(&DescribeSymbolRequest::new("cl:nosuch")).to_string();
-    assert!(nothing.starts_with("Symbol NOSUCH not found in package CL. Load the system"), "{nothing}");
-    let nothing = bank().answer(&AproposRequest::new("displayed-nosuch")).to_string();
-    assert_eq!(nothing, "No symbol matches \"displayed-nosuch\"");
-    let nothing = "Package NOSUCH not found";
-    assert_eq!(bank().answer(&PackageInfoRequest::new("nosuch")).to_string(), nothing);
+fn missing_subjects_have_a_message() {
     let expansion = MacroexpandRequest { package: "nosuch".to_owned(), ..MacroexpandRequest::new("(a)") };
-    assert_eq!(bank().answer(&expansion).to_string(), nothing);
-    assert_eq!(bank().done(&EvaluateRequest::new("1").package("nosuch")).to_string(), nothing);
     let inspect = |subject: Inspected| bank().done(&InspectRequest::new(subject)).to_string();
-    assert_eq!(inspect(Inspected::Handle("#x".to_owned())), "No object has the handle #x.");
-    assert_eq!(inspect(Inspected::Expression("(values)".to_owned())), "The expression has no value.");
+    let texts = [
+        bank().answer(&DescribeSymbolRequest::new("cl:nosuch")).to_string(),
+        bank().answer(&AproposRequest::new("displayed-nosuch")).to_string(),
+        bank().answer(&PackageInfoRequest::new("nosuch")).to_string(),
+        bank().answer(&expansion).to_string(),
+        bank().done(&EvaluateRequest::new("1").package("nosuch")).to_string(),
+        inspect(Inspected::Handle("#x".to_owned())),
+        inspect(Inspected::Expression("(values)".to_owned())),
+    ];
+    expect_text("missing", &texts.join("\n\n"));
 }

@@ -1,4 +1,4 @@
-//! Edits files through the tools, and brings the image up to date with them.
+//! Tests edit-definition and check-structure: edits, diffs, refusals and permissions.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,6 +11,7 @@ use steelbank::actions::change::edit_definition::{EditOperation, EditRequest};
 use steelbank::tools::{Blame, Call, Failure, Permissions, Session, ToolAnswer};
 
 use crate::project::{load, project, written_in_all_ways};
+use crate::texts::expect_text;
 
 fn call(session: &Session, tool: &str, arguments: Value) -> Result<ToolAnswer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
@@ -24,7 +25,7 @@ fn read(path: &Path) -> String {
 const TEXT: &str = "\u{feff}(defpackage :ed (:use :cl) (:export #:area))\r\n(in-package :ed)\r\n\r\n;; Tells.\r\n(defun area (x)\r\n  x) ; end\r\n\r\n(defmethod m ((x integer)) 1)\r\n(defmethod m :around ((x integer)) 2)\r\n";
 
 #[test]
-fn definitions_are_edited_in_their_files() {
+fn edits_change_only_the_named_definition() {
     own_process!();
     let root = Folder::new("edits");
     let outside = Folder::new("edits-outside");
@@ -41,9 +42,9 @@ fn definitions_are_edited_in_their_files() {
         bank.run(&EditRequest::new("ed.lisp", definition, operation, text), &Control::default())
     };
 
-    // Warn that a file whose package is not loaded cannot be checked.
+    // A file cannot be checked before its package is loaded.
     let answer = edit("area", EditOperation::Replace, "(defun area (x)\n  (list x))").unwrap();
-    assert!(answer.cautions[0].to_string().contains("Package ED is not loaded"), "{answer:?}");
+    expect_text("package not loaded", &answer.cautions[0].to_string());
     assert_eq!(
         (answer.place.file.as_str(), answer.place.line, answer.definition.as_str()),
         ("ed.lisp", Some(5), "(defun area)")
@@ -54,59 +55,53 @@ fn definitions_are_edited_in_their_files() {
     assert_eq!(answer.diff, diff);
 
     load(&bank, "ed");
-    let refused = |definition: &str, text: &str, said: &str| {
-        let before = read(&path);
-        let error = edit(definition, EditOperation::Replace, text).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+    let before = read(&path);
+    let mut refusals = String::new();
+    for (definition, text) in [
+        ("m", "(a)"),
+        ("nope", "(a)"),
+        ("area", "(a"),
+        ("area", "(a) (b)"),
+        ("area", "(defun area () (cl:no-such-name))"),
+        ("area", "(defun area () (no-such-package:name))"),
+        ("(", "(a)"),
+    ] {
+        let error = edit(definition, EditOperation::Replace, text).unwrap_err();
+        refusals += &format!("{definition} {text}: {error}\n");
         assert_eq!(read(&path), before);
-    };
-    refused("m", "(a)", "(defmethod m :around (integer)) (line 9)");
-    refused("nope", "(a)", "It has (defpackage ed) (line 1)");
-    refused("area", "(a", "not one form");
-    refused("area", "(a) (b)", "2 forms");
-    refused("area", "(defun area () (cl:no-such-name))", "exports no symbol NO-SUCH-NAME");
-    refused("area", "(defun area () (no-such-package:name))", "no package NO-SUCH-PACKAGE");
-    refused("(", "(a)", "names no definition");
+    }
+    expect_text("refused edits", &refusals);
     edit("(defmethod m :around (integer))", EditOperation::Delete, "").unwrap();
     assert!(!read(&path).contains(":around"));
-    // Refuse an edit of a version that is not the current one.
     let mut request = EditRequest::new("ed.lisp", "area", EditOperation::Delete, "");
     request.version = Some("0".to_owned());
-    assert!(bank.run(&request, &Control::default()).unwrap_err().to_string().contains("changed meanwhile"));
-    for (other, said) in [
-        ("link.lisp", "outside of the project"),
-        ("../edits-outside/out.lisp", "not found"),
-        ("ocicl/dep.lisp", "not the project's own"),
-        ("no-such.lisp", "not found"),
-        ("ocicl", "not the project's own"),
-    ] {
-        let error = bank
-            .run(&EditRequest::new(other, "out", EditOperation::Delete, ""), &Control::default())
-            .unwrap_err();
-        assert!(error.to_string().contains(said), "{other}: {error}");
+    expect_text("outdated version", &bank.run(&request, &Control::default()).unwrap_err().to_string());
+    let mut refusals = String::new();
+    for other in ["link.lisp", "../edits-outside/out.lisp", "ocicl/dep.lisp", "no-such.lisp", "ocicl"] {
+        let request = EditRequest::new(other, "out", EditOperation::Delete, "");
+        refusals += &format!("{other}: {}\n", bank.run(&request, &Control::default()).unwrap_err());
     }
+    expect_text("refused paths", &refusals);
     assert_eq!(read(&outside.join("out.lisp")), "(defun out ())");
     assert_eq!(fs::read_dir(&root).unwrap().count(), 5, "nothing is left behind");
 
-    // Refuse edits without permission.
     let arguments = json!({ "path": "ed.lisp", "definition": "area", "operation": "insert-after", "text": "(defun b ())" });
     let session = Session::new(bank.clone());
     let Err(Failure { blame: Blame::Engine, why, .. }) = call(&session, "edit-definition", arguments.clone())
     else {
         panic!()
     };
-    assert!(why.contains("--allow-edits"), "{why}");
+    expect_text("no permission", &why);
     let session = session.allowing(Permissions { edits: true, ..Permissions::default() });
     let answer = call(&session, "edit-definition", arguments).unwrap();
-    assert!(answer.text.starts_with("Inserted after (defun area) at ed.lisp:8."), "{}", answer.text);
+    expect_text("inserted", &answer.text);
     assert!(read(&path).contains("; end\r\n\r\n(defun b ())\r\n"));
     structure(&session, &root);
 }
 
-/// Compares the diff of an edit with git: it must give the new text when applied, and have no more lines than
-/// git's.
+/// Applies each diff with git. It must give the new text and have as many lines as git's own diff.
 #[test]
-fn diffs_of_edits_are_right_and_as_short_as_gits() {
+fn diffs_apply_and_are_as_short_as_git() {
     own_process!();
     let root = Folder::new("diffs");
     let bank = project(&root, &root.join("cache"));
@@ -163,14 +158,11 @@ fn diffs_of_edits_are_right_and_as_short_as_gits() {
 fn structure(session: &Session, root: &Path) {
     fs::write(root.join("bad.lisp"), "(defun f (x)\n  (let ((y x)\n    y))\n\n(defun g ())\n").unwrap();
     let answer = call(session, "check-structure", json!({ "path": "bad.lisp" })).unwrap();
-    assert!(answer.text.starts_with("A list is not closed: bad.lisp:2:8"), "{}", answer.text);
-    assert!(answer.text.ends_with("It shows at line 3. Insert ) at line 2, column 14."), "{}", answer.text);
+    expect_text("unclosed list", &answer.text);
     assert_eq!(answer.structured["problem"]["kind"], "unclosed");
     let answer = call(session, "check-structure", json!({ "path": "ed.lisp" })).unwrap();
-    assert_eq!(
-        (answer.text.as_str(), &answer.structured["balanced"]),
-        ("ed.lisp is balanced.", &json!(true))
-    );
+    assert_eq!(answer.structured["balanced"], true);
+    expect_text("balanced", &answer.text);
     assert!(call(session, "check-structure", json!({})).is_err());
     assert!(call(session, "check-structure", json!({ "path": "link.lisp" })).is_err());
 }

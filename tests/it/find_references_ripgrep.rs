@@ -1,5 +1,5 @@
-//! Compares find_references with ripgrep on trees from the package registries: the lines are the same, but
-//! for those that a language's rule for identifiers explains, one by one.
+//! Compares the lines of find_references and ripgrep on trees from package registries. A language's
+//! rule for identifiers must explain each difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use steelbank_text::{Freshness, Globs, IndexControl, Language, Pattern, Rule, Te
 
 type Lines = BTreeSet<(String, u64)>;
 
-/// Finds `pattern` with `rg`: path and line number, with the line.
+/// Runs `rg`. Returns paths and line numbers, with the lines.
 fn ripgrep(root: &Path, flags: &[&str], pattern: &str) -> BTreeMap<(String, u64), String> {
     let output = Command::new(rg())
         .args([
@@ -52,7 +52,7 @@ fn ours(index: &TextIndex, pattern: &str) -> Lines {
     }
 }
 
-/// Whether a language's rule explains that no occurrence of `name` in `line` is an identifier by itself.
+/// Whether a language's rule implies that no occurrence of `name` in `line` is a whole identifier.
 fn explained(language: Language, line: &str, name: &str) -> bool {
     let word = |each: char| each.is_alphanumeric() || each == '_';
     let mut from = 0;
@@ -65,19 +65,20 @@ fn explained(language: Language, line: &str, name: &str) -> bool {
             Rule::Dollar => [before, after].into_iter().flatten().any(|each| word(each) || each == '$'),
             Rule::Ruby => [before, after].into_iter().flatten().any(word) || matches!(after, Some('?' | '!')),
             Rule::Lisp(_) => {
-                // A symbol goes on over anything but blanks, parentheses, quotes and commas. A colon ends a prefix.
+                // Blanks, parentheses, quotes and commas end a symbol. A colon ends a package
+                // prefix.
                 let stops = |each: char| {
                     each.is_whitespace()
                         || "()'\"`,;|\\[]{}".contains(each)
                         || (!word(each) && !each.is_ascii())
                 };
                 let goes_on = |each: Option<char>| each.is_some_and(|each| !stops(each) && each != ':');
-                // A full stop after a name in prose is not the name's.
+                // In prose, a full stop after a name is not part of it.
                 let stopped = line[end..].trim_start_matches('.');
                 if stopped.chars().next().is_none_or(stops) {
                     after = stopped.chars().next();
                 }
-                // Start a symbol after these.
+                // A symbol may follow these.
                 let starts =
                     ["#.", "#+", "#-", ",@", ",."].iter().any(|prefix| line[..start].ends_with(prefix));
                 (goes_on(before) && !starts) || goes_on(after) || before == Some('|') || before == Some('\\')
@@ -91,8 +92,8 @@ fn explained(language: Language, line: &str, name: &str) -> bool {
     true
 }
 
-/// Compares on one tree: names that are identifiers, and texts that are none. Prints how many lines agreed
-/// and how many were explained.
+/// Compares identifiers and other texts in one tree. Prints how many lines agree and how many are
+/// explained.
 fn compare(tree: &str, texts: &[&str]) {
     let root = fixtures().join(tree);
     let cache = tempfile::tempdir().unwrap();
@@ -106,7 +107,7 @@ fn compare(tree: &str, texts: &[&str]) {
     let (mut same, mut by_rule, mut common) = (0, 0, 0);
     for name in &names {
         let theirs = ripgrep(&root, &["--word-regexp"], name);
-        // A few of the very common names are enough.
+        // A few very common names are enough.
         common += usize::from(theirs.len() > 500);
         if theirs.len() > 500 && common > 5 {
             continue;
@@ -124,12 +125,12 @@ fn compare(tree: &str, texts: &[&str]) {
         let more: Vec<_> = ours.iter().filter(|place| !theirs.contains_key(*place)).collect();
         let folded = if more.is_empty() { BTreeMap::new() } else { ripgrep(&root, &["--ignore-case"], name) };
         for place in more {
-            // Count these by rule: ripgrep sees no word end beside bytes that are not UTF-8.
+            // ripgrep finds no word boundary next to bytes that are not UTF-8.
             if std::str::from_utf8(&std::fs::read(root.join(&place.0)).unwrap()).is_err() {
                 by_rule += 1;
                 continue;
             }
-            // Only Common Lisp finds what is written otherwise.
+            // Only Common Lisp ignores case.
             assert_eq!(language(&place.0).name(), "commonlisp", "{tree}: only we find {name} in {place:?}");
             assert!(folded.contains_key(place), "{tree}: only we find {name} in {place:?}");
             by_rule += 1;
@@ -148,7 +149,7 @@ fn compare(tree: &str, texts: &[&str]) {
     );
 }
 
-/// Picks names of every frequency in the tree: from files in order, every so many words.
+/// Picks names of all frequencies: three words from each of 25 files.
 fn names_in(root: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let files = Command::new(rg())
@@ -161,7 +162,7 @@ fn names_in(root: &Path) -> BTreeSet<String> {
     for file in files.iter().step_by((files.len() / 25).max(1)) {
         let text = String::from_utf8_lossy(&std::fs::read(root.join(file)).unwrap()).into_owned();
         let words = text.split(|each: char| !each.is_alphanumeric() && each != '_');
-        // The index has identifiers of up to 200 bytes; a longer one is looked for as text, which needs no word's end.
+        // Words longer than 200 bytes are not indexed, and are found without word boundaries.
         let words: Vec<_> = words
             .filter(|word| {
                 (3..=200).contains(&word.len()) && !word.starts_with(|each: char| each.is_numeric())
@@ -175,28 +176,28 @@ fn names_in(root: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn rust_and_c_crates() {
+fn rust_and_c_crates_agree_with_ripgrep() {
     compare("crates", &["fn main() {", "&mut self)", "-> Result<", "#include <", "// SAFETY"]);
 }
 
 #[test]
-fn javascript_and_typescript_packages() {
+fn javascript_and_typescript_packages_agree_with_ripgrep() {
     compare("npm", &["export function ", "=> {", "module.exports = ", "import { ", " | null"]);
 }
 
 #[test]
-fn python_packages() {
+fn python_packages_agree_with_ripgrep() {
     compare("pypi", &["def __init__(self", "  return self.", ":param ", "f\"{", "# type: ignore"]);
 }
 
 #[test]
-fn common_lisp_libraries() {
+fn common_lisp_libraries_agree_with_ripgrep() {
     compare("lisp", &["(defun (setf ", "#+sbcl (", "&key (", "; FIXME", ",@body)"]);
 }
 
-/// Compares names of Lisp with all their punctuation: `rg` finds them as text, and we as symbols.
+/// Lisp names with punctuation: `rg` finds texts, and find_references symbols.
 #[test]
-fn common_lisp_names() {
+fn common_lisp_names_agree_with_ripgrep() {
     let root = fixtures().join("lisp");
     let cache = tempfile::tempdir().unwrap();
     let index = TextIndex::open(&root, cache.path(), Freshness::Automatic).unwrap();
@@ -220,9 +221,8 @@ fn common_lisp_names() {
     assert!(agreed > 50, "{agreed}");
 }
 
-/// Checks that the column of each occurrence on a page leads to the pattern.
 #[test]
-fn columns_lead_to_the_name() {
+fn columns_are_those_of_the_name() {
     let root = fixtures().join("npm");
     let cache = tempfile::tempdir().unwrap();
     let index = TextIndex::open(&root, cache.path(), Freshness::Automatic).unwrap();

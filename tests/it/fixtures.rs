@@ -1,5 +1,4 @@
-//! The fixtures: libraries of other authors, source trees, and ripgrep. tests/fixtures.sh fetches missing
-//! ones.
+//! The fixtures: libraries, source trees, and ripgrep. tests/fixtures.sh fetches missing ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,17 +20,17 @@ pub(crate) fn fixtures() -> &'static Path {
     })
 }
 
-/// Returns the folder of Debian's Lisp libraries, one folder a library.
+/// Returns the folder of Debian's Lisp libraries. Each has its own folder.
 pub(crate) fn lisp_libraries() -> PathBuf {
     fixtures().join("lisp")
 }
 
-/// Returns the value of CL_SOURCE_REGISTRY with which ASDF finds them.
+/// Returns the CL_SOURCE_REGISTRY with which ASDF finds [`lisp_libraries`].
 pub(crate) fn library_registry() -> String {
     format!("{}//", lisp_libraries().display())
 }
 
-/// Returns ripgrep, the program to compare with.
+/// Returns the path of ripgrep.
 pub(crate) fn rg() -> PathBuf {
     let fetched = fixtures().join("bin/rg");
     if fetched.exists() { fetched } else { PathBuf::from("rg") }

@@ -1,4 +1,4 @@
-//! Freshness of the index: code that was replaced, unbound, removed or collected is gone from it.
+//! Tests that the index loses code that is replaced, unbound, removed or garbage-collected.
 
 use crate::asks::Asks;
 use crate::folder::Folder;
@@ -13,7 +13,7 @@ fn callers(name: &str, expected: &[&str]) {
 }
 
 #[test]
-fn redefinition() {
+fn redefinition_replaces_callees() {
     evaluate("(defpackage :fresh-1 (:use :cl))");
     evaluate(
         "(progn (defun fresh-1::old () 1) (defun fresh-1::new () 2) (defun fresh-1::f () (fresh-1::old)))",
@@ -26,7 +26,7 @@ fn redefinition() {
 }
 
 #[test]
-fn a_function_that_is_replaced_but_still_referred_to() {
+fn replaced_function_keeps_no_callees() {
     evaluate("(defpackage :fresh-2 (:use :cl))");
     evaluate("(progn (defun fresh-2::used () 1) (defun fresh-2::f () (fresh-2::used)))");
     evaluate("(defvar fresh-2::*kept* #'fresh-2::f)");
@@ -37,7 +37,7 @@ fn a_function_that_is_replaced_but_still_referred_to() {
 }
 
 #[test]
-fn fmakunbound_and_setf_fdefinition() {
+fn fmakunbound_and_setf_fdefinition_are_followed() {
     evaluate("(defpackage :fresh-3 (:use :cl))");
     evaluate(
         "(progn (defun fresh-3::used () 1) (defun fresh-3::f () (fresh-3::used)) (defun fresh-3::g () (fresh-3::used)))",
@@ -50,7 +50,7 @@ fn fmakunbound_and_setf_fdefinition() {
 }
 
 #[test]
-fn methods() {
+fn removed_methods_are_not_listed() {
     evaluate("(defpackage :fresh-4 (:use :cl))");
     evaluate(
         "(progn (defun fresh-4::old () 1) (defun fresh-4::new () 2) (defclass fresh-4::thing () ())
@@ -80,7 +80,7 @@ fn methods() {
 }
 
 #[test]
-fn code_that_was_collected() {
+fn collected_code_is_not_listed() {
     evaluate("(defpackage :fresh-5 (:use :cl))");
     evaluate("(progn (defun fresh-5::used () 1) (defvar fresh-5::*held* nil))");
     evaluate("(progn (setf fresh-5::*held* (compile nil '(lambda () (fresh-5::used)))) t)");
@@ -91,7 +91,7 @@ fn code_that_was_collected() {
 }
 
 #[test]
-fn a_new_version_of_a_file() {
+fn reloaded_file_replaces_its_uses() {
     let folder = Folder::new("fresh");
     let file = folder.join("fresh.lisp");
     let load = |text: &str, written: u64| {
@@ -109,12 +109,12 @@ fn a_new_version_of_a_file() {
     let lambda = format!("(LAMBDA () :IN {file:?})");
     callers("fresh-6::used", &[&lambda, "FRESH-6::F"]);
     load("(defvar cl-user::*fresh-6-b* (lambda () (list)))\n(defun fresh-6::f () 2)", 1_600_000_100);
-    // The first version's lambda is still held by the variable, but it is not in the file any more.
+    // A variable still holds the first version's lambda, but the file no longer has it.
     callers("fresh-6::used", &[]);
 }
 
 #[test]
-fn the_union_of_what_belongs_to_a_name() {
+fn callers_include_all_code_of_a_name() {
     evaluate("(defpackage :fresh-7 (:use :cl))");
     evaluate(
         "(progn (defun fresh-7::f (x) x)
@@ -135,7 +135,7 @@ fn the_union_of_what_belongs_to_a_name() {
 }
 
 #[test]
-fn symbols_and_packages_that_come_and_go() {
+fn deleted_symbols_and_packages_are_not_found() {
     let status = |name: &str, package: &str| {
         let answer = bank().answer(&WhoRequest::calls(name).package(package));
         answer.symbol.map(|symbol| symbol.text.to_string())

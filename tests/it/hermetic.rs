@@ -1,4 +1,4 @@
-//! Hermetic builds: the core and its index are made from SBCL's own tree and lisp/ alone.
+//! Tests that only SBCL's tree and lisp/ influence the build of the core and its index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use steelbank_xref::{FunctionKind, Kind, NameRole};
 
 use crate::image::{bank, evaluate};
 
-/// Builds core and export in `out`, with `variables` in the builder's environment. Returns the export.
+/// Builds core and export in `out`, with `variables` in the builder's environment. Returns the
+/// export.
 fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lisp/build-core.sh");
     let output = Command::new("sh")
@@ -29,8 +30,8 @@ fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
     fs::read(out.join("xref.export")).unwrap()
 }
 
-/// Writes a newer ASDF that reports when it is compiled or loaded, into a registry as Debian's cl-asdf has
-/// it.
+/// Writes a newer ASDF that reports when it is compiled or loaded, into a registry as Debian's
+/// cl-asdf has it.
 fn newer_asdf(registry: &Path) {
     let folder = registry.join("cl-asdf");
     fs::create_dir_all(&folder).unwrap();
@@ -38,7 +39,7 @@ fn newer_asdf(registry: &Path) {
 }
 
 #[test]
-fn a_build_in_a_polluted_environment_gives_the_same_index() {
+fn polluted_environment_gives_the_same_index() {
     let folder = tempfile::tempdir().unwrap();
     let (clean, polluted) = (folder.path().join("clean"), folder.path().join("polluted and longer"));
     let file = |name: &str, text: &str| -> PathBuf {
@@ -91,7 +92,7 @@ fn a_build_in_a_polluted_environment_gives_the_same_index() {
 }
 
 #[test]
-fn what_is_ours_is_in_nobodys_answers() {
+fn answers_have_no_symbols_of_steelbank() {
     let index = bank().index();
     for name in ["STEELBANK", "STEELBANK-NOTHING", "STEELBANK-BUILD"] {
         assert!(index.find_package(name, None).is_none(), "{name}");
@@ -110,16 +111,15 @@ fn what_is_ours_is_in_nobodys_answers() {
         seen += 1;
     }
     assert!(seen > 10_000 && uses > 400_000, "{seen} symbols, {uses} uses");
-    // They are part of the image all the same.
+    // The package is in the image nevertheless.
     let answer = bank().answer(&WhoRequest::calls("mapcar").package("CL"));
     assert!(answer.users.iter().all(|user| !user.name.canonical().contains("STEELBANK")));
     assert_eq!(evaluate("(not (null (find-package :steelbank)))"), ["T"]);
 }
 
-/// Compares `lisp/index` and `crates/xref`: Lisp writes the tables' columns by position, and Rust reads them
-/// so.
+/// Compares `lisp/index` with `crates/xref`, as the columns of tables have no names.
 #[test]
-fn lisp_and_rust_agree_on_the_tables() {
+fn lisp_and_rust_agree_on_tables() {
     let widths = evaluate(
         "(mapcar #'steelbank::table-width (steelbank::state-tables (steelbank::make-export-state nil)))",
     );

@@ -1,4 +1,4 @@
-//! Names in answers: a person could have written them, and every tool takes them.
+//! Tests that names in answers are written as in Lisp code, and that all tools accept them.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ const FIELDS: [&str; 25] = [
 /// Adds the names in an answer to `names`.
 fn collect(answer: &Value, names: &mut BTreeSet<String>) {
     for (key, value) in answer.as_object().into_iter().flatten() {
-        // What was asked, lines of definitions, a symbol's exact name, and what is no name in Lisp.
+        // Skips requested names, definition lines, exact names of symbols, and names outside Lisp.
         if ["asked", "defined"].contains(&key.as_str()) {
             continue;
         }
@@ -60,7 +60,8 @@ fn collect(answer: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether code that has no name is called so: top-level forms, functions that stand in them, and inner parts of SBCL.
+/// Whether `name` describes nameless code: a top-level form, a function in one, or internal SBCL
+/// code.
 fn is_nameless(name: &str) -> bool {
     let heads = [
         "top level of ", "#:", "(inst-printer ", "(optimized-data-vector-", "(handler-case ",
@@ -72,7 +73,7 @@ fn is_nameless(name: &str) -> bool {
 }
 
 #[test]
-fn every_name_in_an_answer_is_taken_and_could_be_typed() {
+fn names_in_answers_are_accepted_by_all_tools() {
     own_process!();
     let root = folder("names");
     write_project(&root, include_str!("../projects/odd.txt"));
@@ -130,7 +131,7 @@ fn every_name_in_an_answer_is_taken_and_could_be_typed() {
         for (tool, arguments) in asked(&name).into_iter().take(if own { 15 } else { 2 }) {
             let answer =
                 world.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool} {name}: {error}"));
-            // What is no function has no code, and is found all the same.
+            // A name without a function has no code, but is found.
             let found = answer.structured["found"] == true || answer.structured["symbol"].is_string();
             assert!(found, "{tool} {name}: {}", answer.text);
             if own {

@@ -1,5 +1,5 @@
-//! What stands in open text, after random edits: every exact place has the symbol's text under it, and is what it was in
-//! the loaded text.
+//! Tests occurrences in open text after random edits. Each exact one has the symbol's text at its
+//! range, and agrees with the loaded text.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,17 +15,17 @@ use crate::fixtures::{library_registry, lisp_libraries};
 use crate::project::{folder, load, project};
 use crate::renames::copy;
 
-/// The libraries whose files are edited, each with its system.
+/// The libraries whose files are edited. Each is also the name of a system.
 const LIBRARIES: [&str; 10] = [
     "alexandria", "anaphora", "babel", "cl-ppcre", "cl-who", "iterate", "local-time", "parse-number", "puri",
     "yason",
 ];
 
-/// What is inserted.
+/// Texts to insert.
 const SNIPPETS: [&str; 12] =
     [" ", "\n", "\r\n", "(", ")", "\"", "; 𝒳\n", "(defun inserted (x) (list x))\n", "𝒳ä", "#|", "|", "x"];
 
-/// Edits `text` at random: inserts, deletes, replaces, or moves a part.
+/// Inserts, deletes, replaces or moves a random part of `text`.
 fn edit(text: &mut String, random: &mut Random) {
     let boundary = |text: &str, mut at: usize| {
         while !text.is_char_boundary(at) {
@@ -56,14 +56,14 @@ fn spells(text: &str, found: &FileOccurrence) -> bool {
     token.to_uppercase() == found.name.to_uppercase()
 }
 
-/// Checks an answer about `text`. Returns how many places are where the loaded text has them.
+/// Checks an answer about `text`. Returns the number of occurrences that the loaded text has, too.
 fn hold(loaded: &OccurrencesAnswer, text: &str, answer: &OpenTextAnswer) -> usize {
     let exact = answer.occurrences.iter().filter(|found| found.evidence == Evidence::Exact);
     for found in exact {
         assert!(spells(text, found), "{:?} at {found:?}", &text[found.range.indices()]);
         assert!(!answer.is_changed(found.range.start), "{found:?}");
     }
-    // What stood in a form that is there still is what it was.
+    // Occurrences in unchanged forms have not changed.
     let moved = loaded.occurrences.iter().filter_map(|found| Some((found, answer.moved(found.range)?)));
     let mut count = 0;
     for (found, range) in moved {
@@ -79,7 +79,7 @@ fn hold(loaded: &OccurrencesAnswer, text: &str, answer: &OpenTextAnswer) -> usiz
 }
 
 #[test]
-fn places_hold_in_text_that_is_edited() {
+fn positions_hold_in_edited_text() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let root = folder("open-text");
     LIBRARIES.iter().for_each(|library| copy(&lisp_libraries().join(library), &root.join(library)));

@@ -1,6 +1,6 @@
-//! Compares the table of operators with SBCL: it must have every macro and special operator of the standard,
-//! and SBCL's own code walker, on a form made by each operator's shape, must evaluate what the table calls a
-//! form, and nothing that it calls a name or datum.
+//! Compares the table of operators with SBCL. It must have all macros and special operators of the
+//! standard. In a form of each operator's shape, SBCL's code walker must evaluate the parts that
+//! the table has as forms, and no names or data.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -16,17 +16,17 @@ fn written(source: &str) -> String {
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 
-/// Operators that define, for which a form made by shape means nothing: tests/torture has marked sources for
-/// them.
+/// Defining operators, whose forms cannot be made from a shape. tests/torture has sources with
+/// marks for them.
 const DEFINITIONS: [&str; 16] = [
     "DEFCLASS", "DEFINE-CONDITION", "DEFSTRUCT", "DEFGENERIC", "DEFMETHOD", "DEFINE-METHOD-COMBINATION",
     "DEFPACKAGE", "LOOP", "DECLARE", "DECLAIM",
-    // Skip these: they are legal only inside forms that another operator makes.
+    // Legal only inside forms of other operators.
     "CALL-METHOD", "LOOP-FINISH", "PPRINT-POP", "PPRINT-EXIT-IF-LIST-EXHAUSTED", "IN-PACKAGE", "FORMATTER",
 ];
 
 #[test]
-fn every_operator_of_the_standard_is_known() {
+fn table_has_all_standard_operators() {
     let kinds = written(
         "(let ((*print-right-margin* nil))
            (format t \"~{~A ~A~^,~}\"
@@ -63,8 +63,8 @@ fn every_operator_of_the_standard_is_known() {
     }
 }
 
-/// A form made by a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, one that must not
-/// `qu1`.
+/// A form made by a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, one that
+/// must not `qu1`.
 struct Form {
     text: String,
     count: usize,
@@ -179,8 +179,8 @@ fn datum(operator: &str, number: usize) -> String {
     keyword.to_owned()
 }
 
-/// Walks FORM with SBCL's walker and lists the markers that it evaluates: numbers of EV, and names that begin
-/// with QU.
+/// Walks FORM with SBCL's walker and lists the markers that it evaluates: numbers of EV, and names
+/// that begin with QU.
 const ORACLE: [&str; 3] = [
     "(defpackage :steelbank-oracle (:use :cl) (:export #:walked))",
     "(defun steelbank-oracle::ev (n) n)",
@@ -204,7 +204,7 @@ const ORACLE: [&str; 3] = [
 ];
 
 #[test]
-fn sbcl_evaluates_what_the_table_calls_forms() {
+fn sbcl_evaluates_the_forms_of_the_table() {
     ORACLE.iter().for_each(|form| drop(written(form)));
     let ours = ["COMMON-LISP", "SB-EXT", "SB-SYS", "SB-INT", "SB-THREAD"];
     let asked = operators().iter().filter(|operator| {

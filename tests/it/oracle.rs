@@ -1,7 +1,7 @@
-//! The oracle: compares the index with sb-introspect and FIND-SYMBOL, for everything in the image.
+//! Compares the index with sb-introspect and FIND-SYMBOL, for all symbols of an image.
 //!
-//! No other test may define code meanwhile: [`the_index_equals_sb_introspect`] starts this test binary again
-//! with [`in_a_process_of_its_own`] alone.
+//! No other test may define code in that image: [`index_equals_sb_introspect`] runs
+//! [`in_a_process_of_its_own`] in a new process.
 
 mod compare;
 
@@ -15,7 +15,7 @@ use steelbank::{Control, EvaluateRequest, Steelbank};
 const LONG: Duration = Duration::from_secs(1200);
 
 #[test]
-fn the_index_equals_sb_introspect() {
+fn index_equals_sb_introspect() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "oracle::in_a_process_of_its_own", "--ignored", "--nocapture"])
         .output()
@@ -30,7 +30,7 @@ fn the_index_equals_sb_introspect() {
 }
 
 #[test]
-#[ignore = "run by the_index_equals_sb_introspect"]
+#[ignore = "run by index_equals_sb_introspect"]
 fn in_a_process_of_its_own() {
     let folder = Folder::new("oracle");
     let bank = Steelbank::builder().start().unwrap();
@@ -46,11 +46,11 @@ fn in_a_process_of_its_own() {
         let system = library.file_stem().unwrap().to_str().unwrap();
         run(&bank, &format!("(asdf:load-system {system:?})"));
     }
-    // Evaluate each form as an export of its own; each changes what earlier ones defined.
+    // Each form changes definitions of earlier forms, and is exported separately.
     for form in fs::read_to_string(here.join("scenario.lisp")).unwrap().split("\n\n") {
         run(&bank, form);
     }
-    // Have the next export be one of everything since the core was saved, as after several it is.
+    // After several exports, the next one covers everything since the core was saved.
     for number in 0.. {
         assert!(number < 20, "exports go on from the one before");
         run(&bank, &format!("(defun cl-user::exported-{number} (x) (list x {number}))"));
@@ -64,8 +64,8 @@ fn in_a_process_of_its_own() {
 
 /// Compares everything. Returns the number of uses compared.
 fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
-    // Compare the image with an index of the same moment: code that SBCL compiles in between, such as a
-    // constructor, would be in one alone.
+    // Compare the image with an index of the same moment: code that SBCL compiles in between, such
+    // as a constructor, would be in one alone.
     let index = (0..5)
         .find_map(|_| {
             let form = format!("(steelbank-oracle::write-oracle {:?})", folder.join(""));

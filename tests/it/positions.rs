@@ -1,5 +1,4 @@
-//! Positions: the torture project against its goldens, and the tap's positions against the structural
-//! reader's.
+//! Compares positions in the torture project with its goldens, and the tap's with the reader's.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,7 +18,7 @@ use crate::asks::Asks;
 use crate::fixtures::library_registry;
 use crate::folder::Folder;
 use crate::project::{load, project};
-use crate::texts::expect;
+use crate::texts::{expect, expect_text};
 
 /// The symbols of the torture project that are asked about.
 const SYMBOLS: [&str; 35] = [
@@ -34,7 +33,7 @@ const SYMBOLS: [&str; 35] = [
 ];
 
 #[test]
-fn the_torture_project_is_as_a_person_read_it() {
+fn torture_project_matches_its_goldens() {
     own_process!();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture");
     let cache = Folder::new("torture");
@@ -76,7 +75,7 @@ const LIBRARIES: [&str; 12] = [
 ];
 
 #[test]
-fn the_tap_and_the_structural_reader_agree() {
+fn tap_and_structural_reader_agree() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture");
     let cache = Folder::new("roads");
@@ -86,8 +85,7 @@ fn the_tap_and_the_structural_reader_agree() {
     for library in LIBRARIES {
         loaded += usize::from(load(&bank, library).status == LoadStatus::Loaded);
     }
-    // Take today's features: libraries push their own, and which were there when a file was read is not
-    // recorded.
+    // Uses the current features: those at the time of reading are not recorded.
     let features = bank
         .run(
             &EvaluateRequest::new("(format nil \"~{~A~^ ~}\" *features*)").values(),
@@ -114,7 +112,7 @@ fn the_tap_and_the_structural_reader_agree() {
         println!("seen: {difference}");
     }
     assert!(tally.same > 300);
-    // Accept the one known cause: brackets that the file itself makes a reader macro of.
+    // The file defines brackets as reader macros: the only accepted difference.
     let explained = |difference: &&String| difference.contains("reading.lisp form 10 ");
     let unexplained: Vec<_> = tally.differences.iter().filter(|found| !explained(found)).collect();
     assert!(unexplained.len() * 1000 <= tally.same, "{unexplained:#?}");
@@ -196,8 +194,8 @@ fn a_damaged_sidecar_is_an_error() {
     for bytes in [&b""[..], b"SBTAP\0", b"SBTAP\0\x03", b"SBTAP\0\x0312345678", b"something else"] {
         assert!(Sidecar::parse(bytes).is_err());
     }
-    assert!(Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string().contains("version 99"));
-    // Make a sidecar's head: complete, hash, size, date, path, format.
+    expect_text("later version", &Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string());
+    // Makes a sidecar's head: complete, hash, size, date, path, format.
     let head = |rest: &[u8]| {
         let mut bytes = b"SBTAP\0\x03\x01".to_vec();
         bytes.extend([0; 8]);
@@ -208,11 +206,11 @@ fn a_damaged_sidecar_is_an_error() {
     };
     let whole = head(&[2, 0, 2, 0, 0, 0, 0]);
     assert_eq!(Sidecar::parse(&whole).unwrap().newlines, [0, 1]);
-    // A count that no file could hold asks for no memory; newlines go up.
+    // An impossible count allocates no memory. Newlines must ascend.
     assert!(Sidecar::parse(&head(&[0xff; 8])).is_err());
     assert!(Sidecar::parse(&head(&[2, 4, 1, 0, 0, 0, 0])).is_err());
     assert!(Sidecar::parse(&head(&[2, 4, 0, 0, 0, 0, 0])).is_err());
-    // Notice every flipped bit, and every missing part.
+    // Every flipped bit and every truncation is detected.
     for index in 0..whole.len() {
         for bit in 0..8 {
             let mut flipped = whole.clone();
@@ -273,7 +271,7 @@ fn names_are_read_in_sbcls_normal_form() {
     };
     let differences = (only(&theirs, &ours), only(&ours, &theirs));
     assert!(differences == (vec![], vec![]), "{differences:?}");
-    // Marks that come after letters, what is escaped, and what is put together around it.
+    // Combining marks, escaped names, and names that combine both.
     let written: Vec<String> =
         ["\u{b5}", "e\u{301}", "\u{fb01}x\u{b2}", "\u{ac00}\u{11a8}", "\u{1d4b3}y", "\u{ff21}"]
             .into_iter()

@@ -1,6 +1,6 @@
-//! The rename test: plans the rename of every global name of the installed libraries (or of one in
-//! STEELBANK_RENAME_ONE_IN), carries out all plans that warn of nothing at once, and checks that the result
-//! loads and tests in a fresh process as before. The outcomes are counted for all names.
+//! Plans renames of all global names of the installed libraries (or of one in
+//! STEELBANK_RENAME_ONE_IN), and applies all plans without cautions at once. The result must load
+//! and test as before in a new process. Outcomes are counted for all names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use crate::project::{folder, in_a_process_of_its_own, load, project};
 use crate::renames::{self, Class, copy};
 use steelbank::{Control, EvaluateRequest};
 
-/// The systems that are renamed.
+/// The systems whose names are changed.
 const SYSTEMS: [&str; 20] = [
     "alexandria", "cl-ppcre", "flexi-streams", "split-sequence", "bordeaux-threads", "iterate", "local-time",
     "puri", "babel", "chunga", "usocket", "cffi", "cl-who", "yason", "parse-number", "anaphora", "nibbles",
     "named-readtables", "cl-unicode", "cl-interpol",
 ];
 
-/// The systems that test them. Those that this machine cannot load are left out of both runs. cl-ppcre's are
-/// not among them: they read a file of forms as data, which does not look like code.
+/// The test systems. Those that this machine cannot load are left out of both runs. cl-ppcre's
+/// tests are not listed, as they read a file of forms as data.
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 
@@ -39,7 +39,8 @@ fn renamed_libraries_load_and_test_as_before() {
     fs::remove_dir_all(&work).unwrap();
 }
 
-/// Asserts that two reports are the same. Shows only the differences: whole reports would fill a log.
+/// Asserts that two reports are the same. Shows only the differences: whole reports would fill a
+/// log.
 fn assert_same(before: &str, after: &str) {
     let mut different = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     if let Some((before, after)) = different.next() {

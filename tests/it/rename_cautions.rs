@@ -1,4 +1,4 @@
-//! Code in which a rename breaks more than its edits show, as found in libraries: the plan must warn of it.
+//! Tests the cautions for code, as found in libraries, that a rename may break outside its edits.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::project::{folder, load, project};
 use crate::texts::write_project;
 
 #[test]
-fn what_may_break_is_told() {
+fn plan_warns_of_code_that_may_break() {
     own_process!();
     let root = folder("rename-cautions");
     write_project(&root, include_str!("../projects/rename_cautions.txt"));
@@ -43,7 +43,7 @@ fn what_may_break_is_told() {
     let plain = plan(&bank, "plain");
     assert!(plain.cautions.is_empty() && plain.edits == 2, "{plain:#?}");
 
-    // A structure of a file that was compiled and not loaded: its accessors have no definitions in the image.
+    // The file is compiled but not loaded: the image has no definitions of the accessors.
     let item = plan(&bank, "item");
     let edits: Vec<(&str, u32, &str)> = item
         .files

@@ -1,4 +1,4 @@
-//! Plans of renames: their edits, cautions and refusals, as rename_plan.txt has them.
+//! Compares plans of renames, with their cautions and errors, with rename_plan.txt.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::project::{folder, load, project};
 use crate::texts::{expect, write_project};
 
 #[test]
-fn renames_are_planned() {
+fn rename_plans_match_the_table() {
     own_process!();
     let root = folder("rename-plan");
     let text = include_str!("../projects/renames.txt");
@@ -21,7 +21,7 @@ fn renames_are_planned() {
     assert_eq!(load(&bank, "rn").status, LoadStatus::Loaded);
 
     let mut text = String::new();
-    // What is renamed to what, and with which options, is told by the headings of what is expected.
+    // The headings of the expected text are the requests.
     let headings = include_str!("rename_plan.txt").lines();
     for line in headings.filter(|line| line.starts_with("# ") || line.starts_with("== ")) {
         writeln!(text, "\n{line}").unwrap();
@@ -44,7 +44,7 @@ fn renames_are_planned() {
     expect("it/rename_plan.txt", &text.replace(&"x".repeat(5000), "LONG"));
 }
 
-/// Writes what the plan says, with the lines that it changes.
+/// Writes the plan, with the lines that it changes.
 fn report(text: &mut String, root: &Path, plan: &RenamePlan) {
     writeln!(text, "{:?}, edits: {}, places: {}", plan.scope, plan.edits, plan.places).unwrap();
     writeln!(text, "because: {}", plan.reason).unwrap();

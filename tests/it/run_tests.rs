@@ -1,4 +1,4 @@
-//! run-tests: runs each test of a framework by itself, and counts as the framework's own runner does.
+//! Compares the counts and places of run-tests with each framework's own runner.
 
 use serde_json::{Value, json};
 use steelbank_reader::{Dialect, Features, LispText};
@@ -9,13 +9,13 @@ use crate::sessions::frameworks;
 use crate::texts::write_project;
 use crate::tools_beside_sbcl::World;
 
-/// Those of which there are Debian packages, and those that have doubles.
+/// Frameworks with Debian packages, and those with doubles in tests/frameworks.
 const FRAMEWORKS: [&str; 9] =
     ["fiveam", "fiasco", "rt", "1am", "rove", "parachute", "lisp-unit2", "ptester", "prove"];
 
 /// Runs the tests of Debian libraries in FiveAM, RT and ptester: all pass, as upstream says.
 #[test]
-fn tests_of_libraries_pass() {
+fn library_tests_pass() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let world = World::of("cl-split-sequence", &[]);
     for (system, least) in [("split-sequence", 100), ("alexandria", 200), ("anaphora", 50)] {
@@ -35,10 +35,10 @@ fn tests_of_libraries_pass() {
     );
 }
 
-/// Compares with each framework's own runner: tests that depend on others, parents, fixtures, skips, names of other packages,
-/// errors in and outside of assertions.
+/// The suites have dependencies, parents, fixtures, skips, names of other packages, and errors in
+/// and outside of assertions.
 #[test]
-fn assertions_are_counted_as_the_frameworks_count_them() {
+fn assertion_counts_agree_with_the_frameworks() {
     let real = std::env::var("STEELBANK_FRAMEWORKS").map(|folder| format!("{folder}//:"));
     own_process!([(
         "CL_SOURCE_REGISTRY",
@@ -65,7 +65,7 @@ fn assertions_are_counted_as_the_frameworks_count_them() {
     }
 }
 
-/// Checks that of two sides which are no constants neither is called expected, whichever stands first.
+/// Checks that `expected` is a constant, in either order. Without a constant there is none.
 fn expected_is_what_a_constant_says(run: &Value) {
     let tests = run["tests"].as_array().unwrap();
     let observed = tests.iter().find(|test| test["name"] == "t-fiveam::observed-first").unwrap();
@@ -88,7 +88,8 @@ fn expected_is_what_a_constant_says(run: &Value) {
     );
 }
 
-/// Checks that each assertion's place is a form of the file that begins with the asserted form's operator.
+/// Checks that each assertion's place is a form of the file that begins with the asserted form's
+/// operator.
 fn places_are_those_of_the_forms(world: &World, framework: &str, run: &Value) {
     let path = format!("t-{framework}.lisp");
     let text = std::fs::read_to_string(world.root.join(&path)).unwrap();
@@ -110,7 +111,7 @@ fn places_are_those_of_the_forms(world: &World, framework: &str, run: &Value) {
             placed += 1;
         }
     }
-    // prove and ptester run within a test-op, of which no form is known.
+    // prove and ptester run inside a test-op, whose forms are unknown.
     let least = if ["ptester", "prove"].contains(&framework) { 0 } else { 2 };
     assert!(placed >= least, "{framework}: {placed} assertions have places: {run:#}");
 }

@@ -1,4 +1,4 @@
-//! Checks tools on three libraries of other authors against SBCL's own answers about the same image.
+//! Compares tools on three libraries with SBCL's answers about the same image.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::tools_beside_sbcl::{WRITTEN, World};
 const LIBRARIES: [&str; 4] = ["alexandria", "cl-interpol", "cl-ppcre", "yason"];
 const PACKAGES: [&str; 3] = ["ALEXANDRIA", "CL-PPCRE", "YASON"];
 
-/// A check, with its name.
+/// A check and its name.
 type Check = (&'static str, fn(&World));
 
 #[test]
@@ -38,7 +38,7 @@ fn tools_agree_with_sbcl_on_three_libraries() {
         ("edits_take_each_other_back", edits_take_each_other_back),
         ("reloads_agree", reloads_agree),
     ];
-    // Run them all, also after a failure.
+    // A failure does not stop the other checks.
     let failed: Vec<&str> = checks
         .iter()
         .filter(|(_, check)| {
@@ -54,8 +54,8 @@ fn names(value: &Value) -> BTreeSet<String> {
     value.as_array().into_iter().flatten().map(name).collect()
 }
 
-/// Lists the external symbols of a package for which `form`, with SYMBOL bound, is not NIL, each with its
-/// printed value.
+/// Lists the external symbols of a package for which `form` is true, each with the printed value.
+/// SYMBOL is bound in `form`.
 fn of_externals(world: &World, package: &str, form: &str) -> Vec<(String, String)> {
     let lines = world.lines(&format!(
         "(let ((*print-pretty* nil) (*package* (find-package :keyword)) (all '()))
@@ -73,7 +73,8 @@ fn of_externals(world: &World, package: &str, form: &str) -> Vec<(String, String
         .collect()
 }
 
-/// Compares lambda lists' lengths, kinds, documentation, superclasses and slots with the objects.
+/// Compares kinds, documentation, superclasses, slots, and lengths of lambda lists with the
+/// objects.
 fn descriptions_agree(world: &World) {
     let mut compared = 0;
     for package in PACKAGES {
@@ -122,7 +123,8 @@ fn descriptions_agree(world: &World) {
     assert!(compared > 200, "{compared}");
 }
 
-/// Compares the definitions with sb-introspect's by number and file; each place must be a form with the name.
+/// Compares the files of definitions with sb-introspect's. The line of each place must have the
+/// name.
 fn definitions_agree(world: &World) {
     let mut compared = 0;
     for package in PACKAGES {
@@ -143,7 +145,7 @@ fn definitions_agree(world: &World) {
             for definition in answer["definitions"].as_array().unwrap() {
                 let at = definition["at"].as_str().unwrap_or_else(|| panic!("{answer:#}"));
                 if let Some(file) = at.strip_prefix("SYS:") {
-                    // Name SBCL's own files without a line: its sources need not be there.
+                    // SBCL's files have no line, as its sources may be missing.
                     files.insert(file.rsplit(';').next().unwrap().to_owned());
                     continue;
                 }
@@ -192,8 +194,7 @@ fn callees_agree(world: &World) {
         }
     }
     assert!(edges > 30, "{edges}");
-    // Expected by hand from alexandria's macros.lisp and hash-tables.lisp: templates of a long DEFSETF and of
-    // a macro.
+    // The templates in alexandria's macros.lisp and hash-tables.lisp, found by hand.
     let callers = names(
         &world.ask("call-graph", json!({ "name": "alexandria::generate-switch-body", "depth": 1 }))["nodes"],
     );
@@ -202,7 +203,7 @@ fn callees_agree(world: &World) {
     }
 }
 
-/// Compares subclasses and methods with the classes; the users of a macro must be its expanders.
+/// Compares subclasses with the classes, and users of macros with sb-introspect's.
 fn impact_agrees(world: &World) {
     for (name, least) in
         [("cl-ppcre::regex", 8), ("cl-ppcre:ppcre-error", 2), ("yason::json-output-stream", 0)]
@@ -233,7 +234,7 @@ fn impact_agrees(world: &World) {
     }
 }
 
-/// The definitions of the project's files by name, from line to line.
+/// The definitions in the project's files: name, path, first and last line.
 struct Definitions(Vec<(String, String, u64, u64)>);
 
 impl Definitions {
@@ -257,10 +258,10 @@ impl Definitions {
         }
     }
 
-    /// Whether one of `names` is that of a definition around the line of a reference, or of top-level code.
+    /// Whether one of `names` is a definition or top-level form that contains the reference.
     fn around(&self, reference: &Value, names: &BTreeSet<String>) -> bool {
         let (path, line) = (reference["path"].as_str().unwrap(), reference["line"].as_u64().unwrap_or(0));
-        // Names stand on the line on which their form begins, or on the next.
+        // A name is on the first or second line of its form.
         let around = self
             .0
             .iter()
@@ -271,10 +272,10 @@ impl Definitions {
     }
 }
 
-/// Lists the symbols of the packages that name something; every fifth, but in the long form.
+/// Lists the symbols with definitions in the packages: one in five, or all in full runs.
 fn names_of_packages(world: &World) -> Vec<String> {
     let mut all = Vec::new();
-    // All of them take a minute.
+    // All symbols take a minute.
     let step = if std::env::var_os("STEELBANK_FULL").is_some() { 1 } else { 5 };
     for package in PACKAGES {
         all.extend(world.lines(&format!(
@@ -289,7 +290,7 @@ fn names_of_packages(world: &World) -> Vec<String> {
     all.into_iter().step_by(step).collect()
 }
 
-/// Compares, for all names, the users one step away with the references, in both directions.
+/// Compares the direct users of all names with the references, in both directions.
 fn users_agree_with_the_references(world: &World) {
     let (definitions, names_known) = (Definitions::of(world), names_of_packages(world));
     let mut compared = 0;
@@ -329,7 +330,7 @@ fn users_agree_with_the_references(world: &World) {
     assert!(compared > 300, "{compared}");
 }
 
-/// Checks that of what a change reaches, however far, nine tenths are the project's.
+/// Checks that nine tenths of all affected definitions are the project's.
 fn users_are_the_projects(world: &World) {
     let (mut own, mut all) = (0, 0);
     for name in names_of_packages(world) {
@@ -343,7 +344,7 @@ fn users_are_the_projects(world: &World) {
     assert!(own * 10 >= all * 9 && all > 300, "{own} of {all}");
 }
 
-/// Compares, for all functions of the packages, (SETF F) apart, the direct callers in the graph with sb-introspect's.
+/// Compares the direct callers of all functions but (SETF F) with sb-introspect's.
 fn callers_agree(world: &World) {
     let definitions = Definitions::of(world);
     let mut compared = 0;
@@ -379,7 +380,7 @@ fn callers_agree(world: &World) {
                 assert!(said.contains(caller), "{name}: {caller} {said:?}");
                 compared += 1;
             }
-            // The compiler records no call by templates, by names, and by code that it made something else of.
+            // The compiler records no calls in templates, by name, or in code that it transformed.
             let refs = world.ask("code-find-references", json!({ "symbol": symbol, "limit": 1000 }));
             let others = refs["refs"].as_array().unwrap().iter().filter(|found| {
                 !["call", "macro"].contains(&found["type"].as_str().unwrap()) || found["caller"].is_null()
@@ -403,7 +404,7 @@ fn callers_agree(world: &World) {
     assert!(compared > 80, "{compared}");
 }
 
-/// Compares the systems of the project with those that ASDF has registered from its files.
+/// Compares the systems of the project with those that ASDF has registered.
 fn systems_agree(world: &World) {
     let answer = world.ask("list-systems", json!({}));
     let said = names(&answer["systems"]);
@@ -423,8 +424,8 @@ fn systems_agree(world: &World) {
     }
 }
 
-/// Checks that text that SBCL's reader reads to its end is balanced, but for cl-interpol's own syntax, and
-/// that it is not with a parenthesis less.
+/// Checks that text is balanced if SBCL's reader accepts it, except cl-interpol's syntax, and
+/// unbalanced after the removal of a parenthesis.
 fn structure_agrees(world: &World) {
     let (mut files, mut broken) = (0, 0);
     for (path, _) in world.bank.loaded_files() {
@@ -437,7 +438,7 @@ fn structure_agrees(world: &World) {
         if answer["own_syntax"].is_object() || !text.contains("\n(defun ") {
             continue;
         }
-        // Remove the definition's last parenthesis.
+        // Removes the definition's last parenthesis.
         let start = text.find("\n(defun ").unwrap() + 1;
         let Some(next) = text[start..].find("\n\n(") else { continue };
         let end = start + next;
@@ -455,8 +456,8 @@ fn structure_agrees(world: &World) {
     assert!(files > 30 && broken > 10, "{files} {broken}");
 }
 
-/// Compares the notes of a definition with those that SBCL gives when it compiles the definition's form:
-/// severity, text, and the line of the form that they are about, which SBCL's own reader has placed.
+/// Compares the notes of a definition with those of SBCL's compiler: severity, text, and the line
+/// of the form according to SBCL's reader.
 fn notes_agree(world: &World) {
     let mut compared = 0;
     for (name, file) in [
@@ -524,8 +525,8 @@ fn notes_agree(world: &World) {
     assert!(compared > 20, "{compared}");
 }
 
-/// Checks that replacing a definition by its own text changes nothing, that deleting undoes inserting, and
-/// that SBCL reads the result.
+/// Checks that replacing a definition by its text changes nothing, that deletion undoes insertion,
+/// and that SBCL reads the result.
 fn edits_take_each_other_back(world: &World) {
     let mut edited = 0;
     for path in ["alexandria/alexandria-1/lists.lisp", "cl-ppcre/util.lisp", "yason/parse.lisp"] {
@@ -542,7 +543,7 @@ fn edits_take_each_other_back(world: &World) {
             if !lines[start - 1].starts_with(&opening) {
                 continue;
             }
-            // Up to the next form that begins a line, less comments and blank lines before it.
+            // The definition ends before the next form and the comments and blank lines above that.
             let mut end = (start..lines.len())
                 .find(|&at| lines[at].starts_with('(') || lines[at].starts_with("#"))
                 .unwrap_or(lines.len());
@@ -564,7 +565,7 @@ fn edits_take_each_other_back(world: &World) {
             let with = fs::read_to_string(&file).unwrap();
             assert!(with.contains("(defun steelbank-was-here (x)"), "{path} {bare}");
             ask("delete", "(defun steelbank-was-here)", None);
-            // The last line gets its end.
+            // The last line gets a newline.
             assert_eq!(fs::read_to_string(&file).unwrap().trim_end(), before.trim_end(), "{path} {bare}");
             fs::write(&file, &before).unwrap();
             edited += 1;
@@ -573,8 +574,7 @@ fn edits_take_each_other_back(world: &World) {
     assert!(edited > 20, "{edited}");
 }
 
-/// Checks that a function written into a file of each library is in the image after reload, and gone when the
-/// file is restored.
+/// Checks that reload defines a function added to a file, and removes it when the file is restored.
 fn reloads_agree(world: &World) {
     for (path, package) in [
         ("alexandria/alexandria-1/lists.lisp", "ALEXANDRIA"),
@@ -597,7 +597,7 @@ fn reloads_agree(world: &World) {
         assert!(listed.to_string().contains("::steelbank-new") && is_there(), "{path}: {listed:#}");
         let removed = world.ask("reload", json!({ "remove": true }));
         assert!(!is_there(), "{path}: {removed:#}");
-        // A file alone is compiled and loaded as SBCL would.
+        // A single file is loaded as by SBCL.
         let loaded = world.ask("load-file", json!({ "path": path }));
         assert_eq!(loaded["status"], "loaded", "{loaded:#}");
     }

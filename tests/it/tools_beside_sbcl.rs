@@ -1,7 +1,6 @@
-//! Checks the tools for understanding and trying code on libraries of other authors, against SBCL's own
-//! answers.
+//! Compares tools on libraries with SBCL's own answers.
 //!
-//! Each test has a process of its own, as a process has one project.
+//! Each test runs in its own process, as a process has one project.
 
 use std::fs;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use crate::tools_agree::{
 };
 use steelbank::loaded::LoadStatus;
 
-/// A Lisp function that writes a symbol as a person does, if its names have no letters in lower case.
+/// A Lisp function that writes a symbol as code does. Its names must have no lower-case letters.
 pub(crate) const WRITTEN: &str = "(lambda (symbol)
   (let* ((home (symbol-package symbol)) (package (if (eq home (find-package :cl)) \"cl\" (package-name home))))
     (format nil \"~(~a~)~:[::~;:~]~(~a~)\"
@@ -98,7 +97,8 @@ impl World {
     }
 }
 
-/// Checks that `value` conforms to `schema`, a part of `whole`: types, required properties, choices.
+/// Checks that `value` conforms to `schema`, a part of `whole`: types, required properties,
+/// choices.
 fn conforms(value: &Value, schema: &Value, whole: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
         conforms(value, whole.pointer(name).unwrap(), whole, at);
@@ -147,7 +147,7 @@ pub(crate) fn strings(value: &Value, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_tools_on_a_library_of_functions_and_classes() {
+fn tools_agree_with_sbcl_on_cl_ppcre() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let world = World::of("cl-ppcre", &["cl-ppcre", "alexandria", "yason"]);
     apropos_agrees(&world);
@@ -164,26 +164,26 @@ fn the_tools_on_a_library_of_functions_and_classes() {
 }
 
 #[test]
-fn the_tools_on_alexandria() {
+fn tools_agree_with_sbcl_on_alexandria() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let world = World::of("alexandria", &["alexandria"]);
     outlines_agree_with_the_text(&world, "ALEXANDRIA");
     graphs_agree_with_the_who_tools(
         &world,
-        // Not ensure-function: a macro of DEFINE-MODIFY-MACRO among its callers is missing in the graph.
+        // Not ensure-function: the graph lacks a caller made by DEFINE-MODIFY-MACRO.
         &["alexandria:ensure-list", "alexandria:with-gensyms"],
     );
 }
 
 #[test]
-fn the_tools_on_yason() {
+fn tools_agree_with_sbcl_on_yason() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     let world = World::of("yason", &["yason"]);
     outlines_agree_with_the_text(&world, "YASON");
     graphs_agree_with_the_who_tools(&world, &["yason:encode", "yason::skip-whitespace"]);
 }
 
-/// Checks that one step towards the callers is what who-calls and who-macroexpands say, and that each caller
+/// Checks that the direct callers are those of who-calls and who-macroexpands, and that each caller
 /// has the function as a callee.
 fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
     for name in names {
@@ -231,7 +231,7 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
                 "{function}: {back}"
             );
         }
-        // Deeper graphs hold the shallow one, and every edge is between its nodes.
+        // A deeper graph has at least as many nodes. Each edge joins two nodes.
         let deep = world.ask("call-graph", json!({ "name": name, "depth": 4, "limit": 100 }));
         let count = deep["nodes"].as_array().unwrap().len() as u64;
         assert!(count <= 100 && count >= nodes.len().min(100) as u64);
@@ -251,7 +251,7 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
     }
 }
 
-/// Reads off the text the first line of each top-level form with a template that has the symbol.
+/// Returns the first line of each top-level form whose template has the symbol.
 fn names_above_templates(world: &World, name: &str) -> Vec<String> {
     let found = world.ask("code-find-references", json!({ "name": name }));
     let templates = found["refs"].as_array().unwrap().iter().filter(|found| found["type"] == "template");
