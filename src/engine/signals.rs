@@ -68,7 +68,7 @@ pub(super) fn restore() {
     }
 }
 
-/// Restores the default action of the signals that [`restore`] has left ignored across a
+/// Restores the default action of the signals that `restore` has left ignored across a
 /// re-execution. Must be called when the program begins.
 pub fn reset_signal_actions() {
     for signal in IMAGE_SIGNALS {

@@ -1,5 +1,5 @@
 //! The context in which a question is answered: [`QueryContext`] bundles the image, the index and
-//! the project, and has the steps that many questions share. [`DefinitionPlaces`] finds the lines
+//! the project, and has the steps that many questions share. `DefinitionPlaces` finds the lines
 //! and columns of definitions.
 
 use std::borrow::Cow;

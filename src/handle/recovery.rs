@@ -4,7 +4,7 @@
 //! A restart takes four steps. The session's death watch (`tools/session.rs`) detects the death.
 //! [`Recovery::decide`] decides and prepares a [`Handover`]. `doors/restart.rs` ends the calls of
 //! all clients and adds their connections to the handover. `doors/cli/serve.rs` executes the
-//! program again in the same process ([`crate::engine::execute_again`]). The next image restores
+//! program again in the same process (`crate::engine::execute_again`). The next image restores
 //! the record with [`Recovery::restore`] and repeats the loads.
 
 use crate::answer::Advice;
@@ -399,7 +399,7 @@ impl Recovery {
     }
 
     /// Returns the note on the last restart, for an answer to a client that has received `told`
-    /// notes. Returns `None` after [`MAX_RESTART_NOTES`] answers.
+    /// notes. Returns `None` after `MAX_RESTART_NOTES` answers.
     pub fn take_note(&self, told: &AtomicUsize) -> Option<String> {
         let next =
             |told| (told < MAX_RESTART_NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);

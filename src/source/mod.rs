@@ -4,7 +4,7 @@
 //! it to a text range: by the file's sidecar, in which `lisp/tap/` recorded what SBCL's reader saw,
 //! or else by the structural reader of `steelbank_reader`. [`tap`] reads sidecars and finds the
 //! syntactic role of each symbol. [`sbcl`] locates positions in SBCL's own sources, and
-//! [`edit_map`] compares two versions of a text.
+//! `edit_map` compares two versions of a text.
 //!
 //! This module runs and loads no user code, and does not depend on the engine.
 

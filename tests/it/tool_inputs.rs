@@ -97,6 +97,7 @@ fn wrong_arguments_are_reported_by_name(world: &World) {
 }
 
 fn wrong_cursors_are_errors(world: &World) {
+    let number = regex::Regex::new("[0-9]+").unwrap();
     for (tool, arguments) in [
         ("who-calls", json!({ "name": "cl:car" })),
         ("code-find-references", json!({ "symbol": "edges:target" })),
@@ -111,7 +112,7 @@ fn wrong_cursors_are_errors(world: &World) {
             world.error(tool, arguments)
         };
         let errors = [with("99999999"), with("garbage")].join("\n");
-        expect_text("cursors", &regex::Regex::new("[0-9]+").unwrap().replace_all(&errors, "…"));
+        expect_text("cursors", &number.replace_all(&errors, "…"));
     }
     // After a load, used symbols of SBCL are in two tables.
     let symbols = world.ask("apropos", json!({ "pattern": "list" }));

@@ -3,9 +3,9 @@
 //!
 //! Most subcommands are generated in `commands` from the schemas of [`crate::tools`]. They call the
 //! tool with the given arguments and print its answer. The other subcommands (`serve`, `lsp`,
-//! `index`, `doctor` and so on) have a file each. [`Shell`] holds what they share: the global
-//! options, the terminal and the SBCL installation. Commands return an [`Exit`] or a
-//! [`CommandError`], which [`main`] prints and turns into the exit code. Only this module and
+//! `index`, `doctor` and so on) have a file each. `Shell` holds what they share: the global
+//! options, the terminal and the SBCL installation. Commands return an `Exit` or a
+//! `CommandError`, which [`main`] prints and turns into the exit code. Only this module and
 //! `main.rs` read the environment and print.
 
 mod cache;

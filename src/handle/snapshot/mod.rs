@@ -1,5 +1,5 @@
 //! Snapshots: saved images of a project with its systems loaded, from which the program starts
-//! quickly. A [`SnapshotKey`] identifies a project's snapshot. At a start, [`Choice`] finds one
+//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds one
 //! with unchanged inputs (files, folders, environment variables): the complete snapshot, or else
 //! one of the dependencies only. `make` creates snapshots in copies of the program, `inputs`
 //! records and compares the inputs, `format` defines the files, and `store` limits their number and
