@@ -196,8 +196,9 @@ fn ask(root: &Path) {
     };
     change("a file written, until find_references has it");
     fs::remove_file(&added).unwrap();
-    let now =
-        |name: &str| bank.ask(&WhoRequest::new(Kind::Calls, name), &Control::default()).unwrap().unloaded.count;
+    let now = |name: &str| {
+        bank.ask(&WhoRequest::new(Kind::Calls, name), &Control::default()).unwrap().unloaded.count
+    };
     let costs: Vec<f64> = (0..5)
         .map(|number| {
             let name = format!("another-marker-{number}");
