@@ -15,6 +15,10 @@ use crate::tools::page::{PageRange, Paging, Part, Sequence};
 use crate::tools::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use steelbank_xref::Kind;
 
+/// Longer lists leave out places in SBCL's own sources, so that the names of a standard function's
+/// callers are on one page.
+const LONG_LIST: usize = 100;
+
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
     #[serde(flatten)]
@@ -114,12 +118,6 @@ impl Sequence for ListedUsers {
         self.users.keep(range);
         part.keep(&mut self.toplevel);
         part.keep(&mut self.unloaded.files);
-    }
-
-    /// Leaves out places in SBCL's own sources, so that all names of a standard function's callers are on one page.
-    fn min_entries(&mut self, _budget: usize) -> usize {
-        self.omits_sbcl_places = true;
-        1
     }
 }
 
@@ -286,7 +284,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         cursor: None,
         kind,
         toplevel_total: answer.toplevel.len(),
-        omits_sbcl_places: false,
+        omits_sbcl_places: answer.count > LONG_LIST,
     };
     given.page.cut(listed, call.budget(), |listed, range| {
         Ok(page(listed, range)?.looked_up_in(looked_up_in.clone()))
