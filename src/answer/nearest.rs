@@ -189,7 +189,7 @@ pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 /// files, and folders.
 pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     let loaded = project.loaded().into_iter().map(|(path, _)| path).filter(|path| path.is_file());
-    let files = project.own_files().into_iter().chain(loaded);
+    let files = project.lisp_files().into_iter().chain(loaded);
     let mut known: BTreeSet<String> = files.map(|path| project.shown(&path)).collect();
     let folders = |path: &String| -> Vec<String> {
         let above = Path::new(path).ancestors().skip(1).filter(|above| above.is_relative());

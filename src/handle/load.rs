@@ -29,7 +29,7 @@ use crate::handle::recovery::LoadedItem;
 use crate::handle::requests::LoadOptions;
 use crate::handle::snapshot::{Inputs, Snapshot};
 use crate::workspace::systems::files_of_system;
-use crate::workspace::{Contents, ImageSystem, Own, Project, ProjectSettings};
+use crate::workspace::{Contents, ImageSystem, Project, ProjectFiles, ProjectSettings};
 use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, decode};
 use steelbank_reader::structure::{ProblemKind, check_structure};
 use steelbank_reader::{Dialect, Features, LispText, Range, Token, TokenKind};
@@ -375,13 +375,13 @@ impl Steelbank {
             // Read the sidecars now, so that the first question does not wait for them. If no
             // thread can be created, that question reads them.
             let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
-                bank.project().keep_names();
+                bank.project().write_names();
                 trim_memory();
             });
         }
         // Drop the recorded diagnostics of dependencies, because they are not about the project.
         if !answer.diagnostics.is_empty() {
-            let own = project.own();
+            let own = project.project_files();
             answer.diagnostics.retain(|found| !found.kept || is_own(&own, found));
         }
         let mut texts = HashMap::new();
@@ -638,7 +638,7 @@ fn misread(at: u32, bytes: &[u8], read: &LispText, message: String) -> (u32, Str
 }
 
 /// Returns whether a diagnostic is about a file of the project.
-fn is_own(own: &Own, diagnostic: &Diagnostic) -> bool {
+fn is_own(own: &ProjectFiles, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
@@ -646,12 +646,12 @@ fn is_own(own: &Own, diagnostic: &Diagnostic) -> bool {
 /// searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
-    project.note_asked(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));
+    project.note_requested(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));
     let asd = answer.system.as_ref().and_then(|name| Some((name, project.image_systems().remove(name)?.asd)));
     if let Some((name, asd)) = asd
         && !project.contains(&asd)
     {
-        project.note_asked(files_of_system(&asd, name));
+        project.note_requested(files_of_system(&asd, name));
     }
 }
 

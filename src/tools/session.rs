@@ -284,7 +284,7 @@ impl Session {
         let several = arguments.get("names").and_then(Value::as_array).into_iter().flatten();
         let mut names = one.chain(several).filter_map(Value::as_str);
         let name = names.find(|name| is_in_none(name) == Some(true))?;
-        project.record_gaps().is_empty().then(|| Caution::OnlyInImage(name.to_owned()))
+        project.sidecar_gaps().is_empty().then(|| Caution::OnlyInImage(name.to_owned()))
     }
 
     /// Sets the project to the one in `folder`, if it is unknown.

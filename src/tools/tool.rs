@@ -272,7 +272,9 @@ impl Tool {
                 }
                 if call.has_one_time_notes() {
                     answer.notes.extend(session.take_restart_note());
-                    answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
+                    answer
+                        .notes
+                        .extend(session.started().map(Steelbank::unreported_edits).into_iter().flatten());
                 }
                 if let Some(at) = self.image_death_time(session) {
                     answer.notes.push(format!(

@@ -1,44 +1,51 @@
-//! Text that code was compiled from in an editor's buffer: a part of what the buffer's file holds, or will.
+//! Stores text that was compiled from an editor's buffer. Such a text is a part of the buffer's
+//! file, perhaps before it is saved. Lisp numbers these texts from [`FIRST_TEXT_VERSION`], and uses
+//! the number where a definition would have the write date of its file. Positions in the definition
+//! are mapped from the compiled text to the file.
 
 use serde::Deserialize;
 
 use super::Project;
 
-/// The least number that stands for such a text where a file's write date would stand: Lisp's `+first-text-version+`.
+/// The first number of a buffer text, equal to Lisp's `+first-text-version+`. Write dates are
+/// smaller.
 const FIRST_TEXT_VERSION: u64 = 1 << 40;
 
-/// A text from a buffer, as Lisp tells of it. They are told in the order of their versions, and none is left out.
+/// A text from a buffer, as Lisp reports it. Lisp reports all of them, in the order of their
+/// versions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct BufferText {
-    /// Where it stood in the buffer: a count of characters, from 1.
+    /// Its position in the buffer, in characters from 1.
     position: u32,
     text: String,
 }
 
-/// Whether `version` stands for a text from a buffer, and is no write date.
+/// Returns whether `version` is the number of a buffer text, not a write date.
 pub(super) fn is_text(version: u64) -> bool {
     version >= FIRST_TEXT_VERSION
 }
 
 impl Project {
-    /// Returns how many texts from buffers are known.
+    /// Returns the number of buffer texts that were received.
     pub(crate) fn buffer_texts(&self) -> usize {
         self.buffers.read().len()
     }
 
-    /// Whether `version` stands for a text from a buffer that is not known.
+    /// Returns whether `version` is the number of a buffer text that was not received yet.
     pub(crate) fn is_unknown_text(&self, version: u64) -> bool {
         version.checked_sub(FIRST_TEXT_VERSION).is_some_and(|at| at >= self.buffer_texts() as u64)
     }
 
-    /// Adds the texts after the first `known`, as far as nobody else has.
+    /// Adds `texts`, which follow the first `known` ones. Skips texts that another thread has added
+    /// meanwhile.
     pub(crate) fn note_buffer_texts(&self, known: usize, texts: Vec<BufferText>) {
         let mut buffers = self.buffers.write();
         let added = buffers.len().saturating_sub(known);
         buffers.extend(texts.into_iter().skip(added));
     }
 
-    /// Returns the text for which `version` stands, empty if it is not known, and where it stood, in characters from 0.
+    /// Returns the buffer text with the number `version` and its position, in characters from 0.
+    /// The text is empty if it was not received.
     pub(super) fn buffer_text(&self, version: u64) -> (String, usize) {
         let at = version.checked_sub(FIRST_TEXT_VERSION).and_then(|at| usize::try_from(at).ok());
         let buffers = self.buffers.read();

@@ -1,5 +1,6 @@
-//! Text that stands for a file's in a copy: what a trial puts over it. What an editor has open is its alone, in
-//! `doors/lsp/documents.rs`: an image may have several editors, and clients that see the disk.
+//! Holds texts that replace files in a scratch image, such as the new texts of a trial or rename.
+//! Texts that an editor has open are not here but in `doors/lsp/documents.rs`: one image may serve
+//! several editors, and clients that see only the disk.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use super::stamp::FileStamp;
 
-/// The text that counts for the file at a path, whatever is on disk there.
+/// The text to use for a file, in place of its text on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) struct Document {
@@ -17,7 +18,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Makes a document.
+    /// Creates a document with `text`.
     pub(crate) fn new(text: impl Into<Arc<[u8]>>) -> Document {
         let text = text.into();
         Document { stamp: FileStamp::of_text(&text), text }

@@ -1,11 +1,12 @@
-//! Edits of the project's files: one at a time, all of an edit or nothing of it, and only of what the edit has
-//! seen.
+//! Edits the project's files atomically: all files of an edit are changed or none, and only files
+//! that still have the text that the edit was made for. One process edits a project at a time.
 //!
-//! How files are written (docs/internals/edits.md has the reasons): under a lock of the project, a journal with the
-//! old and the new texts is written to the disk; each new text goes to a temporary file, which changes places
-//! with its file; what came out is compared with the old text; the temporary files are removed; the journal is
-//! marked as whole. What fails, or is cut before that mark, is taken back: at once, or by the next that takes
-//! the lock.
+//! An edit takes these steps (docs/internals/edits.md has the reasons). Under a lock of the
+//! project, it writes a journal with the old and the new texts to disk. It writes each new text to
+//! a temporary file and exchanges that with the target. It compares the text that came out with the
+//! old text, and removes the temporary files. Then it marks the journal as complete. An edit that
+//! fails before that mark is rolled back at once; one that is interrupted is rolled back by the
+//! next process that takes the lock.
 
 use crate::workspace::NoProject;
 use std::collections::BTreeSet;
@@ -21,23 +22,24 @@ use serde::Serialize;
 
 use crate::workspace::Project;
 use crate::workspace::journal::{EditPurpose, EditRecord, EditRecords, sync_folder};
-use crate::workspace::replacement::{Replacement, TakenBack};
+use crate::workspace::replacement::{Replacement, RollbackOutcome};
 
-/// How long an edit waits for others of the project.
+/// How long an edit waits for other edits of the project.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
-/// How long it waits for others with another cache. What else locks the root's folder is nothing to wait for.
+/// How long an edit waits for processes with another cache. It is short, because other programs may
+/// lock the root folder.
 const ROOT_LOCK_WAIT: Duration = Duration::from_secs(3);
 
-/// Why an edit was not taken back. Nothing was changed.
+/// Why an edit was not undone. No file was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UndoError {
-    /// No edit of that name is kept for this project.
+    /// The project has no record of this edit.
     #[error("Edit {edit} not found")]
     Missing {
         /// The name as it was given.
         edit: String,
-        /// The names of those that are kept, the newest first.
+        /// The names of the recorded edits, newest first.
         kept: Vec<String>,
     },
     /// There is no project.
@@ -54,62 +56,64 @@ impl From<String> for UndoError {
     }
 }
 
-/// An edit that was cut: its program ended before it was whole.
+/// An edit that was interrupted: its process ended before it was complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnfinishedEdit {
     /// Its number.
     pub edit: String,
-    /// What it was, in words.
+    /// A description of the edit.
     pub what: String,
-    /// Whether no file has any of it any more. If not, some may have the new text and others the old one.
+    /// Whether all its changes were rolled back. If not, some files may have the new text and
+    /// others the old one.
     pub taken_back: bool,
-    /// The files that got their old texts back, relative to the project's root.
+    /// The files whose old text was restored, relative to the project's root.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restored: Vec<String>,
-    /// What is to be known or done, a sentence each.
+    /// Further remarks and advice, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl std::fmt::Display for UnfinishedEdit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Edit {} ({}) was cut, as its program ended. ", self.edit, self.what)?;
+        write!(f, "Edit {} ({}) was interrupted when its process ended. ", self.edit, self.what)?;
         match (self.taken_back, self.restored.as_slice()) {
-            (true, []) => write!(f, "It was undone: all files have their old text.")?,
+            (true, []) => write!(f, "It was rolled back: all files have their old text.")?,
             (true, files) => {
-                write!(f, "It was undone: {} have their old text again.", files.join(", "))?;
+                write!(f, "It was rolled back: {} have their old text again.", files.join(", "))?;
             }
-            (false, _) => write!(f, "Some of its files may have the new text, and others the old one.")?,
+            (false, _) => write!(f, "Some of its files may have the new text and others the old one.")?,
         }
         self.notes.iter().try_for_each(|note| write!(f, " {note}"))
     }
 }
 
-/// The cut edits that a session knows of.
+/// The interrupted edits that a session has found.
 #[derive(Debug, Default)]
-pub(super) struct CutEdits {
-    /// Those that it has taken back, or tried to.
+pub(super) struct InterruptedEdits {
+    /// The edits that this session has rolled back or tried to.
     found: Vec<UnfinishedEdit>,
-    /// How many of them it has told of.
-    told: usize,
-    /// Those that nobody has taken back, when this was last looked at.
-    lying: Vec<UnfinishedEdit>,
-    looked: Option<Instant>,
-    told_lying: bool,
+    /// The number of these edits that were reported.
+    reported: usize,
+    /// The edits that no process had rolled back at the last check.
+    pending: Vec<UnfinishedEdit>,
+    checked: Option<Instant>,
+    pending_reported: bool,
 }
 
-impl CutEdits {
-    /// Looks for cut edits of others, at most once a second: `status` is asked often.
-    fn look(&mut self, project: &Project) {
-        if self.looked.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
-            self.lying = project.lying_edits();
-            self.looked = Some(Instant::now());
+impl InterruptedEdits {
+    /// Checks for interrupted edits of other processes, at most once a second, because `status` is
+    /// called often.
+    fn check(&mut self, project: &Project) {
+        if self.checked.is_none_or(|at| at.elapsed() > Duration::from_secs(1)) {
+            self.pending = project.pending_edits();
+            self.checked = Some(Instant::now());
         }
     }
 }
 
-/// The right to edit the files of a project. One thread of one process has it at a time.
+/// The lock for editing the files of a project. One thread of one process has it at a time.
 pub(crate) struct Edits<'a> {
     project: &'a Project,
     records: EditRecords,
@@ -121,22 +125,22 @@ pub(crate) struct Edits<'a> {
 pub(crate) struct UndoneEdit {
     /// The name of the edit.
     pub(crate) id: String,
-    /// The sentence that describes the edit.
+    /// A description of the edit.
     pub(crate) what: String,
-    /// The files that have their old texts again.
+    /// The files whose old text was restored.
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl Project {
-    /// Waits for the right to edit the project's files. Takes back edits that were cut.
+    /// Waits for the lock, and rolls back interrupted edits.
     ///
     /// # Errors
-    /// There is no project, or others have the right for long: a sentence.
+    /// Returns a sentence if there is no project, or others hold the lock for too long.
     pub(crate) fn edits(&self) -> Result<Edits<'_>, String> {
         let (records, root) = self.records().ok_or(NoProject)?;
         let failed = |error: io::Error| {
             format!(
-                "What is needed to edit files cannot be kept in {} ({error}). Nothing was changed.",
+                "Cannot write edit records in {} ({error}). Nothing was changed.",
                 records.folder.display()
             )
         };
@@ -145,54 +149,55 @@ impl Project {
         if lock.is_none() {
             let seconds = LOCK_WAIT.as_secs();
             return Err(format!(
-                "Another steelbank has been editing this project for {seconds} s. Nothing was changed; try again."
+                "Another steelbank process has been editing this project for {seconds} s. Nothing was changed; try again."
             ));
         }
-        // Lock the root too, for those who have it under another name or with another cache. Go on without
-        // where that is impossible.
+        // Lock the root too, for processes that use another cache or name of the root. Continue
+        // without it where that is impossible.
         let elsewhere = File::open(root).and_then(|root| FileLock::take(root, ROOT_LOCK_WAIT));
         let edits = Edits { project: self, records, _locks: [lock, elsewhere.ok().flatten()] };
-        edits.take_back_unfinished();
+        edits.roll_back_unfinished();
         Ok(edits)
     }
 
-    /// Takes back the edits that were cut, if there are any.
+    /// Rolls back interrupted edits, if there are any.
     ///
     /// # Errors
-    /// As [`Project::edits`].
-    pub(crate) fn take_back_cut_edits(&self) -> Result<(), String> {
+    /// As for [`Project::edits`].
+    pub(crate) fn roll_back_interrupted_edits(&self) -> Result<(), String> {
         match self.records().is_some_and(|(records, _)| !records.unfinished().is_empty()) {
             true => self.edits().map(drop),
             false => Ok(()),
         }
     }
 
-    /// Lists the edits that were cut: those that this session has taken back, and those that nobody has yet.
+    /// Lists the interrupted edits: those that this session has rolled back, and those that no
+    /// process has yet.
     pub(crate) fn unfinished_edits(&self) -> Vec<UnfinishedEdit> {
-        let mut cut = self.cut_edits.lock();
-        cut.look(self);
-        cut.found.iter().chain(&cut.lying).cloned().collect()
+        let mut cut = self.interrupted_edits.lock();
+        cut.check(self);
+        cut.found.iter().chain(&cut.pending).cloned().collect()
     }
 
-    /// Lists the edits that were cut and that this was not asked for yet.
-    pub(crate) fn untold_edits(&self) -> Vec<UnfinishedEdit> {
-        let mut cut = self.cut_edits.lock();
-        let mut edits = cut.found[cut.told..].to_vec();
-        cut.told = cut.found.len();
-        if !std::mem::replace(&mut cut.told_lying, true) {
-            cut.look(self);
-            edits.extend(cut.lying.iter().cloned());
+    /// Lists the interrupted edits that earlier calls have not returned.
+    pub(crate) fn unreported_edits(&self) -> Vec<UnfinishedEdit> {
+        let mut cut = self.interrupted_edits.lock();
+        let mut edits = cut.found[cut.reported..].to_vec();
+        cut.reported = cut.found.len();
+        if !std::mem::replace(&mut cut.pending_reported, true) {
+            cut.check(self);
+            edits.extend(cut.pending.iter().cloned());
         }
         edits
     }
 
-    /// Lists the edits that were cut and not taken back.
-    fn lying_edits(&self) -> Vec<UnfinishedEdit> {
+    /// Lists the interrupted edits that are not rolled back yet.
+    fn pending_edits(&self) -> Vec<UnfinishedEdit> {
         let Some((records, root)) = self.records() else { return Vec::new() };
         if records.unfinished().is_empty() {
             return Vec::new();
         }
-        // Leave out an edit that is going on: its program has the lock.
+        // Skip an edit in progress: its process holds the lock.
         let lock = open_lock(&records.folder).and_then(|file| FileLock::take(file, Duration::ZERO));
         if !matches!(lock, Ok(Some(_))) {
             return Vec::new();
@@ -204,8 +209,10 @@ impl Project {
                     EditPurpose::Undo(number) => number,
                     _ => record.number,
                 };
-                let note =
-                    format!("`steelbank --project {} rename --undo {undone}` takes it back.", root.display());
+                let note = format!(
+                    "To roll it back: `steelbank --project {} rename --undo {undone}`.",
+                    root.display()
+                );
                 UnfinishedEdit {
                     edit: record.number.to_string(),
                     what: record.what,
@@ -224,12 +231,12 @@ impl Project {
 }
 
 impl Edits<'_> {
-    /// Replaces the texts of all `files`, which must still hold the old ones, or of none. Returns the edit's
-    /// name.
+    /// Replaces the texts of all `files`, or of none if one does not have its old text. Returns the
+    /// edit's name.
     ///
     /// # Errors
-    /// One of them has changed, or cannot be written: a sentence. All of them keep their old texts, except for
-    /// those that the sentence names because they could not be restored.
+    /// Returns a sentence if a file has changed or cannot be written. All files keep their old
+    /// texts, except for files that the sentence lists because they could not be restored.
     pub(crate) fn replace_all(
         &self,
         what: &str,
@@ -238,7 +245,7 @@ impl Edits<'_> {
     ) -> Result<String, String> {
         let record = self.records.begin(what, purpose, files).map_err(|error| {
             format!(
-                "What is needed to undo it cannot be kept in {} ({error}). Nothing was changed.",
+                "Cannot write the undo record in {} ({error}). Nothing was changed.",
                 self.records.folder.display()
             )
         })?;
@@ -246,22 +253,23 @@ impl Edits<'_> {
             self.records.sweep();
             return Ok(record.number.to_string());
         };
-        let (_, left) = take_back(&record);
+        let (_, left) = roll_back(&record);
         if left.is_empty() {
             record.forget();
             return Err(format!("{why} Nothing was changed."));
         }
         Err(format!(
-            "{why} What was written before could not all be put back: {} Edit {} has the old texts.",
+            "{why} Some files could not be restored: {} The record of edit {} has their old texts.",
             left.join(" "),
             record.number
         ))
     }
 
-    /// Gives the files of the edit called `id` (`last`: the last one) their old texts again.
+    /// Restores the old texts of the files of edit `id`, or of the last edit if `id` is `last`.
     ///
     /// # Errors
-    /// There is no such edit, or a file has not the text that the edit gave it. Nothing was changed.
+    /// There is no such edit, or a file does not have the text that the edit wrote. Nothing was
+    /// changed.
     pub(crate) fn undo(&self, id: &str) -> Result<UndoneEdit, UndoError> {
         let numbers = self.records.undoable();
         let number = match id {
@@ -273,7 +281,7 @@ impl Edits<'_> {
             kept: numbers.iter().rev().map(u64::to_string).collect(),
         })?;
         let record = self.records.read(number).map_err(|error| {
-            format!("What is kept of edit {number} cannot be read: {error}. Nothing was put back.")
+            format!("The record of edit {number} cannot be read: {error}. Nothing was restored.")
         })?;
         let mut files = Vec::new();
         for file in &record.files {
@@ -283,7 +291,7 @@ impl Edits<'_> {
             if now == file.new && now != file.old {
                 files.push(Replacement { path: file.path.clone(), old: now, new: file.old.clone() });
             } else if now != file.old {
-                let why = "Nothing was put back: undo it by hand.";
+                let why = "Nothing was restored; undo the edit by hand.";
                 return Err(format!("{shown} was changed after the edit {number}. {why}").into());
             }
         }
@@ -296,49 +304,50 @@ impl Edits<'_> {
         Ok(UndoneEdit { id: number.to_string(), what: record.what, files })
     }
 
-    /// Takes back the edits that were cut, the newest first, and removes their temporary files.
-    fn take_back_unfinished(&self) {
-        self.project.cut_edits.lock().looked = None;
+    /// Rolls back the interrupted edits, newest first, and removes their temporary files.
+    fn roll_back_unfinished(&self) {
+        self.project.interrupted_edits.lock().checked = None;
         let unfinished = self.records.unfinished();
         for (number, path) in unfinished.into_iter().rev() {
             let edit = match self.records.read_at((number, path.clone())) {
-                Ok(record) => self.take_back_cut(&record),
+                Ok(record) => self.roll_back_interrupted(&record),
                 Err(error) => {
-                    // Tell once: nothing can be made of it.
+                    // Report a damaged record only once: it cannot be used.
                     let _ = std::fs::remove_file(path);
                     UnfinishedEdit {
                         edit: number.to_string(),
-                        what: format!("what is kept of it cannot be read: {error}"),
+                        what: format!("its record cannot be read: {error}"),
                         taken_back: false,
                         restored: Vec::new(),
-                        notes: vec!["Look at the project's files.".to_owned()],
+                        notes: vec!["Check the project's files.".to_owned()],
                     }
                 }
             };
-            let mut cut = self.project.cut_edits.lock();
-            // Tell of one that cannot be taken back once, and not at each edit.
+            let mut cut = self.project.interrupted_edits.lock();
+            // Report an edit that cannot be rolled back once, not at each edit.
             if edit.taken_back || !cut.found.contains(&edit) {
                 cut.found.push(edit);
             }
         }
     }
 
-    fn take_back_cut(&self, record: &EditRecord) -> UnfinishedEdit {
-        let (outcomes, mut notes) = take_back(record);
-        let of = |wanted: TakenBack| {
+    fn roll_back_interrupted(&self, record: &EditRecord) -> UnfinishedEdit {
+        let (outcomes, mut notes) = roll_back(record);
+        let of = |wanted: RollbackOutcome| {
             let found = outcomes.iter().filter(move |(_, outcome)| *outcome == wanted);
             found.map(|(path, _)| self.project.shown(path)).collect::<Vec<String>>()
         };
         let mut taken_back = notes.is_empty();
-        // Keep the record, as somebody may undo the edit by its number; but not that of an undo.
+        // Keep the record, so that the edit can be undone by its number. Do not keep that of an
+        // undo.
         if taken_back && let Err(error) = record.finish(!matches!(record.purpose, EditPurpose::Undo(_))) {
             taken_back = false;
             notes.push(format!("Its journal cannot be closed: {error}."));
         }
-        let others = of(TakenBack::Others);
+        let others = of(RollbackOutcome::Foreign);
         if !others.is_empty() {
             notes.push(format!(
-                "Changed since by somebody else, and left as they are: {}.",
+                "Other programs have changed these files, which were not restored: {}.",
                 others.join(", ")
             ));
         }
@@ -346,13 +355,13 @@ impl Edits<'_> {
             edit: record.number.to_string(),
             what: record.what.clone(),
             taken_back,
-            restored: of(TakenBack::Restored),
+            restored: of(RollbackOutcome::Restored),
             notes,
         }
     }
 }
 
-/// Carries out the edit up to the mark that it is whole. What fails may leave some of it.
+/// Writes the edit, up to the mark that it is complete. A failure may leave parts of it.
 fn write_all(record: &EditRecord) -> Result<(), String> {
     let mut staged = Vec::new();
     for (file, temporary) in record.with_temporaries() {
@@ -367,15 +376,15 @@ fn write_all(record: &EditRecord) -> Result<(), String> {
     let folders: BTreeSet<&Path> = record.files.iter().filter_map(|file| file.path.parent()).collect();
     folders.into_iter().for_each(sync_folder);
     let marked = record.finish(record.purpose == EditPurpose::Undoable);
-    marked.map_err(|error| format!("The journal of the edit cannot be closed: {error}."))
+    marked.map_err(|error| format!("The edit's journal cannot be closed: {error}."))
 }
 
-/// Takes back what was done of the edit. Returns what became of each file, the last first, and a sentence for
-/// each that could not be restored.
-fn take_back(record: &EditRecord) -> (Vec<(&Path, TakenBack)>, Vec<String>) {
+/// Rolls back the edit. Returns the outcome for each file, the last first, and a sentence for each
+/// file that could not be restored.
+fn roll_back(record: &EditRecord) -> (Vec<(&Path, RollbackOutcome)>, Vec<String>) {
     let (mut outcomes, mut left) = (Vec::new(), Vec::new());
     for (file, temporary) in record.with_temporaries().rev() {
-        match file.take_back(&temporary) {
+        match file.roll_back(&temporary) {
             Ok(outcome) => outcomes.push((file.path.as_path(), outcome)),
             Err(why) => left.push(why),
         }
@@ -383,11 +392,11 @@ fn take_back(record: &EditRecord) -> (Vec<(&Path, TakenBack)>, Vec<String>) {
     (outcomes, left)
 }
 
-/// A lock that other processes see, until it is dropped.
+/// A lock between processes, held until it is dropped.
 struct FileLock(File);
 
 impl FileLock {
-    /// Waits for the lock. None if others have it for as long as that.
+    /// Waits for the lock. Returns `None` if others hold it for `patience`.
     fn take(file: File, patience: Duration) -> io::Result<Option<Self>> {
         let end = Instant::now() + patience;
         loop {
@@ -405,7 +414,7 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Unlock, as closing does not where a forked child has the descriptor too.
+        // Unlock explicitly: closing does not unlock if a forked child has the descriptor too.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
@@ -422,7 +431,7 @@ mod tests {
     use super::*;
     use crate::workspace::ProjectSettings;
 
-    /// A project in a folder, with its cache in another.
+    /// A project in one folder, with its cache in another.
     struct World {
         folder: tempfile::TempDir,
         cache: tempfile::TempDir,
@@ -436,7 +445,7 @@ mod tests {
             Self { folder, cache, project }
         }
 
-        /// Writes files, each with an old text, and returns their replacements.
+        /// Writes files with their old texts, and returns their replacements.
         fn files(&self, texts: &[(&str, &str, &str)]) -> Vec<Replacement> {
             let made = texts.iter().map(|(name, old, new)| {
                 let path = self.folder.path().canonicalize().unwrap().join(name);
@@ -470,7 +479,7 @@ mod tests {
             self.project.records().unwrap().0
         }
 
-        /// Begins an edit, and leaves it as a program does that ends there.
+        /// Begins an edit, and leaves it like a process that ends there.
         fn cut(&self, files: &[Replacement]) -> EditRecord {
             self.records().make_folder().unwrap();
             self.records().begin("a rename", EditPurpose::Undoable, files).unwrap()
@@ -490,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_get_their_new_text_or_none() {
+    fn edit_changes_all_files_or_none() {
         let world = World::new();
         let all = world.files(&GIVEN);
         fs::set_permissions(&all[1].path, fs::Permissions::from_mode(0o640)).unwrap();
@@ -498,12 +507,12 @@ mod tests {
         assert_eq!(world.held(), expected(|of| of.2));
         assert_eq!(fs::metadata(&all[1].path).unwrap().permissions().mode() & 0o777, 0o640);
 
-        // Try a changed file, a deleted one, a link, and one that is read-only: the others keep their texts.
+        // Try a changed file, a link and a read-only file: the other files keep their texts.
         for wrong in 0..GIVEN.len() {
             let all = world.files(&GIVEN);
             fs::write(&all[wrong].path, "other").unwrap();
             let why = world.apply(&all).unwrap_err();
-            assert!(why.contains("changed meanwhile") && why.contains("Nothing was changed"), "{why}");
+            assert!(why.contains("changed during the edit") && why.contains("Nothing was changed"), "{why}");
             let mut before = expected(|of| of.1);
             before[wrong].1 = "other".to_owned();
             assert_eq!(world.held(), before);
@@ -514,27 +523,28 @@ mod tests {
         assert_eq!(world.held(), expected(|of| of.1));
         fs::remove_file(&all[2].path).unwrap();
         symlink(&all[1].path, &all[2].path).unwrap();
-        assert!(world.apply(&all).unwrap_err().contains("changed meanwhile"));
+        assert!(world.apply(&all).unwrap_err().contains("changed during the edit"));
         assert!(fs::symlink_metadata(&all[2].path).unwrap().is_symlink());
-        assert_eq!(world.records().undoable(), [1], "what failed is not kept");
+        assert_eq!(world.records().undoable(), [1], "failed edits are not recorded");
     }
 
     #[test]
-    fn what_was_written_is_put_back_when_a_later_file_fails() {
+    fn failed_edit_restores_earlier_files() {
         let world = World::new();
         let mut all = world.files(&GIVEN);
-        // Name a file twice: at its second turn it counts as changed by somebody else.
+        // Give a file twice: the second time, its text is no longer the expected one.
         all.push(Replacement { new: b"7".to_vec(), ..all[0].clone() });
         let why = world.apply(&all).unwrap_err();
-        assert!(why.contains("changed meanwhile") && why.contains("Nothing was changed"), "{why}");
+        assert!(why.contains("changed during the edit") && why.contains("Nothing was changed"), "{why}");
         assert_eq!(world.held(), expected(|of| of.1));
     }
 
     #[test]
-    fn a_cut_edit_is_taken_back_wherever_it_was_cut() {
+    fn edit_interrupted_at_any_step_is_rolled_back() {
         let world = World::new();
         let links = tempfile::tempdir().unwrap();
-        // Cut it before each step: 3 files staged, 3 put, 3 temporary files removed, the mark.
+        // Interrupt it before each step: stage 3 files, exchange 3, remove 3 temporary files, mark
+        // the journal.
         for steps in 0..=9 {
             let all = world.files(&GIVEN);
             let link = links.path().join(steps.to_string());
@@ -554,23 +564,23 @@ mod tests {
                 let temporary = record.with_temporaries().nth(2).unwrap().1;
                 fs::write(temporary, "").unwrap();
             }
-            let untold = world.project.untold_edits().len();
-            assert_eq!(untold, usize::from(steps == 0), "{steps}: it is told once at the start");
-            let lying = world.project.lying_edits();
-            assert!(!lying[0].taken_back && lying[0].notes[0].contains("rename --undo"), "{lying:?}");
+            let untold = world.project.unreported_edits().len();
+            assert_eq!(untold, usize::from(steps == 0), "{steps}: it is reported once at the start");
+            let pending = world.project.pending_edits();
+            assert!(!pending[0].taken_back && pending[0].notes[0].contains("rename --undo"), "{pending:?}");
             drop(world.project.edits().unwrap());
             assert_eq!(world.held(), expected(|of| of.1), "{steps}");
             assert_eq!(fs::read_to_string(link).unwrap(), "3", "{steps}");
-            let told = world.project.untold_edits();
-            assert!(told.len() == 1 && told[0].taken_back, "{steps}: {told:?}");
-            assert_eq!(told[0].restored.len(), steps.saturating_sub(3).min(3), "{steps}: {told:?}");
-            assert_eq!(world.project.lying_edits(), []);
+            let reported = world.project.unreported_edits();
+            assert!(reported.len() == 1 && reported[0].taken_back, "{steps}: {reported:?}");
+            assert_eq!(reported[0].restored.len(), steps.saturating_sub(3).min(3), "{steps}: {reported:?}");
+            assert_eq!(world.project.pending_edits(), []);
             assert!(world.undo("last").unwrap().is_empty(), "{steps}");
         }
     }
 
     #[test]
-    fn what_others_wrote_is_not_taken_back() {
+    fn rollback_keeps_texts_of_other_programs() {
         let world = World::new();
         let all = world.files(&GIVEN);
         let record = world.cut(&all);
@@ -578,18 +588,19 @@ mod tests {
         let staged: Vec<_> = parts.iter().map(|(file, temporary)| file.stage(temporary).unwrap()).collect();
         parts[0].0.put(&staged[0], &parts[0].1).unwrap();
         parts[1].0.put(&staged[1], &parts[1].1).unwrap();
-        // The first was edited after it was cut. Of the second, the exchange has brought out another text.
+        // The first file was edited after the interruption. For the second, the exchange has moved
+        // out another text.
         fs::write(&all[0].path, "mine").unwrap();
         fs::write(&parts[1].1, "theirs").unwrap();
         drop(world.project.edits().unwrap());
         let text = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         assert_eq!(world.held(), [text("a", "mine"), text("b", "theirs"), text("c", "5")]);
-        let told = world.project.untold_edits();
-        assert!(told[0].taken_back && told[0].notes[0].contains("as they are: a."), "{told:?}");
+        let reported = world.project.unreported_edits();
+        assert!(reported[0].taken_back && reported[0].notes[0].contains("not restored: a."), "{reported:?}");
     }
 
     #[test]
-    fn what_is_torn_is_put_back() {
+    fn partly_written_file_is_restored() {
         let world = World::new();
         for (old, new) in [("abcdef", "abXXXXXX"), ("abcdef", "ab"), ("abc", "xyz"), ("", "abc")] {
             for written in 0..=new.len() {
@@ -607,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_what_it_is() {
+    fn edit_preserves_attributes_and_hard_links() {
         let world = World::new();
         let long = "x".repeat(255);
         let names = ["plain", "linked", &long];
@@ -617,7 +628,7 @@ mod tests {
         let attribute =
             rustix::fs::setxattr(&all[0].path, "user.test", b"1", rustix::fs::XattrFlags::empty());
         for file in &all {
-            // Give it to somebody else where this may: only then is that to be kept.
+            // Change the owner if permitted: only then does the test cover it.
             let _ = std::os::unix::fs::chown(&file.path, Some(1234), Some(4321));
             fs::set_permissions(&file.path, fs::Permissions::from_mode(0o4750)).unwrap();
         }
@@ -642,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_reads_what_is_kept_or_not_yet_whole() {
+    fn records_and_temporary_files_are_private() {
         let world = World::new();
         let all = world.files(&GIVEN);
         fs::set_permissions(&all[0].path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -660,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn old_texts_come_back_only_over_what_was_written() {
+    fn undo_requires_the_written_text() {
         let world = World::new();
         let missing = |edit: &str, kept: &[&str]| UndoError::Missing {
             edit: edit.to_owned(),
@@ -676,13 +687,13 @@ mod tests {
         assert_eq!(fs::read(&files[0].path).unwrap(), b"(old)");
         let second = world.apply(&files).unwrap();
         assert_eq!(world.undo("three").unwrap_err(), missing("three", &[&second]));
-        // Find no edits of another project.
+        // Edits of another project are not found.
         let other = open(world.cache.path(), world.cache.path());
         assert_eq!(other.edits().unwrap().undo("1").unwrap_err(), missing("1", &[]));
     }
 
     #[test]
-    fn the_oldest_go_first_and_the_newest_stays() {
+    fn oldest_records_are_removed_first() {
         let world = World::new();
         for _ in 0..23 {
             world.apply(&world.files(&[("a", "(old)", "(new)")])).unwrap();
@@ -694,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_put_back() {
+    fn damaged_record_is_not_restored() {
         let world = World::new();
         let id = world.apply(&world.files(&[("a", "(old)", "(new)")])).unwrap();
         let path = world.records().folder.join(format!("{id}.edit-3"));
@@ -710,15 +721,15 @@ mod tests {
         assert_eq!(world.held(), [("a".to_owned(), "(new)".to_owned())]);
         fs::write(&path, [&bytes[..bytes.len() - 1], b"x"].concat()).unwrap();
         assert!(world.undo(&id).unwrap_err().to_string().contains("damaged"));
-        // A journal that cannot be read is told of, and edits go on.
+        // A damaged journal is reported, and edits continue.
         fs::rename(&path, path.with_extension("journal-3")).unwrap();
         drop(world.project.edits().unwrap());
-        assert!(world.project.untold_edits()[0].what.contains("damaged"));
+        assert!(world.project.unreported_edits()[0].what.contains("damaged"));
         world.apply(&world.files(&GIVEN)).unwrap();
     }
 
     #[test]
-    fn what_a_program_before_has_written_is_undone_and_taken_back() {
+    fn records_of_earlier_version_are_undone() {
         for (extension, is_undone) in [("edit-2", true), ("journal-2", false)] {
             let world = World::new();
             let id = world.apply(&world.files(&[("a", "(old)", "(new)"), ("b", "(old)", "")])).unwrap();
@@ -731,14 +742,14 @@ mod tests {
                 world.undo(&id).unwrap();
             } else {
                 drop(world.project.edits().unwrap());
-                assert!(world.project.untold_edits()[0].taken_back);
+                assert!(world.project.unreported_edits()[0].taken_back);
             }
             assert!(world.held().iter().all(|(_, text)| text == "(old)"), "{extension}");
         }
     }
 
     #[test]
-    fn one_edits_at_a_time_whatever_the_cache() {
+    fn edits_with_different_caches_are_serialized() {
         let world = World::new();
         let path = world.files(&[("a", "0", "")]).remove(0).path;
         let other = tempfile::tempdir().unwrap();

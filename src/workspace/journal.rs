@@ -1,8 +1,9 @@
-//! The record of an edit of the project's files: the journal while it is written, and what undoes it after.
+//! Records edits of the project's files. A record is a journal while the edit is written, so that
+//! an interrupted edit can be rolled back. After that, it serves for undo.
 //!
-//! `undo/PROJECT/` in the cache has a record for each edit, `N.journal-3` until the edit is whole, and
-//! `N.edit-3` after. PROJECT is the hash of the project's root. Its raw bytes are the old text and the new one of
-//! each file that is edited.
+//! The folder `undo/PROJECT/` in the cache has one record for each edit: `N.journal-3` until the
+//! edit is complete, and `N.edit-3` after. PROJECT is the hash of the project's root. The raw bytes
+//! of a record are the old and the new text of each edited file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,27 +18,29 @@ use steelbank_cache::RecordKind;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::replacement::Replacement;
 
-/// The most edits of a project that are kept.
+/// The maximum number of undo records of a project.
 const MOST_EDITS: usize = 20;
-/// The most bytes of a project's edits. The newest edit is kept whatever its size.
+/// The maximum total size of a project's undo records, in bytes. The newest record stays whatever
+/// its size.
 const MOST_BYTES: u64 = 64 << 20;
 
 const RECORD: RecordKind = RecordKind("edit", 3);
-/// The extensions: ours, and that of a program before, which wrote no first line.
+/// The extensions of current records, and of records without a header line that an earlier version
+/// wrote.
 type Extensions = [&'static str; 2];
 const JOURNAL: Extensions = ["journal-3", "journal-2"];
 const EDIT: Extensions = ["edit-3", "edit-2"];
-/// What is not written to its end. Nothing of the edit was begun then.
+/// A record that was not completely written. No file was changed yet.
 const PARTIAL: Extensions = ["part-3", "part-2"];
 
-/// The purpose of an edit, by which its record is kept or not.
+/// The purpose of an edit. It decides whether the record stays after the edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EditPurpose {
-    /// Its record is kept, so that it can be undone.
+    /// The record stays, so that the edit can be undone.
     Undoable,
-    /// Its record goes once it is whole.
+    /// The record is deleted after the edit.
     Plain,
-    /// It undoes the edit of that number.
+    /// The edit undoes the one with this number.
     Undo(u64),
 }
 
@@ -46,19 +49,19 @@ struct EditManifest {
     root: OsString,
     what: String,
     purpose: EditPurpose,
-    /// The part of the temporary files' names that no other edit has.
+    /// A random number that makes the names of this edit's temporary files unique.
     token: u64,
-    files: Vec<KeptFile>,
+    files: Vec<RecordedFile>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct KeptFile {
+struct RecordedFile {
     path: OsString,
     old: TextVersion,
     new: TextVersion,
 }
 
-/// The size and hash by which a text is recognised.
+/// The size and hash of a text, to detect damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct TextVersion {
     size: usize,
@@ -71,13 +74,13 @@ impl TextVersion {
     }
 }
 
-/// What the journal has of an edit.
+/// The record of one edit.
 #[derive(Debug)]
 pub(super) struct EditRecord {
     path: PathBuf,
     token: u64,
     pub(super) number: u64,
-    /// The sentence that describes the edit.
+    /// A description of the edit.
     pub(super) what: String,
     pub(super) purpose: EditPurpose,
     pub(super) files: Vec<Replacement>,
@@ -91,13 +94,13 @@ pub(super) struct EditRecords {
 }
 
 impl EditRecords {
-    /// Opens the records of the project in `root`, kept in `cache`.
+    /// Opens the records of the project in `root`, in the cache folder `cache`.
     pub(super) fn new(cache: &Path, root: &Path) -> Self {
         let name = format!("{:016x}", fnv_1a(root.as_os_str().as_bytes()));
         Self { folder: cache.join("undo").join(name), root: root.to_owned() }
     }
 
-    /// Makes the folder of the records, which nobody else can read.
+    /// Creates the folder of the records, which only the user can read.
     pub(super) fn make_folder(&self) -> io::Result<()> {
         if !self.folder.is_dir() {
             steelbank_cache::create_folder(&self.folder)?;
@@ -106,7 +109,7 @@ impl EditRecords {
         Ok(())
     }
 
-    /// Writes the journal of an edit of `files`, to the disk.
+    /// Writes the journal of an edit of `files`, and syncs it to disk.
     pub(super) fn begin(
         &self,
         what: &str,
@@ -115,7 +118,7 @@ impl EditRecords {
     ) -> io::Result<EditRecord> {
         let number = self.list(&[JOURNAL, EDIT]).last().map_or(1, |(number, _)| number + 1);
         let token = RandomState::new().build_hasher().finish();
-        let kept = |file: &Replacement| KeptFile {
+        let kept = |file: &Replacement| RecordedFile {
             path: file.path.clone().into(),
             old: TextVersion::of(&file.old),
             new: TextVersion::of(&file.new),
@@ -138,7 +141,7 @@ impl EditRecords {
             fs::rename(&part, &path)
         };
         if let Err(error) = write() {
-            // Ignore an error: the next edit removes it.
+            // Ignore an error: the next edit removes the file.
             let _ = fs::remove_file(&part);
             return Err(error);
         }
@@ -166,26 +169,26 @@ impl EditRecords {
         self.list(&[JOURNAL, EDIT]).into_iter().map(|(number, _)| number).collect()
     }
 
-    /// Lists the journals of edits that are not whole.
+    /// Lists the journals of incomplete edits.
     pub(super) fn unfinished(&self) -> Vec<(u64, PathBuf)> {
         self.list(&[JOURNAL])
     }
 
-    /// Reads the record of the edit `number`, which can be undone.
+    /// Reads the record of edit `number`.
     pub(super) fn read(&self, number: u64) -> io::Result<EditRecord> {
         let found = self.list(&[JOURNAL, EDIT]).into_iter().find(|(other, _)| *other == number);
         EditRecord::read(&self.root, found.ok_or(io::ErrorKind::NotFound)?)
     }
 
-    /// Reads the record at `path`.
+    /// Reads the record at `at`.
     pub(super) fn read_at(&self, at: (u64, PathBuf)) -> io::Result<EditRecord> {
         EditRecord::read(&self.root, at)
     }
 
-    /// Removes the oldest edits beyond the limits, what was not written to its end, and records of an earlier
-    /// version.
+    /// Removes the oldest edits beyond the limits, partly written records, and record folders of an
+    /// earlier version.
     pub(super) fn sweep(&self) {
-        // Ignore errors: what stays is removed by a later sweep.
+        // Ignore errors: a later sweep tries again.
         for (_, path) in self.list(&[PARTIAL]) {
             let _ = fs::remove_file(path);
         }
@@ -207,7 +210,10 @@ impl EditRecord {
     fn read(root: &Path, (number, path): (u64, PathBuf)) -> io::Result<Self> {
         let (manifest, files) = parse(steelbank_cache::read(&path)?)?;
         if manifest.root != root.as_os_str() {
-            return Err(io::Error::other(format!("it is of another project, {}", manifest.root.display())));
+            return Err(io::Error::other(format!(
+                "it belongs to another project, {}",
+                manifest.root.display()
+            )));
         }
         Ok(Self {
             path,
@@ -219,16 +225,16 @@ impl EditRecord {
         })
     }
 
-    /// Returns the edited files, each with its temporary file.
+    /// Returns the edited files, each with the path of its temporary file.
     pub(super) fn with_temporaries(&self) -> impl DoubleEndedIterator<Item = (&Replacement, PathBuf)> {
-        // Make the name without the file's, which may be as long as names can be.
+        // Do not use the file's name: it may already have the maximum length.
         self.files.iter().enumerate().map(|(number, file)| {
             (file, file.path.with_file_name(format!(".steelbank-{:016x}-{number}", self.token)))
         })
     }
 
-    /// Marks the edit as whole: keeps its record for undoing it, or removes it. The edit is done then, whatever
-    /// comes.
+    /// Marks the edit as complete. Keeps its record for undo, or removes it. After that the edit is
+    /// no longer rolled back.
     pub(super) fn finish(&self, keep: bool) -> io::Result<()> {
         match keep {
             true => fs::rename(&self.path, self.path.with_extension(EDIT[0]))?,
@@ -238,14 +244,14 @@ impl EditRecord {
         Ok(())
     }
 
-    /// Removes the record, journal or not.
+    /// Removes the record, whether it is a journal or not.
     pub(super) fn forget(&self) {
-        // Ignore errors: it is removed once it is the oldest.
+        // Ignore errors: it is removed when it is the oldest.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Parses a record: what the edit is, and its files.
+/// Parses a record.
 fn parse(mut bytes: Vec<u8>) -> io::Result<(EditManifest, Vec<Replacement>)> {
     if bytes.starts_with(b"{") {
         bytes = RECORD.seal(&bytes);
@@ -266,13 +272,13 @@ fn parse(mut bytes: Vec<u8>) -> io::Result<(EditManifest, Vec<Replacement>)> {
     Ok((manifest, files))
 }
 
-/// Whether `body` is read as the record of an edit. For fuzzing.
+/// Returns whether `body` parses as the record of an edit. For fuzzing.
 #[cfg(feature = "server")]
 pub(crate) fn reads(body: &[u8]) -> bool {
     parse(RECORD.seal(body)).is_ok()
 }
 
-/// Has the names in a folder survive a loss of power, where the file system can.
+/// Syncs a folder, so that names in it survive a power loss. Ignores errors.
 pub(super) fn sync_folder(folder: &Path) {
     let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
 }

@@ -1,20 +1,26 @@
-//! The user's project: its root, the files that were loaded, and the positions in them.
+//! Holds the user's project: its root, the files that the image has loaded, and the text on disk.
+//! Actions ask [`Project`] for positions in files, for files that contain a name, and for places in
+//! text that is not loaded. Each question refreshes the view of the tree first ([`watcher`],
+//! [`tree`]). Then it works out the load state of the files that changed ([`load_states`]), and
+//! answers from caches: the sidecars of loaded files ([`names`], [`positions`]) and the text index
+//! of the tree ([`texts`]). Edits of project files are also here: [`edits`] replaces texts
+//! atomically, [`journal`] records them for undo, and [`write`] decides which files may be edited.
 
 mod buffers;
 pub(crate) mod documents;
 pub(crate) mod edits;
 pub(crate) mod journal;
-mod live;
+mod load_states;
 pub(crate) mod names;
 mod positions;
 mod read_symbols;
 pub(crate) mod replacement;
 mod shown_path;
 mod stamp;
-mod standings;
 pub(crate) mod systems;
 mod texts;
 mod tree;
+mod watcher;
 pub(crate) mod write;
 
 pub(crate) use buffers::BufferText;
@@ -23,7 +29,8 @@ pub use shown_path::ShownPath;
 pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass};
 pub use texts::TextState;
 pub(crate) use texts::{
-    Look, NamedText, NamedTexts, Now, Own, ProjectText, UnseenText, VendoredText, in_seen_file,
+    NamedText, NamedTexts, ProjectFiles, ProjectText, TextFilter, TreeView, UnloadedText, VendoredText,
+    state_in_loaded_file,
 };
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -46,27 +53,27 @@ pub(crate) use stamp::version;
 use steelbank_text::{Freshness, TextError, TextIndex};
 use steelbank_watch::WatchRefusal;
 
-/// A user's project, or what is needed to load files without one.
+/// The settings of a project, or of a session that loads files without a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProjectSettings {
-    /// The folder with the project's systems, if there is a project.
+    /// The project's root folder, or `None` without a project.
     pub root: Option<PathBuf>,
-    /// Where fasls and sidecars go: a folder of our own, so that they never clash with the user's.
+    /// The folder for fasls and sidecars, separate from the user's own fasls.
     pub cache: PathBuf,
-    /// The init file to load before the first system, if any. A file that does not exist is none.
+    /// The init file to load before the first system. A file that does not exist is ignored.
     pub userinit: Option<PathBuf>,
 }
 
 impl ProjectSettings {
-    /// Makes the settings of the project in the folder `root`: fasls and sidecars go to `.steelbank` in that
-    /// folder, and no init file is loaded.
+    /// Returns settings for the project in the folder `root`: fasls and sidecars go to its
+    /// subfolder `.steelbank`, and no init file is loaded.
     pub fn in_folder(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self { cache: root.join(".steelbank"), root: Some(root), userinit: None }
     }
 
-    /// Makes settings without a project: files are loaded by their paths, and fasls and sidecars go to
+    /// Returns settings without a project: files are loaded by path, and fasls and sidecars go to
     /// `cache`.
     pub fn without_root(cache: impl Into<PathBuf>) -> Self {
         Self { root: None, cache: cache.into(), userinit: None }
@@ -91,7 +98,7 @@ impl ProjectSettings {
 fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a Path> {
     let rest = path.as_os_str().as_bytes().strip_prefix(root.as_os_str().as_bytes());
     match rest {
-        // Compare no components where the bytes tell: an answer may have thousands of paths.
+        // Compare bytes where they suffice, because an answer may have thousands of paths.
         Some([b'/', rest @ ..])
             if !matches!(rest.first(), None | Some(b'/' | b'.')) && !rest.ends_with(b"/") =>
         {
@@ -101,76 +108,77 @@ fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a Path> {
     }
 }
 
-/// A project and the positions in its files, shared between questions.
+/// A project with its caches. All questions share it.
 #[derive(Debug, Default)]
 pub(crate) struct Project {
     settings: Option<ProjectSettings>,
-    /// Whether Lisp has been told of the project.
+    /// Whether Lisp has opened this project.
     pub(crate) opened: Mutex<bool>,
     documents: Arc<RwLock<Documents>>,
-    /// The number of loads under way.
+    /// The number of loads in progress.
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
     stale: Mutex<Stale>,
-    /// What of the loaded files was compared with what they held then: the stamp, that, and whether it is another text.
+    /// Results of comparing loaded files with their text on disk: the file's stamp, the loaded
+    /// contents, and whether they differ.
     compared: Mutex<HashMap<PathBuf, (FileStamp, Contents, bool)>>,
-    image: RwLock<KnownImage>,
+    image: RwLock<ImageContents>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
     read_symbols: Mutex<ReadSymbols>,
     texts: Mutex<texts::Texts>,
-    /// The index of the tree's text, opened at the first question.
+    /// The text index of the tree, opened by the first question that needs it.
     text: OnceLock<Arc<TextIndex>>,
     buffers: RwLock<Vec<BufferText>>,
     watching: AtomicBool,
-    cut_edits: Mutex<edits::CutEdits>,
-    /// The reason for which the tree is not watched. Outside of the texts, so that reading it does not wait
-    /// for a walk.
-    unwatched: Mutex<Option<WatchRefusal>>,
+    interrupted_edits: Mutex<edits::InterruptedEdits>,
+    /// Why the tree is not watched. It is outside of `texts`, so that reading it does not wait for
+    /// a tree walk.
+    watch_refusal: Mutex<Option<WatchRefusal>>,
 }
 
-/// What is to be looked at again, whatever the tree says.
+/// Files to examine at the next refresh, even if the tree reports no change.
 #[derive(Debug, Default)]
 struct Stale {
-    /// Files that were loaded, and those whose documents were changed.
+    /// Files that were loaded, and files whose documents were changed.
     files: BTreeSet<PathBuf>,
-    /// Whether other files may be the project's.
+    /// Whether the set of project files may have changed with the systems' components.
     components: bool,
 }
 
-/// The contents of the image, as of its last report.
+/// The image's files and systems, as of its last report.
 #[derive(Debug, Default)]
-struct KnownImage {
+struct ImageContents {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
-    /// The components below the root of the systems that are defined there, each with the defining files.
+    /// The components of systems below the root, each with the `.asd` files that define it.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 
 /// The contents of a file when it was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// In bytes.
+    /// The size in bytes.
     pub(crate) size: u64,
-    /// FNV-1a of its bytes.
+    /// The FNV-1a hash of the bytes.
     pub(crate) hash: u64,
 }
 
 impl Contents {
-    fn are(&self, bytes: &[u8]) -> bool {
+    fn matches(&self, bytes: &[u8]) -> bool {
         bytes.len() as u64 == self.size && fnv_1a(bytes) == self.hash
     }
 }
 
-/// A system that ASDF knows.
+/// A system that is registered with ASDF.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) struct ImageSystem {
-    /// The file that defines it.
+    /// The `.asd` file that defines it.
     pub(crate) asd: PathBuf,
     /// Whether it is loaded.
     pub(crate) loaded: bool,
-    /// Its Lisp files, if it is the project's.
+    /// Its Lisp files, if it belongs to the project.
     pub(crate) files: Option<Vec<PathBuf>>,
 }
 
@@ -178,7 +186,7 @@ pub(crate) struct ImageSystem {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileVersion {
     pub(super) path: PathBuf,
-    /// Its write date, in universal time (seconds).
+    /// The write date in universal time (seconds).
     pub(super) write_date: u64,
 }
 
@@ -189,13 +197,13 @@ impl FileVersion {
     }
 }
 
-/// The folder of the sidecars, in the cache.
+/// The folder of the sidecars in the cache.
 const SIDECARS: &str = "taps";
 
-/// The lower cache, in the cache of a scratch image.
+/// The link to the lower cache, in the cache of a scratch image.
 const LOWER: &str = "lower";
 
-/// The folder of the lower cache's sidecars, in the cache of a scratch image.
+/// The folder of sidecars in the lower cache of a scratch image.
 const LOWER_SIDECARS: &str = "lower/taps";
 
 /// Resolves `given` against the root of the project, if there is one.
@@ -203,7 +211,7 @@ pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
     root.map_or_else(|| given.to_owned(), |root| root.join(given))
 }
 
-/// There is no project.
+/// The session has no project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("There is no project.")]
 pub struct NoProject;
@@ -215,12 +223,12 @@ impl From<NoProject> for String {
 }
 
 impl Project {
-    /// Whether a load is under way, so that answers may soon change.
+    /// Returns whether a load is in progress, so that answers may soon change.
     pub(crate) fn is_loading(&self) -> bool {
         self.loading.load(Ordering::SeqCst) > 0
     }
 
-    /// Makes the project of `settings`.
+    /// Creates a project with `settings`, and makes its root canonical.
     pub(crate) fn new(settings: Option<ProjectSettings>) -> Project {
         steelbank_watch::listen_for_descriptors(crate::engine::close_in_children);
         let settings = settings.map(|settings| ProjectSettings {
@@ -232,18 +240,18 @@ impl Project {
         project
     }
 
-    /// Returns the settings that the project was made with.
+    /// Returns the settings that were passed to [`Project::new`].
     pub(crate) fn settings(&self) -> Option<&ProjectSettings> {
         self.settings.as_ref()
     }
 
-    /// Returns the project's root directory, canonical.
+    /// Returns the project's root directory, in canonical form.
     pub(crate) fn root(&self) -> Option<&Path> {
         self.settings.as_ref()?.root.as_deref()
     }
 
-    /// Returns the index of the text in the tree at `root`, the project's, opened at the first call. A scratch image has
-    /// the index of the cache below its own.
+    /// Returns the text index of the project's tree at `root`, and opens it at the first call. A
+    /// scratch image uses the index in its lower cache.
     ///
     /// # Errors
     /// The root cannot be read, or the cache cannot be used.
@@ -260,29 +268,33 @@ impl Project {
         Ok(self.text.get_or_init(|| Arc::new(index)))
     }
 
-    /// Has the project use `index`, unless it has opened its own.
+    /// Uses `index` for this project, unless it has already opened one.
     pub(crate) fn share_text_index(&self, index: &Arc<TextIndex>) {
         let _ = self.text.set(Arc::clone(index));
     }
 
-    /// Returns the root directory of the project that there must be.
-    pub(crate) fn own_root(&self) -> Result<&Path, NoProject> {
+    /// Returns the project's root directory.
+    ///
+    /// # Errors
+    /// There is no project.
+    pub(crate) fn project_root(&self) -> Result<&Path, NoProject> {
         self.root().ok_or(NoProject)
     }
 
-    /// Remembers the loaded files, each with the write date (universal time) that it had then. The names of
-    /// files that `anew` selects, which were compiled or loaded since the last call, are read again.
+    /// Records loaded files, each with its write date (universal time) at the load. Reads the names
+    /// in a file again if its date changed or `reload` selects it: it was compiled or loaded since
+    /// the last call.
     pub(crate) fn note_loaded(
         &self,
         files: impl IntoIterator<Item = (PathBuf, u64)>,
-        anew: impl Fn(&Path) -> bool,
+        reload: impl Fn(&Path) -> bool,
     ) {
         let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
         let mut positions = self.positions.lock();
         let mut stale = self.stale.lock();
         for (path, written) in files {
             let before = loaded.insert(path.clone(), written);
-            if before != Some(written) || anew(&path) || names.gaps.contains_key(&path) {
+            if before != Some(written) || reload(&path) || names.gaps.contains_key(&path) {
                 let version = FileVersion { path, write_date: written };
                 positions.remove(&version);
                 positions.epoch += 1;
@@ -292,7 +304,8 @@ impl Project {
         }
     }
 
-    /// Forgets that `files` were loaded: they are no more, and what they defined was taken out of the image.
+    /// Removes deleted `files` from the loaded files, after the image has removed their
+    /// definitions.
     pub(crate) fn forget_loaded(&self, files: &[PathBuf]) {
         let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
         let (mut image, mut stale) = (self.image.write(), self.stale.lock());
@@ -304,7 +317,8 @@ impl Project {
         }
     }
 
-    /// Remembers the contents of the loaded files, and the systems that ASDF knows, if they are given.
+    /// Records the contents of the loaded files and, unless `None`, the systems that are registered
+    /// with ASDF.
     pub(crate) fn note_image(
         &self,
         contents: impl IntoIterator<Item = (PathBuf, Contents)>,
@@ -324,15 +338,15 @@ impl Project {
         }
         let mut image = self.image.write();
         self.stale.lock().components |= *image.components != components;
-        *image = KnownImage { contents, systems, components: Arc::new(components) };
+        *image = ImageContents { contents, systems, components: Arc::new(components) };
     }
 
-    /// Returns the systems that ASDF knows, by name.
+    /// Returns the systems that are registered with ASDF, by name.
     pub(crate) fn image_systems(&self) -> BTreeMap<String, ImageSystem> {
         self.image.read().systems.clone()
     }
 
-    /// Returns the loaded system of the project that has the file at `path`.
+    /// Returns the name of the loaded project system that contains the file at `path`.
     pub(crate) fn system_of(&self, path: &Path) -> Option<String> {
         let image = self.image.read();
         let has =
@@ -340,49 +354,52 @@ impl Project {
         image.systems.iter().find(|(_, system)| has(system)).map(|(name, _)| name.clone())
     }
 
-    /// Lists the loaded files that are the project's own.
-    pub(crate) fn own_loaded_files(&self) -> Vec<PathBuf> {
+    /// Lists the loaded files that belong to the project.
+    pub(crate) fn loaded_project_files(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
-        let own = self.own();
+        let own = self.project_files();
         paths.retain(|path| own.contains(path));
         paths.sort();
         paths
     }
 
-    /// Lists the systems of the project that ASDF knows.
-    pub(crate) fn own_systems(&self) -> Vec<(String, ImageSystem)> {
-        let own = self.own();
+    /// Lists the registered systems whose `.asd` file belongs to the project.
+    pub(crate) fn project_systems(&self) -> Vec<(String, ImageSystem)> {
+        let own = self.project_files();
         self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()
     }
 
-    /// Whether any loaded file has changed.
+    /// Returns whether any loaded project file has changed.
     pub(crate) fn has_changed_files(&self) -> bool {
-        self.own_loaded_files().iter().any(|path| self.has_changed(path))
+        self.loaded_project_files().iter().any(|path| self.has_changed(path))
     }
 
-    /// Whether the image holds `system`.
+    /// Returns whether `system` is loaded in the image.
     pub(crate) fn is_loaded(&self, system: &str) -> bool {
         self.image.read().systems.get(system).is_some_and(|system| system.loaded)
     }
 
-    /// Returns advice on how to give paths, for errors.
+    /// Returns advice on how to give paths, to append to error messages.
     pub(crate) fn path_advice(&self) -> String {
         match self.root() {
             Some(root) => {
-                format!("Name a file that exists, relative to the project ({}) or whole.", root.display())
+                format!(
+                    "Give the path of an existing file, absolute or relative to the project ({}).",
+                    root.display()
+                )
             }
-            None => "Name a file that exists.".to_owned(),
+            None => "Give the path of an existing file.".to_owned(),
         }
     }
 
-    /// Whether the file at `path` was loaded, and has been deleted or has other contents now. Another date
-    /// alone is no change.
+    /// Returns whether the file at `path` was loaded and has since been deleted or got other
+    /// contents. A new date alone does not count.
     pub(crate) fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
         if let Some(document) = self.document(path) {
-            return !then.are(&document.text);
+            return !then.matches(&document.text);
         }
-        // What was loaded is no link: a link's stamp is another one.
+        // Do not follow links: a loaded file is not a link.
         let Ok(found) = std::fs::symlink_metadata(path) else { return true };
         let stamp = FileStamp::of(&found);
         match self.compared.lock().get(path) {
@@ -390,36 +407,37 @@ impl Project {
             _ => (),
         }
         let changed = stamp.size != then.size
-            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| !then.are(&bytes));
+            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| !then.matches(&bytes));
         if stamp.is_reliable() {
             self.compared.lock().insert(path.to_owned(), (stamp, then, changed));
         }
         changed
     }
 
-    /// Whether `text` is what the file at `path` held when it was loaded. None if it was not.
+    /// Returns whether `text` equals the loaded contents of the file at `path`, or `None` if it is
+    /// not loaded.
     pub(crate) fn is_as_loaded(&self, path: &Path, text: &[u8]) -> Option<bool> {
-        Some(self.image.read().contents.get(path)?.are(text))
+        Some(self.image.read().contents.get(path)?.matches(text))
     }
 
-    /// Lists the loaded files that have been deleted or have other contents, as of `then` or later, sorted. None for a
-    /// command, which has loaded them a moment ago.
+    /// Lists the loaded files that were deleted or changed, as of `then` or later, sorted. Returns
+    /// no files unless the tree is watched: a command has only just loaded them.
     pub(crate) fn changed_files(&self, then: Instant) -> Vec<PathBuf> {
         if !self.watching.load(Ordering::Acquire) || self.loaded.read().is_empty() {
             return Vec::new();
         }
-        let mut files = self.looked_since(then).standings.behind();
+        let mut files = self.refresh_since(then).load_states.stale();
         files.retain(|path| self.has_changed(path));
         files
     }
 
-    /// Lists the loaded files, with the write dates that they had then.
+    /// Lists the loaded files, each with its write date at the load.
     pub(crate) fn loaded(&self) -> Vec<(PathBuf, u64)> {
         self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
     }
 
-    /// Whether the version of `path` with the write date `written` is the one that was loaded last, as far as
-    /// is known: definitions of an earlier version may still be in the image.
+    /// Returns whether `written` is the write date of the loaded version of `path`. The image may
+    /// still have definitions from earlier versions. Returns true if no version is recorded.
     pub(crate) fn is_current(&self, path: &Path, written: u64) -> bool {
         buffers::is_text(written) || self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
     }
@@ -429,7 +447,7 @@ impl Project {
         self.loaded.read().get(path).copied()
     }
 
-    /// Renders `path` as answers show it: relative to the root if it is below it.
+    /// Formats `path` for answers: relative to the root if it is below it.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let shown = self.root().and_then(|root| below(root, path)).unwrap_or(path);
         match shown.as_os_str().is_empty() {
@@ -439,7 +457,7 @@ impl Project {
         }
     }
 
-    /// Returns `path` as [`Project::shown`] shows it.
+    /// Like [`Project::shown`], but shares `path` instead of copying it.
     pub(crate) fn shown_path(&self, path: &Arc<Path>) -> ShownPath {
         let shown = self.root().and_then(|root| below(root, path)).unwrap_or(path);
         ShownPath::end_of(Arc::clone(path), shown.as_os_str().len())
@@ -450,13 +468,13 @@ impl Project {
         native(self.root(), given.as_ref())
     }
 
-    /// Resolves `given` as [`Project::native`] does, and its links.
+    /// Resolves `given` against the project's root, and follows links.
     pub(crate) fn real(&self, given: impl AsRef<Path>) -> PathBuf {
         let native = self.native(given);
         native.canonicalize().unwrap_or(native)
     }
 
-    /// Returns the positions in the file at `path`, of the version of `write_date` that the image holds.
+    /// Returns the positions in the file at `path`, for the loaded version with `write_date`.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -488,27 +506,28 @@ impl Project {
             Some(document) => PositionedFile::of_text(path, &document.text, write_date, sidecar.as_deref()),
         };
         let file = Arc::new(file);
-        let known = CachedPositions { stamp, file: Arc::clone(&file), asked: 0 };
+        let known = CachedPositions { stamp, file: Arc::clone(&file), last_used: 0 };
         let mut positions = self.positions.lock();
-        // Do not keep positions from before a load that ended meanwhile: it may have written another sidecar.
+        // Do not cache positions that were read before a load ended: it may have written another
+        // sidecar.
         if positions.epoch == epoch {
             positions.insert(version, known);
         }
         Ok(file)
     }
 
-    /// Like [`Project::positions`], as of the look of `_now` or a later one: a file whose changes are all
-    /// reported is not looked at again.
+    /// Like [`Project::positions`], but trusts the refresh that `_view` stands for: a watched file
+    /// is not examined again.
     ///
     /// # Errors
     /// As for [`Project::positions`].
     pub(crate) fn positions_at(
         &self,
-        _now: &Now,
+        _view: &TreeView,
         path: &Path,
         write_date: u64,
     ) -> std::io::Result<Arc<PositionedFile>> {
-        if let Some(stamp) = self.texts.lock().standings.stamp_if_watched(path) {
+        if let Some(stamp) = self.texts.lock().load_states.stamp_if_watched(path) {
             let version = FileVersion { path: path.to_path_buf(), write_date };
             let mut positions = self.positions.lock();
             if let Some(known) = positions.get(&version).filter(|known| known.stamp == stamp) {
@@ -518,7 +537,7 @@ impl Project {
         self.positions(path, write_date)
     }
 
-    /// Returns the positions in the file as it is on disk, whatever document is open.
+    /// Returns the positions in the file on disk, even if a document replaces its text.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -526,12 +545,12 @@ impl Project {
         PositionedFile::open(path, write_date, self.sidecar(path, write_date).as_deref())
     }
 
-    /// Whether a link is at `path`, as of the look of `_now` or a later one.
-    pub(crate) fn is_link_at(&self, _now: &Now, path: &Path) -> bool {
-        self.texts.lock().standings.stamp_if_watched(path).is_none() && path.is_symlink()
+    /// Returns whether `path` is a link, as of the refresh that `_view` stands for or later.
+    pub(crate) fn is_link_at(&self, _view: &TreeView, path: &Path) -> bool {
+        self.texts.lock().load_states.stamp_if_watched(path).is_none() && path.is_symlink()
     }
 
-    /// Returns the path of the sidecar of `path`, which need not exist.
+    /// Returns the path of the sidecar for `path`, which may not exist.
     fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
         let truename =
             std::fs::canonicalize(path).ok().or_else(|| self.document(path).map(|_| path.to_path_buf()))?;
@@ -540,8 +559,8 @@ impl Project {
         found.or_else(|| Some(self.sidecars()?.join(name)))
     }
 
-    /// Returns the path and the stamp of the sidecar called `name`, if there is one: in the cache or else in the lower one, which a
-    /// scratch image was started from.
+    /// Returns the path and stamp of the sidecar named `name`, from this cache or else from the
+    /// lower cache of a scratch image.
     fn sidecar_called(&self, name: &Path) -> Option<(PathBuf, FileStamp)> {
         let cache = &self.settings.as_ref()?.cache;
         [SIDECARS, LOWER_SIDECARS].into_iter().find_map(|folder| {
@@ -551,18 +570,19 @@ impl Project {
         })
     }
 
-    /// Has the text of `document` count for the file at `path`, a real path, instead of what is on disk there.
+    /// Uses the text of `document` for the file at `path`, a real path, instead of the text on
+    /// disk.
     pub(crate) fn set_document(&self, path: &Path, document: Document) {
         self.documents.write().set(path, document);
         self.stale.lock().files.insert(path.to_owned());
     }
 
-    /// Returns the document for the file at `path`, a real path, if there is one.
+    /// Returns the document that replaces the file at `path`, a real path.
     pub(crate) fn document(&self, path: &Path) -> Option<Arc<Document>> {
         self.documents.read().get(path)
     }
 
-    /// Reads the text of the file at `path`, a real path: the document's, if there is one.
+    /// Reads the text of the file at `path`, a real path, from its document or else from disk.
     pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         match self.document(path) {
             Some(document) => Ok(document.text.to_vec()),
@@ -574,8 +594,8 @@ impl Project {
         Some(self.settings.as_ref()?.cache.join(SIDECARS))
     }
 
-    /// Deletes the sidecars of earlier versions of `paths`, and leftovers of writers that died. Ignores
-    /// errors: what stays is never read.
+    /// Deletes sidecars of earlier versions of `paths`, and temporary files of processes that died.
+    /// Ignores errors, because stale sidecars are never read.
     pub(crate) fn delete_old_sidecars<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
         const ABANDONED: Duration = Duration::from_secs(24 * 3600);
         let Some(entries) = self.sidecars().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };
@@ -599,7 +619,7 @@ impl Project {
                 false => abandoned(),
             };
             if old {
-                // Remove a folder of that name, too.
+                // A folder may have that name too.
                 let _ = std::fs::remove_file(entry.path()).or_else(|_| std::fs::remove_dir_all(entry.path()));
             }
         }

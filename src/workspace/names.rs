@@ -1,8 +1,10 @@
-//! Which loaded files have a name in their live text, as their sidecars tell: also names that no text has, and files outside of the
-//! project. One table, in memory and, for the processes that follow, in the cache.
+//! Maps names to the loaded files that contain them, according to the files' sidecars. It covers
+//! symbols that macros generate, and files outside of the project. The table is in memory and, for
+//! later processes, in the cache.
 //!
-//! The table of a project on disk is a record, `ROOT.names` beside the sidecars: a list of [`NamedFile`], and [`Row`]s. The rows of a file
-//! are valid while its sidecar's stamp is the same. A malformed table counts as missing: the sidecars are read, and it is written anew.
+//! The table on disk is a record `ROOT.names` in the folder of the sidecars: a list of
+//! [`NamedFile`], and [`Row`]s. The rows of a file are valid while its sidecar has the same stamp.
+//! A malformed table counts as missing: the sidecars are read, and the table is written again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -16,36 +18,38 @@ use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::{FileStamp, FileVersion, LOWER_SIDECARS, Project, SIDECARS};
 
 const TABLE: RecordKind = RecordKind("names", 1);
-/// So many files may be compared with what was loaded of them by each process.
+/// Up to this many files may be compared with their loaded text by each process.
 const FEW: usize = 8;
 
-/// Hashes a name, the same in every process.
+/// Hashes a name, with the same result in every process.
 pub(super) fn hash(name: &str) -> u64 {
     fnv_1a(name.as_bytes())
 }
 
-/// A name in a file. On disk, little-endian: the hash (64 bits), the file (32 bits), whether top-level code uses it (32 bits).
+/// A name in a file. On disk, a row is little-endian: the hash (64 bits), the file (32 bits), and
+/// whether top-level code uses the name (32 bits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     hash: u64,
-    /// Its index in the list of files.
+    /// The index in the list of files.
     file: u32,
     toplevel: bool,
 }
 
-/// A file of which the names are known.
+/// A file whose names were read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct NamedFile {
     path: PathBuf,
-    /// The write date (universal time) of the version that was loaded.
+    /// The write date (universal time) of the loaded version.
     written: u64,
-    /// The name of the sidecar's file, and its stamp before it was read; none if it is not complete.
+    /// The file name of the sidecar and its stamp before it was read, or `None` if it is
+    /// incomplete.
     sidecar: Option<(PathBuf, FileStamp)>,
-    /// The stamp of the file when it was that version.
+    /// The file's stamp when it was equal to the loaded version.
     seen: Option<FileStamp>,
-    /// Whether it is loaded as that version.
+    /// Whether this version is loaded.
     #[serde(skip)]
-    live: bool,
+    is_loaded: bool,
 }
 
 /// The names in the loaded files.
@@ -55,18 +59,19 @@ pub(super) struct Names {
     rows: Vec<Row>,
     files: Vec<NamedFile>,
     numbers: HashMap<PathBuf, u32>,
-    /// Files that were loaded and not read since.
+    /// Loaded files whose names were not read yet.
     pub(super) pending: BTreeSet<PathBuf>,
-    /// Files whose sidecars are missing or incomplete.
+    /// Files with missing or incomplete sidecars.
     pub(super) gaps: BTreeMap<PathBuf, SidecarState>,
     /// Whether the table on disk was read.
-    begun: bool,
-    /// Whether it is another one.
+    is_read: bool,
+    /// Whether the table differs from the one on disk.
     changed: bool,
 }
 
 impl Names {
-    /// Lists the files that may have `name`; with `toplevel`, those whose top-level code may use it.
+    /// Lists the files that may contain `name`. With `toplevel`, lists those whose top-level code
+    /// may use it.
     pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &Path> {
         let wanted = hash(name);
         let start = self.rows.partition_point(|row| row.hash < wanted);
@@ -75,7 +80,7 @@ impl Names {
         let files = rows.filter(move |row| row.toplevel || !toplevel);
         files
             .filter_map(|row| self.files.get(row.file as usize))
-            .filter(|file| file.live)
+            .filter(|file| file.is_loaded)
             .map(|file| &*file.path)
     }
 
@@ -83,14 +88,14 @@ impl Names {
         self.files.get_mut(*self.numbers.get(path)? as usize)
     }
 
-    /// Forgets that the file at `path` is loaded.
+    /// Marks the file at `path` as not loaded.
     pub(super) fn forget(&mut self, path: &Path) {
         self.pending.remove(path);
         self.gaps.remove(path);
-        self.file(path).into_iter().for_each(|file| file.live = false);
+        self.file(path).into_iter().for_each(|file| file.is_loaded = false);
     }
 
-    /// Replaces the names of each of `read`.
+    /// Replaces the names of each file in `read`.
     fn set(&mut self, read: Vec<(NamedFile, Vec<(u64, bool)>)>) {
         let again: HashSet<u32> =
             read.iter().filter_map(|(file, _)| self.numbers.get(&file.path).copied()).collect();
@@ -105,12 +110,12 @@ impl Names {
             }
             self.rows.extend(names.into_iter().map(|(hash, toplevel)| Row { hash, file: number, toplevel }));
         }
-        // Fast, as the old rows are sorted already.
+        // This is fast, because the old rows are sorted already.
         self.rows.sort();
         self.rows.shrink_to_fit();
     }
 
-    /// Writes the files of which the sidecars exist.
+    /// Serializes the table with the files that `is_there` accepts: those with a sidecar.
     fn write(&self, is_there: impl Fn(&NamedFile) -> bool) -> io::Result<Vec<u8>> {
         let mut numbers = vec![None; self.files.len()];
         let mut files = Vec::new();
@@ -129,7 +134,7 @@ impl Names {
     }
 }
 
-/// Parses what [`Names::write`] wrote.
+/// Parses the output of [`Names::write`].
 fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
     let (files, raw) = TABLE.read(bytes).ok()?;
     let (rows, rest) = raw.as_chunks();
@@ -142,13 +147,13 @@ fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
 }
 
 impl Project {
-    /// Lists the loaded files whose live text has a symbol called `name`, of any package, or a designator of
-    /// one. Only files with sidecars are known.
+    /// Lists the loaded files whose active text has a symbol or designator called `name`, in any
+    /// package. Files without sidecars are not covered.
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, false)
     }
 
-    /// Lists the loaded files whose top-level code uses a symbol called `name`, of any package.
+    /// Lists the loaded files whose top-level code uses a symbol called `name`, in any package.
     pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, true)
     }
@@ -159,29 +164,29 @@ impl Project {
         names.naming(name, toplevel).filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
-    /// Lists the loaded files of which [`Project::naming`] does not know every name, with the states of their
-    /// sidecars.
-    pub(crate) fn record_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
+    /// Lists the loaded files whose sidecars are missing or incomplete, so that [`Project::naming`]
+    /// may miss them.
+    pub(crate) fn sidecar_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
         self.read_new_files();
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
     }
 
-    /// Lists the sidecars of the loaded files, each by its name, with its stamp.
-    pub(super) fn live_sidecars(&self) -> Vec<(PathBuf, FileStamp)> {
+    /// Lists the sidecars of the loaded files by name, with their stamps.
+    pub(super) fn loaded_sidecars(&self) -> Vec<(PathBuf, FileStamp)> {
         self.read_new_files();
         let names = self.names.lock();
-        names.files.iter().filter(|file| file.live).filter_map(|file| file.sidecar.clone()).collect()
+        names.files.iter().filter(|file| file.is_loaded).filter_map(|file| file.sidecar.clone()).collect()
     }
 
-    /// Reads the names in the files that were loaded since the last call, from the cache's table of names or
-    /// else from the sidecars. The first question calls it if no load did.
+    /// Reads the names in the files that were loaded since the last call, from the names table in
+    /// the cache or else from the sidecars. The first question calls it, unless a load has.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();
         if names.pending.is_empty() {
             return;
         }
-        if !std::mem::replace(&mut names.begun, true) {
+        if !std::mem::replace(&mut names.is_read, true) {
             let tables = self.name_tables();
             let known = tables.iter().find_map(|path| parse(&steelbank_cache::read(path).ok()?));
             (names.files, names.rows) = known.unwrap_or_default();
@@ -194,9 +199,9 @@ impl Project {
             if let Some(known) = names.file(&path) {
                 let stamp = |name: &PathBuf| Some(self.sidecar_called(name)?.1);
                 let of_sidecar = known.sidecar.as_ref();
-                known.live = known.written == written
+                known.is_loaded = known.written == written
                     && of_sidecar.is_some_and(|(name, then)| stamp(name) == Some(*then));
-                if known.live {
+                if known.is_loaded {
                     seen.extend(known.seen.map(|stamp| (path.clone(), (stamp, written))));
                     names.gaps.remove(&path);
                     continue;
@@ -205,7 +210,7 @@ impl Project {
             let sidecar = self.sidecar(&path, written);
             let sidecar =
                 sidecar.and_then(|path| Some((path.file_name()?.into(), FileStamp::of_path(&path)?)));
-            let mut file = NamedFile { path: path.clone(), written, sidecar, seen: None, live: true };
+            let mut file = NamedFile { path: path.clone(), written, sidecar, seen: None, is_loaded: true };
             let (known, state) = match self.positions(&path, written) {
                 Ok(positions) => {
                     let used = positions.toplevel_names();
@@ -229,12 +234,14 @@ impl Project {
         self.texts.lock().unchanged_since_load.extend(seen);
     }
 
-    /// Writes the table of names, if another one is known. Ignores errors: sidecars are then read again.
-    pub(crate) fn keep_names(&self) {
+    /// Writes the names table if it has changed. Ignores errors: sidecars are then read again.
+    pub(crate) fn write_names(&self) {
         self.read_new_files();
-        // Note the loaded files that are unchanged on disk. Do not look for the sake of a few, as after an edit.
-        let unseen = self.names.lock().files.iter().filter(|file| file.live && file.seen.is_none()).count();
-        let texts = if unseen > FEW { self.look() } else { self.texts.lock() };
+        // Record which loaded files are unchanged on disk. Do not refresh for only a few files, as
+        // after an edit.
+        let unseen =
+            self.names.lock().files.iter().filter(|file| file.is_loaded && file.seen.is_none()).count();
+        let texts = if unseen > FEW { self.refresh() } else { self.texts.lock() };
         let seen = texts.unchanged_since_load.clone();
         drop(texts);
         let mut names = self.names.lock();
@@ -247,14 +254,16 @@ impl Project {
         }
         let Some(table) = self.name_tables().into_iter().next().filter(|_| names.changed) else { return };
         names.changed = false;
-        // What is live was found when it was read. One that has gone since is noticed by who reads the table.
+        // A loaded file's sidecar existed when it was read. Readers of the table notice if it was
+        // deleted since.
         let is_there = |file: &NamedFile| {
             let sidecar = file.sidecar.as_ref();
-            sidecar.is_some_and(|(name, _)| file.live || self.sidecar_called(name).is_some())
+            sidecar.is_some_and(|(name, _)| file.is_loaded || self.sidecar_called(name).is_some())
         };
         let bytes = names.write(is_there);
         drop(names);
-        // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
+        // The name has a hyphen, so that leftovers of processes that died are deleted with old
+        // sidecars.
         let written = table.with_file_name(format!("names-{}", steelbank_cache::unique_name()));
         let write = || {
             steelbank_cache::write(&written, &bytes?)?;
@@ -265,7 +274,7 @@ impl Project {
         }
     }
 
-    /// Returns the paths of the project's tables of names: in its cache, and in the one below it.
+    /// Returns the paths of the project's names tables: in its cache, and in the lower cache.
     fn name_tables(&self) -> Vec<PathBuf> {
         let Some(settings) = self.settings() else { return Vec::new() };
         let root = self.root().unwrap_or(Path::new("")).as_os_str().as_encoded_bytes();
@@ -274,7 +283,7 @@ impl Project {
     }
 }
 
-/// Whether `body` is read as a table of names. For fuzzing.
+/// Returns whether `body` parses as a names table. For fuzzing.
 #[cfg(feature = "server")]
 pub(crate) fn reads(body: &[u8]) -> bool {
     parse(&TABLE.seal(body)).is_some()
@@ -291,7 +300,7 @@ mod tests {
             written: 1,
             sidecar: Some((sidecar.into(), stamp)),
             seen: Some(stamp),
-            live: true,
+            is_loaded: true,
         }
     }
 
@@ -308,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_set_again_has_its_new_names_alone() {
+    fn setting_file_again_replaces_its_names() {
         let mut names = Names::default();
         names.set(vec![
             (file("a", "a-1.tap"), hashes(&["F"], &["G"])),
@@ -325,12 +334,12 @@ mod tests {
         check(&names, "F", false, &["b"]);
         check(&names, "G", false, &["c"]);
         check(&names, "H", false, &["a"]);
-        names.file(Path::new("a")).unwrap().live = false;
+        names.file(Path::new("a")).unwrap().is_loaded = false;
         check(&names, "H", false, &[]);
     }
 
     #[test]
-    fn what_is_written_is_read_whole_or_not_at_all() {
+    fn damaged_names_table_is_not_read() {
         let mut names = Names::default();
         names.set(vec![
             (file("a", "a-1.tap"), hashes(&["F"], &["G"])),
@@ -341,7 +350,7 @@ mod tests {
         assert_eq!(rows, names.rows);
         assert_eq!(
             files,
-            names.files.iter().map(|file| NamedFile { live: false, ..file.clone() }).collect::<Vec<_>>()
+            names.files.iter().map(|file| NamedFile { is_loaded: false, ..file.clone() }).collect::<Vec<_>>()
         );
         let (files, rows) = parse(&names.write(|file| file.path == Path::new("b")).unwrap()).unwrap();
         assert_eq!((files.len(), rows.len()), (1, 2));

@@ -1,4 +1,4 @@
-//! A cache of files' positions in memory.
+//! Caches files' positions in memory.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,18 +8,18 @@ use crate::source::positions::PositionedFile;
 use crate::workspace::FileVersion;
 use crate::workspace::stamp::FileStamp;
 
-/// The most memory of cached positions, in bytes.
+/// The maximum memory of cached positions, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
-/// A cache of files' positions, which drops the least recently used.
+/// A cache of files' positions, which drops the least recently used ones.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     pub(super) files: HashMap<FileVersion, CachedPositions>,
-    /// The size of all of them together, in bytes.
+    /// The total size in bytes.
     pub(super) size: usize,
-    /// Counts the questions, to order entries by use.
+    /// Counts lookups, to order entries by use.
     pub(super) clock: u64,
-    /// Counts invalidations: what was read before the last one may be out of date.
+    /// Counts invalidations. Positions that were read before the last one may be stale.
     pub(super) epoch: u64,
 }
 
@@ -27,22 +27,23 @@ impl Positions {
     pub(super) fn get(&mut self, version: &FileVersion) -> Option<&CachedPositions> {
         self.clock += 1;
         let known = self.files.get_mut(version)?;
-        known.asked = self.clock;
+        known.last_used = self.clock;
         Some(known)
     }
 
     pub(super) fn insert(&mut self, version: FileVersion, known: CachedPositions) {
         self.remove(&version);
         self.size += known.file.size();
-        self.files.insert(version, CachedPositions { asked: self.clock, ..known });
+        self.files.insert(version, CachedPositions { last_used: self.clock, ..known });
         while self.size > MOST_BYTES && self.files.len() > 1 {
-            let oldest = self.files.iter().min_by_key(|(_, known)| known.asked);
+            let oldest = self.files.iter().min_by_key(|(_, known)| known.last_used);
             let Some(oldest) = oldest.map(|(version, _)| version.clone()) else { break };
             self.remove(&oldest);
         }
     }
 
-    /// Removes every version of the file at `path`, which may have changed without another stamp.
+    /// Removes every version of the file at `path`, whose text may have changed with the same
+    /// stamp.
     pub(super) fn forget(&mut self, path: &Path) {
         let versions: Vec<FileVersion> =
             self.files.keys().filter(|version| version.path == path).cloned().collect();
@@ -61,5 +62,5 @@ impl Positions {
 pub(super) struct CachedPositions {
     pub(super) stamp: FileStamp,
     pub(super) file: Arc<PositionedFile>,
-    pub(super) asked: u64,
+    pub(super) last_used: u64,
 }

@@ -1,5 +1,6 @@
-//! The symbols that the loaded files have in their text, as their sidecars tell: a file that came from the cache interned only those of
-//! them that its code refers to, and suggestions are to be the same as after compiling it.
+//! Collects the symbols in the text of the loaded files, from their sidecars. They serve name
+//! suggestions. The image is not enough: loading a fasl interns only the symbols that its code
+//! refers to, and suggestions should be the same as after compiling the file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,32 +14,35 @@ use crate::workspace::{FileStamp, Project};
 /// The symbols in the text of the loaded files.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSymbols {
-    /// The home's name and the symbol's, each once; also of files that are loaded no more.
+    /// All symbols that were read, as home package and name, including those of files that are no
+    /// longer loaded.
     known: IndexSet<(String, String)>,
-    /// By the name of the sidecar, the numbers of the symbols in it.
+    /// For each sidecar by name, its stamp and the indices of its symbols in `known`.
     files: HashMap<PathBuf, (FileStamp, Vec<u32>)>,
-    /// The numbers of those in loaded files, and their spellings, in the same order.
-    live: Vec<u32>,
+    /// The indices of the symbols in loaded files, in the same order as `spellings`.
+    loaded: Vec<u32>,
     spellings: Spellings,
 }
 
 impl ReadSymbols {
-    /// All of them, each by its home's name and its own.
+    /// Returns all symbols in loaded files, each as home package and name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.live.iter().filter_map(|&number| self.symbol(number))
+        self.loaded.iter().filter_map(|&number| self.symbol(number))
     }
 
-    /// Those whose names may be made of `name` with so many `edits` of a letter, whatever their case, and others.
+    /// Returns the symbols whose names may be within `edits` letter edits of `name`, ignoring case.
+    /// The result may contain others.
     pub(crate) fn near(&self, name: &str, edits: usize) -> impl Iterator<Item = (&str, &str)> {
         let near = self.spellings.near(name, edits);
-        near.filter_map(|row| self.symbol(*self.live.get(row as usize)?))
+        near.filter_map(|row| self.symbol(*self.loaded.get(row as usize)?))
     }
 
     fn symbol(&self, number: u32) -> Option<(&str, &str)> {
         self.known.get_index(number as usize).map(|(home, name)| (home.as_str(), name.as_str()))
     }
 
-    /// Takes the loaded files to be those with these sidecars; `read` reads one that is not known.
+    /// Sets the sidecars of the loaded files. `read` reads a sidecar that is new or has another
+    /// stamp.
     fn set(&mut self, sidecars: Vec<(PathBuf, FileStamp)>, read: impl Fn(&PathBuf) -> Vec<Name>) {
         let is_known = |(name, stamp): &(PathBuf, FileStamp)| {
             self.files.get(name).is_some_and(|(known, _)| known == stamp)
@@ -58,18 +62,19 @@ impl ReadSymbols {
             });
             self.files.insert(sidecar, file);
         }
-        self.live = self.files.values().flat_map(|(_, symbols)| symbols).copied().collect();
-        self.live.sort_unstable();
-        self.live.dedup();
+        self.loaded = self.files.values().flat_map(|(_, symbols)| symbols).copied().collect();
+        self.loaded.sort_unstable();
+        self.loaded.dedup();
         let name = |&number: &u32| self.known.get_index(number as usize).map_or("", |(_, name)| name);
-        self.spellings = Spellings::of(self.live.iter().map(name));
+        self.spellings = Spellings::of(self.loaded.iter().map(name));
     }
 }
 
 impl Project {
-    /// Gives `ask` the symbols in the text of the loaded files. Reads the sidecars of those that were loaded since the last call.
+    /// Calls `ask` with the symbols in the text of the loaded files. Reads the sidecars of files
+    /// that were loaded since the last call.
     pub(crate) fn with_read_symbols<R>(&self, ask: impl FnOnce(&ReadSymbols) -> R) -> R {
-        let sidecars = self.live_sidecars();
+        let sidecars = self.loaded_sidecars();
         let mut symbols = self.read_symbols.lock();
         symbols.set(sidecars, |name| {
             let path = self.sidecar_called(name).map(|(path, _)| path);
@@ -84,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symbols_are_those_of_loaded_files_and_a_sidecar_is_read_once() {
+    fn each_sidecar_is_read_once() {
         let stamp = |size| FileStamp { modified: None, size, changed: (2, 3), inode: 4 };
         let read = |path: &PathBuf| {
             let symbol = |name: &str| Name::Symbol { package: "P".to_owned(), name: name.to_owned() };
             let own = path.display().to_string().to_uppercase();
             vec![symbol("SHARED"), symbol(&own), Name::Text("TEXT".to_owned())]
         };
-        let unread = |path: &PathBuf| -> Vec<Name> { panic!("{} is known", path.display()) };
+        let unread = |path: &PathBuf| -> Vec<Name> { panic!("{} was read before", path.display()) };
         let named =
             |symbols: &ReadSymbols| symbols.all().map(|(_, name)| name.to_owned()).collect::<Vec<_>>();
         let mut symbols = ReadSymbols::default();

@@ -1,4 +1,6 @@
-//! The replacement of one file's text: by a temporary file that changes places with it, or in place.
+//! Replaces the text of one file. The new text goes to a temporary file, which is then exchanged
+//! with the file atomically. If the file has hard links or attributes that cannot be copied, it is
+//! overwritten in place instead.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -16,34 +18,34 @@ use crate::workspace::write::is_nothing;
 /// The replacement of a file's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Replacement {
-    /// The file, as [`own_file`](crate::workspace::write::own_file) has found it.
+    /// The file, as returned by [`project_file`](crate::workspace::write::project_file).
     pub(crate) path: PathBuf,
-    /// The text that it must have.
+    /// The text that the file must have before.
     pub(crate) old: Vec<u8>,
-    /// The text that it will have.
+    /// The text that the file gets.
     pub(crate) new: Vec<u8>,
 }
 
 /// How a file gets its new text.
 pub(super) enum Staged {
-    /// By its temporary file. The file had these attributes.
-    Beside(KeptAttributes),
-    /// In place: it has several links, or attributes that we cannot give to another file.
+    /// Exchange the file with its temporary file. The file had these attributes.
+    Temporary(FileAttributes),
+    /// Overwrite the file: it has several hard links, or attributes that cannot be copied.
     InPlace,
 }
 
 /// Mode, owner, group and number of links.
-type KeptAttributes = (u32, u32, u32, u64);
+type FileAttributes = (u32, u32, u32, u64);
 
-/// What taking an edit back found in a file.
+/// The outcome of rolling back an edit of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TakenBack {
-    /// It had the old text.
-    WasOld,
-    /// It had the new text or a part of it, and has the old one again.
+pub(super) enum RollbackOutcome {
+    /// The file had the old text.
+    Unchanged,
+    /// The file had all or part of the new text, and was restored.
     Restored,
-    /// It had a text of somebody else's, and keeps it.
-    Others,
+    /// Another program had written the file; it was left unchanged.
+    Foreign,
 }
 
 impl Replacement {
@@ -52,14 +54,14 @@ impl Replacement {
     }
 
     fn changed(&self) -> String {
-        format!("{} was changed meanwhile: try again.", self.path.display())
+        format!("{} changed during the edit; try again.", self.path.display())
     }
 
-    /// Compares the file with the old text, and writes the new one to the file `temporary` in the same folder,
-    /// with all that is to be kept of the file.
+    /// Compares the file with the old text, and writes the new text with the file's attributes to
+    /// `temporary`, in the same folder.
     ///
     /// # Errors
-    /// The file is not what it was, or cannot be written: a sentence.
+    /// Returns a sentence if the file does not have the old text or cannot be written.
     pub(super) fn stage(&self, temporary: &Path) -> Result<Staged, String> {
         let (file, text) = match open_plain(&self.path) {
             Ok(Some(open)) => open,
@@ -82,21 +84,21 @@ impl Replacement {
             made => made.map_err(failed)?,
         };
         made.write_all(&self.new).map_err(failed)?;
-        if keep_attributes(&file, &metadata, &made).is_err() {
+        if copy_attributes(&file, &metadata, &made).is_err() {
             fs::remove_file(temporary).map_err(failed)?;
             return Ok(Staged::InPlace);
         }
         made.sync_all().map_err(failed)?;
-        Ok(Staged::Beside(attributes(&metadata)))
+        Ok(Staged::Temporary(attributes(&metadata)))
     }
 
-    /// Gives the file the new text. If it had not the old one, it keeps what it had.
+    /// Gives the file the new text. If it does not have the old one, it keeps its text.
     ///
     /// # Errors
-    /// The file is not what it was, or cannot be written: a sentence.
+    /// Returns a sentence if the file does not have the old text or cannot be written.
     pub(super) fn put(&self, staged: &Staged, temporary: &Path) -> Result<(), String> {
         let failed = |error: Errno| self.failed(io::Error::from(error));
-        let Staged::Beside(kept) = staged else { return self.write_in_place(&self.old, &self.new) };
+        let Staged::Temporary(kept) = staged else { return self.write_in_place(&self.old, &self.new) };
         match exchange(temporary, &self.path) {
             Ok(()) => {
                 let out = open_plain(temporary).ok().flatten();
@@ -109,7 +111,7 @@ impl Replacement {
                 exchange(temporary, &self.path).map_err(failed)?;
                 Err(self.changed())
             }
-            // Do without where the file system cannot exchange: compare last, and rename.
+            // The file system cannot exchange files: compare once more, and rename.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 match open_plain(&self.path) {
                     Ok(Some((_, text))) if text == self.old => {}
@@ -122,28 +124,30 @@ impl Replacement {
         }
     }
 
-    /// Gives the file the old text again if it has the new one, or a part of it, and removes the temporary
-    /// file. Knows by the texts alone how far an edit had come that was cut.
+    /// Restores the old text if the file has all or part of the new one, and removes the temporary
+    /// file. Decides from the texts alone how far an interrupted edit had come.
     ///
     /// # Errors
-    /// The file cannot be read or written, or the temporary file holds somebody else's text: a sentence.
-    pub(super) fn take_back(&self, temporary: &Path) -> Result<TakenBack, String> {
+    /// Returns a sentence if the file cannot be read or written, or another program has written the
+    /// temporary file.
+    pub(super) fn roll_back(&self, temporary: &Path) -> Result<RollbackOutcome, String> {
         let text = |path: &Path| match open_plain(path) {
             Ok(open) => Ok(open.map(|(_, text)| text)),
             Err(error) => Err(format!("{} cannot be read: {error}.", path.display())),
         };
         let is_ours = |text: &[u8]| self.old.starts_with(text) || self.new.starts_with(text);
         let outcome = match text(&self.path)? {
-            Some(now) if now == self.old => TakenBack::WasOld,
+            Some(now) if now == self.old => RollbackOutcome::Unchanged,
             Some(now) if now == self.new => {
                 let back = Self { path: self.path.clone(), old: now, new: self.old.clone() };
                 let out = text(temporary)?;
                 let staged = match out.filter(|out| *out == self.old || !is_ours(out)) {
-                    // Put back what the exchange brought out, whosever it is.
+                    // Put back the text that the exchange moved out, even if another program wrote
+                    // it.
                     Some(_) => {
                         let metadata =
                             fs::symlink_metadata(&self.path).map_err(|error| self.failed(error))?;
-                        Staged::Beside(attributes(&metadata))
+                        Staged::Temporary(attributes(&metadata))
                     }
                     None => {
                         self.remove(temporary)?;
@@ -151,19 +155,20 @@ impl Replacement {
                     }
                 };
                 back.put(&staged, temporary)?;
-                // Date it anew: somebody may have compiled the new text meanwhile. Ignore an error.
+                // Set a new date, because the new text may have been compiled meanwhile. Ignore an
+                // error.
                 let _ = File::open(&self.path).and_then(|file| file.set_modified(SystemTime::now()));
-                TakenBack::Restored
+                RollbackOutcome::Restored
             }
             Some(now) if self.is_torn(&now) => {
                 self.write_in_place(&now, &self.old)?;
-                TakenBack::Restored
+                RollbackOutcome::Restored
             }
-            _ => TakenBack::Others,
+            _ => RollbackOutcome::Foreign,
         };
         match text(temporary)? {
             Some(left) if !is_ours(&left) => Err(format!(
-                "{} holds what another program wrote into {} meanwhile: look at it and remove it.",
+                "{} has a text that another program wrote to {} during the edit. Check that text, then remove the first file.",
                 temporary.display(),
                 self.path.display()
             )),
@@ -179,8 +184,8 @@ impl Replacement {
         }
     }
 
-    /// Whether `now` is what [`Replacement::write_in_place`] leaves of the file when it is cut: the beginning
-    /// of the new text, and the rest of the old one.
+    /// Returns whether `now` is what an interrupted [`Replacement::write_in_place`] leaves: the
+    /// beginning of the new text, and the rest of the old one.
     fn is_torn(&self, now: &[u8]) -> bool {
         let written = now.iter().zip(&self.new).take_while(|(now, new)| now == new).count();
         match now.len() > self.old.len() {
@@ -189,7 +194,8 @@ impl Replacement {
         }
     }
 
-    /// Overwrites the text `from` of the file with `to`. What fails leaves it torn.
+    /// Overwrites the text `from` of the file with `to`. If writing fails, the file may have parts
+    /// of both.
     fn write_in_place(&self, from: &[u8], to: &[u8]) -> Result<(), String> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
         let open = || -> io::Result<Option<File>> {
@@ -200,7 +206,8 @@ impl Replacement {
             if !before.is_file() || file.read_to_end(&mut text).is_err() || text != from {
                 return Ok(None);
             }
-            // Find out now that there is no room. Not all file systems can tell.
+            // Reserve the space first, to detect a full disk before writing. Not all file systems
+            // support this.
             let reserved =
                 rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, (to.len() as u64).max(1));
             if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) = reserved {
@@ -209,7 +216,8 @@ impl Replacement {
             file.write_all_at(to, 0)?;
             file.set_len(to.len() as u64)?;
             if file.metadata()?.mode() != before.mode() {
-                // Ignore the error: the kernel takes a set-user-id bit away, and only the owner may set it.
+                // Ignore the error: writing clears a set-user-ID bit, and only the owner can set it
+                // again.
                 let _ = file.set_permissions(before.permissions());
             }
             file.sync_all()?;
@@ -223,12 +231,12 @@ impl Replacement {
     }
 }
 
-/// Lets the two files change names, at once.
+/// Exchanges the names of two files atomically.
 fn exchange(one: &Path, other: &Path) -> Result<(), Errno> {
     rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, other, RenameFlags::EXCHANGE)
 }
 
-/// Opens and reads a plain file. None if there is none; a link is none.
+/// Opens and reads a regular file. Returns `None` if there is none, or if it is a link.
 fn open_plain(path: &Path) -> io::Result<Option<(File, Vec<u8>)>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file = match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path) {
@@ -245,13 +253,13 @@ fn open_plain(path: &Path) -> io::Result<Option<(File, Vec<u8>)>> {
     Ok(Some((file, text)))
 }
 
-fn attributes(metadata: &Metadata) -> KeptAttributes {
+fn attributes(metadata: &Metadata) -> FileAttributes {
     (metadata.mode(), metadata.uid(), metadata.gid(), metadata.nlink())
 }
 
-/// Gives `to` the owner, extended attributes and mode of `from`, the mode last: until then nobody else can read
-/// it, and a set-user-id bit is set for the right owner only.
-fn keep_attributes(from: &File, metadata: &Metadata, to: &File) -> io::Result<()> {
+/// Copies the owner, extended attributes and mode of `from` to `to`. The mode is set last: until
+/// then nobody else can read the file, and a set-user-ID bit never applies to the wrong owner.
+fn copy_attributes(from: &File, metadata: &Metadata, to: &File) -> io::Result<()> {
     let made = to.metadata()?;
     if (made.uid(), made.gid()) != (metadata.uid(), metadata.gid()) {
         fchown(to, Some(metadata.uid()), Some(metadata.gid()))?;
@@ -264,12 +272,12 @@ fn keep_attributes(from: &File, metadata: &Metadata, to: &File) -> io::Result<()
         rustix::fs::fsetxattr(to, name.as_c_str(), value, XattrFlags::empty())?;
     }
     to.set_permissions(metadata.permissions())?;
-    // Compare: the kernel drops a set-group-id bit silently.
+    // Compare the result: the kernel clears a set-group-ID bit silently.
     let kept = attributes(&to.metadata()?) == attributes(metadata);
     if kept { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// Reads the extended attributes of a file, access control lists among them.
+/// Reads the extended attributes of a file, including access control lists.
 fn extended_attributes(file: &File) -> io::Result<BTreeMap<CString, Vec<u8>>> {
     let size = match rustix::fs::flistxattr_query(file) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => 0,

@@ -1,4 +1,4 @@
-//! A file's path as answers show it.
+//! The form of a file's path in answers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,19 +9,20 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A file's path, relative to the project's root if it is below it. An answer may have thousands, of which it prints a page: the
-/// text is made where it is printed, with replacement characters for what is no UTF-8.
+/// A file's path, relative to the project's root if it is below it. The text is made only when it
+/// is printed, because an answer may have thousands of paths and print one page. Invalid UTF-8 is
+/// printed as replacement characters.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", from = "String")]
 #[schemars(with = "String")]
 pub struct ShownPath {
     path: Arc<Path>,
-    /// Where the part that is shown begins, in bytes.
+    /// The byte offset of the shown part.
     start: usize,
 }
 
 impl ShownPath {
-    /// Makes it of the last `length` bytes of `path`.
+    /// Creates a path that shows the last `length` bytes of `path`.
     pub(crate) fn end_of(path: Arc<Path>, length: usize) -> Self {
         let start = path.as_os_str().len().saturating_sub(length);
         Self { path, start }
@@ -31,7 +32,7 @@ impl ShownPath {
         self.path.as_os_str().as_bytes().get(self.start..).unwrap_or_default()
     }
 
-    /// Returns the text.
+    /// Returns the shown text.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.bytes())
     }
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_the_root_is_shown() {
+    fn path_below_root_is_relative() {
         let whole: Arc<Path> = Path::new("/root/src/a.lisp").into();
         let below = ShownPath::end_of(Arc::clone(&whole), 10);
         assert_eq!(below.to_string(), "src/a.lisp");
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<ShownPath>("\"src/a.lisp\"").unwrap(), below);
         assert!(
             ShownPath::end_of(Arc::clone(&whole), 16) < below,
-            "what is outside of the root begins with a slash"
+            "a path outside of the root begins with a slash"
         );
         let odd = Path::new(std::ffi::OsStr::from_bytes(b"/root/\xff"));
         assert_eq!(ShownPath::end_of(odd.into(), 1).text(), "\u{fffd}");

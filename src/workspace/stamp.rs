@@ -1,4 +1,5 @@
-//! Stamps of files, which show a change without reading the file.
+//! Stamps of files. Comparing the stamps of a file shows whether it has changed, without reading
+//! it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -8,21 +9,21 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The time after a change in which another one may get the same date: the clock of a file system is coarse.
+/// The granularity of file dates: two changes within this time may get the same date.
 pub(super) const COARSE: Duration = Duration::from_millis(50);
 
-/// Hashes a file's contents to the version that answers show, in sixteen digits.
+/// Hashes a file's contents to the version in answers, sixteen hexadecimal digits.
 pub(crate) fn version(bytes: &[u8]) -> String {
     format!("{:016x}", xxh3_64(bytes))
 }
 
-/// A file's dates, size and inode. A change of the file changes one of them, unless it follows another one within the clock's
-/// grain and keeps the size: see [`FileStamp::is_reliable`].
+/// A file's dates, size and inode. A change of the file alters at least one of them, unless it
+/// keeps the size and follows another change within [`COARSE`]: see [`FileStamp::is_reliable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileStamp {
     pub(super) modified: Option<SystemTime>,
     pub(super) size: u64,
-    // Compare the change time too: a program may set the modification date back, but not this.
+    // A program can reset the modification date, but not the change date.
     pub(super) changed: (i64, i64),
     pub(super) inode: u64,
 }
@@ -37,20 +38,21 @@ impl FileStamp {
         }
     }
 
-    /// Stamps `text`, which stands for a file's.
+    /// Returns the stamp of a document's `text`.
     pub(super) fn of_text(text: &[u8]) -> FileStamp {
         let hash = xxh3_64(text) as i64;
         FileStamp { modified: None, size: text.len() as u64, changed: (hash, 0), inode: 0 }
     }
 
-    /// Stamps the file at `path`, if it exists.
+    /// Returns the stamp of the file at `path`, if it exists.
     pub(super) fn of_path(path: &Path) -> Option<FileStamp> {
         std::fs::metadata(path).ok().map(|metadata| FileStamp::of(&metadata))
     }
 
-    /// Whether every later change shows in the stamp: it is older than the clock's grain.
+    /// Returns whether every later change will alter the stamp: the last change is older than
+    /// [`COARSE`].
     pub(super) fn is_reliable(&self) -> bool {
-        // A document has no dates: another text has another hash.
+        // A document's stamp contains a hash instead of dates.
         if self.modified.is_none() {
             return true;
         }

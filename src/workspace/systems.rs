@@ -1,11 +1,12 @@
-//! Reads the project's systems from its `.asd` files, without running them.
+//! Reads the project's system definitions from its `.asd` files without running their code, so that
+//! systems can be listed before anything is loaded.
 
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::asd::SystemDefinition;
 use steelbank_tree::{Found, WalkState, defines_systems, read_definitions};
 
-/// Folders in which ASDF looks for no systems (`*default-source-registry-exclusions*`).
+/// Folders that ASDF does not search (`*default-source-registry-exclusions*`).
 const EXCLUDED: [&str; 8] =
     ["_build", "_darcs", "_sgbak", "autom4te.cache", "cover_db", "CVS", "RCS", "SCCS"];
 
@@ -17,19 +18,19 @@ pub(crate) struct DefinitionFile {
     pub(crate) systems: Vec<SystemDefinition>,
 }
 
-/// The result of a walk for `.asd` files.
+/// The `.asd` files that a walk of the project found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DefinitionFiles {
     /// The `.asd` files of the project, by path.
     pub(crate) files: Vec<DefinitionFile>,
-    /// Folders with other people's systems, relative to the root. They are dependencies, and were not read.
+    /// Folders with dependencies, relative to the root. Their files were not read.
     pub(crate) vendored: Vec<PathBuf>,
-    /// What was not looked into or read, relative to the root, and why.
+    /// Files and folders that were skipped, relative to the root, each with the reason.
     pub(crate) left_out: Vec<(PathBuf, String)>,
 }
 
-/// Reads the `.asd` files of the project at `root`. Runs none of their code. None if `is_cancelled` says so
-/// meanwhile.
+/// Reads the `.asd` files of the project at `root`, without running their code. Returns `None` if
+/// `is_cancelled` becomes true.
 pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> Option<DefinitionFiles> {
     let mut found = DefinitionFiles::default();
     let relative = |path: &Path| path.strip_prefix(root).unwrap_or(path).to_owned();
@@ -63,8 +64,8 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
     Some(found)
 }
 
-/// Lists the Lisp files of the system `name` that `asd`, a file that ASDF has found, defines; empty if it does
-/// not define it.
+/// Lists the Lisp files of the system `name` that the file `asd` defines. The list is empty if
+/// `asd` does not define it.
 pub(crate) fn files_of_system(asd: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(systems) = read_definitions(Path::new("/"), asd) else { return Vec::new() };
     let folder = asd.parent().unwrap_or(asd);

@@ -1,8 +1,9 @@
-//! Finds the files whose text on disk the image does not have, and the names in them.
-//!
-//! A question looks only for changes where the kernel reports them; else it calls `stat` for each file and
-//! folder. The names in the tree's files come from the index of its text. Others (documents, files outside of the tree, all
-//! of them where there can be no index) are read; the text is kept of those that were asked about last.
+//! Tracks files that are not loaded or are stale, and the names in them. The text index holds the
+//! names of most of the tree's files. Documents, files outside of the tree, and all files if there
+//! is no index are read here; the most recently used texts stay in a cache. [`Project::tree_view`]
+//! refreshes this state and returns a [`TreeView`]; queries such as [`Project::named_at`] take the
+//! view and do not refresh again. A refresh reads only changes if the kernel reports them.
+//! Otherwise, it calls `stat` for each file and folder.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Deref, Range};
@@ -18,9 +19,9 @@ use steelbank_reader::{Dialect, Features, LispText};
 use steelbank_watch::WatchRefusal;
 
 use crate::workspace::documents::Documents;
-use crate::workspace::live::WatchedTree;
-use crate::workspace::standings::Standings;
+use crate::workspace::load_states::LoadStates;
 use crate::workspace::tree::ProjectWalk;
+use crate::workspace::watcher::WatchedTree;
 use crate::workspace::{FileStamp, Project};
 use steelbank_text::{
     FileNameTokens, FileTokens, IndexControl, IndexedText, LispNames, PackageText, TextContext, TokenClass,
@@ -28,38 +29,43 @@ use steelbank_text::{
 };
 use steelbank_tree::{is_lisp, is_vendored};
 
-/// How the image relates to a file's text.
+/// The relation of the image to a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TextState {
-    /// It is not loaded.
+    /// The file is not loaded.
     NotLoaded,
-    /// It was loaded, and has changed since.
+    /// The file was loaded and has changed since.
     Changed,
-    /// It is loaded, but how the compiler read it is not known.
-    Unrecorded,
-    /// It is loaded as it stands; a feature expression leaves this part out.
-    LeftOut,
-    /// It is loaded as it stands; the name is made into a symbol only when the code runs: in a string that is read or
-    /// formatted, or where a symbol is looked up.
-    Named,
+    /// The file is loaded, but there is no complete record of how the compiler read it.
+    #[serde(rename = "unrecorded")]
+    NoSidecar,
+    /// The file is loaded and unchanged, but a feature expression excludes this part.
+    #[serde(rename = "left-out")]
+    FeatureExcluded,
+    /// The file is loaded and unchanged. Code turns the name into a symbol only when it runs: the
+    /// name is in a string that is read or formatted, or in a symbol lookup.
+    #[serde(rename = "named")]
+    RuntimeName,
 }
 
-/// Where a name stands in a file's text.
+/// The occurrences of a name in a file's text.
 #[derive(Debug)]
 pub(crate) struct NamedText {
     pub(crate) path: Arc<Path>,
     /// The relation of the image to the file.
-    pub(crate) standing: TextState,
-    /// What decides which symbol a token is, by its number.
+    pub(crate) load_state: TextState,
+    /// The token classes. A class decides which symbol a token denotes.
     pub(crate) classes: Arc<[Arc<TokenClass>]>,
-    /// By place: the number of a class, and the line, from 1; and which of them are in the file. Files share them.
+    /// The tokens of all files, in order, each as the index of its class and its line, from 1; and
+    /// the range for this file.
     tokens: (Arc<Vec<(u32, u32)>>, Range<usize>),
     stamp: FileStamp,
 }
 
 impl NamedText {
-    /// The runs of tokens of one class, with its number and their lines, by place.
+    /// Returns the runs of tokens of one class, in order: the class's index, the class, and the
+    /// lines.
     pub(crate) fn runs(
         &self,
     ) -> impl Iterator<Item = (u32, &TokenClass, impl ExactSizeIterator<Item = u32>)> {
@@ -73,27 +79,27 @@ impl NamedText {
     }
 }
 
-/// Where a name stands in a vendored file.
+/// The occurrences of a name in a vendored file.
 #[derive(Debug)]
 pub(crate) struct VendoredText {
     pub(crate) path: PathBuf,
-    /// By place: what decides which symbol the tokens are, and how many there are in a row.
+    /// In order: a class, and the number of consecutive tokens with it.
     pub(crate) runs: Vec<(Arc<TokenClass>, usize)>,
 }
 
-/// A file with text that the image does not have.
+/// A file with text that is not loaded.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub(crate) struct UnseenText {
+pub(crate) struct UnloadedText {
     pub(crate) path: PathBuf,
-    /// The relation of the image to the file. In one that is [`TextState::LeftOut`], only the tokens of which
-    /// [`in_seen_file`] says so are unseen.
-    pub(crate) standing: TextState,
+    /// The relation of the image to the file. If it is [`TextState::FeatureExcluded`], only the
+    /// tokens that [`state_in_loaded_file`] accepts are not loaded.
+    pub(crate) load_state: TextState,
     /// The decoded text and its tokens.
     pub(crate) read: Arc<ReadText>,
 }
 
-impl Deref for UnseenText {
+impl Deref for UnloadedText {
     type Target = ReadText;
 
     fn deref(&self) -> &ReadText {
@@ -104,7 +110,7 @@ impl Deref for UnseenText {
 /// The text of a file as it was read.
 #[derive(Debug)]
 pub(crate) struct ReadText {
-    /// Decoded: offsets are of it, not of the bytes on disk.
+    /// The decoded text. Offsets refer to it, not to the bytes on disk.
     pub(crate) text: String,
     pub(crate) lines: LineIndex,
     pub(crate) tokens: FileTokens,
@@ -118,53 +124,55 @@ impl ReadText {
         Arc::new(Self { text: text.into(), lines, tokens, key_parameters: OnceLock::new() })
     }
 
-    /// Whether a parameter after `&key` without a keyword of its own starts at byte `offset`.
+    /// Returns whether a parameter after `&key` without its own keyword starts at byte `offset`.
     pub(crate) fn is_key_parameter(&self, offset: u32) -> bool {
         let text = self.text.as_bytes();
         let read = || LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
         self.key_parameters.get_or_init(|| read().key_parameters(text)).contains(&offset)
     }
 
-    /// Estimates the memory that this takes, in bytes.
+    /// Estimates the memory use in bytes.
     fn size(&self) -> usize {
         self.tokens.size() + self.text.len() + 4 * self.lines.count()
     }
 }
 
-/// The files that may have a name, and the ones that could not be searched.
+/// The files that may contain a name, and the files that could not be searched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub(crate) struct NamedTexts<T> {
     /// The files, by path.
     pub(crate) files: Vec<T>,
-    /// With [`Look::UnseenAndVendored`], vendored files that no system of the project has.
+    /// With [`TextFilter::UnloadedAndVendored`], the vendored files that belong to no project
+    /// system.
     pub(crate) vendored: Vec<VendoredText>,
-    /// Files that could not be read, or are too large.
+    /// Files that could not be read or are too large.
     pub(crate) unreadable: Vec<PathBuf>,
     /// Whether the project has more files than are searched.
     pub(crate) cut: bool,
 }
 
-/// The largest file that is searched, in bytes.
+/// The maximum size of a searched file, in bytes.
 const LARGEST_FILE: u64 = 16 << 20;
-/// The most memory of texts that are kept, in bytes.
-const KEPT_BYTES: usize = 64 << 20;
+/// The maximum memory of cached texts, in bytes.
+const CACHED_BYTES: usize = 64 << 20;
 /// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// Shared with the project: an open one stands in for its file.
+    /// Shared with the project: a document replaces its file.
     pub(super) documents: Arc<RwLock<Documents>>,
     pub(super) root: Option<PathBuf>,
-    pub(super) live: WatchedTree,
-    /// When the last look began.
-    pub(super) looked: Option<Instant>,
-    pub(super) standings: Standings,
+    pub(super) watcher: WatchedTree,
+    /// When the last refresh began.
+    pub(super) refreshed: Option<Instant>,
+    pub(super) load_states: LoadStates,
     pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
-    /// Files of systems that were asked to be loaded, also outside of the project.
-    pub(super) asked: BTreeSet<PathBuf>,
-    /// The loaded files known to be unchanged on disk, each with its stamp and the write date of the version.
+    /// Files of systems that a load was requested for, including files outside of the project.
+    pub(super) requested: BTreeSet<PathBuf>,
+    /// Loaded files that are unchanged on disk, each with its stamp and the write date of the
+    /// loaded version.
     pub(super) unchanged_since_load: HashMap<PathBuf, (FileStamp, u64)>,
-    /// The index of the tree's text, as of the last look.
+    /// The names in the tree's text index, as of the last refresh.
     pub(super) names: Option<LispNames>,
     read: HashMap<PathBuf, Read>,
     size: usize,
@@ -174,12 +182,12 @@ pub(super) struct Texts {
 #[derive(Debug)]
 pub(super) struct CachedNames {
     pub(super) stamp: FileStamp,
-    /// Whether every later change shows in the stamp.
+    /// Whether every later change will alter the stamp.
     pub(super) reliable: bool,
-    /// The text whose names the index has: then they are not here.
+    /// The text whose names the index has. If set, the names are not here.
     pub(super) indexed: Option<IndexedText>,
-    /// Whether its names are to be looked for in its text.
-    pub(super) is_loose: bool,
+    /// Whether the index lacks its names, so that its text must be searched.
+    pub(super) is_unindexed: bool,
     pub(super) packages: Arc<[PackageText]>,
     pub(super) readable: bool,
 }
@@ -188,11 +196,11 @@ pub(super) struct CachedNames {
 struct Read {
     stamp: FileStamp,
     text: Arc<ReadText>,
-    asked: u64,
+    last_used: u64,
 }
 
 impl Texts {
-    /// Reads the text that counts for the file at `path`.
+    /// Reads the text to use for the file at `path`: its document, or else the file.
     fn text_of(&self, path: &Path) -> Option<Vec<u8>> {
         match self.documents.read().get(path) {
             Some(document) => Some(document.text.to_vec()),
@@ -207,7 +215,7 @@ impl Texts {
         }
     }
 
-    /// Brings the cached names of the file at `path` up to date. None if there is no such file.
+    /// Refreshes the cached names of the file at `path`. Returns `None` if there is no such file.
     pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
         let Some(stamp) = self.stamp_of(path) else {
             self.invalidate(path);
@@ -227,14 +235,14 @@ impl Texts {
         Some(known)
     }
 
-    /// Returns the text of the file at `path` whose names the index has; then it also tells when there is another.
+    /// Returns the version of the file at `path` that the index has. The index reports its changes.
     pub(super) fn indexed(&self, path: &Path) -> Option<IndexedText> {
         let relative = path.strip_prefix(self.root.as_ref()?).ok()?;
         let text = self.names.as_ref()?.text_of(relative)?;
         self.documents.read().get(path).is_none().then_some(text)
     }
 
-    /// Drops what is cached of the file at `path`, whatever its stamp says.
+    /// Drops everything cached for the file at `path`, even if its stamp is the same.
     pub(super) fn invalidate(&mut self, path: &Path) {
         self.files.remove(path);
         self.unchanged_since_load.remove(path);
@@ -247,7 +255,7 @@ impl Texts {
             stamp,
             reliable,
             indexed,
-            is_loose: false,
+            is_unindexed: false,
             packages: Arc::default(),
             readable: true,
         };
@@ -264,16 +272,17 @@ impl Texts {
             return nothing;
         }
         let text = ReadText::new(&bytes);
-        let known = CachedNames { is_loose: true, packages: text.tokens.packages().into(), ..nothing };
-        self.keep(path, Read { stamp, text, asked: self.clock });
+        let known = CachedNames { is_unindexed: true, packages: text.tokens.packages().into(), ..nothing };
+        self.cache(path, Read { stamp, text, last_used: self.clock });
         known
     }
 
-    fn keep(&mut self, path: &Path, read: Read) {
+    fn cache(&mut self, path: &Path, read: Read) {
         self.size += read.text.size();
         self.read.insert(path.to_path_buf(), read);
-        while self.size > KEPT_BYTES && self.read.len() > 1 {
-            let oldest = self.read.iter().min_by_key(|(_, read)| read.asked).map(|(path, _)| path.clone());
+        while self.size > CACHED_BYTES && self.read.len() > 1 {
+            let oldest =
+                self.read.iter().min_by_key(|(_, read)| read.last_used).map(|(path, _)| path.clone());
             let Some(oldest) = oldest else { break };
             self.forget(&oldest);
         }
@@ -285,117 +294,118 @@ impl Texts {
         }
     }
 
-    /// Returns the text of the file at `path`, whose cached names with `stamp` are up to date.
+    /// Returns the text of the file at `path`, whose cached names have `stamp` and are up to date.
     fn read(&mut self, path: &Path, stamp: FileStamp) -> Option<Arc<ReadText>> {
         self.clock += 1;
         let clock = self.clock;
         if let Some(read) = self.read.get_mut(path)
             && read.stamp == stamp
         {
-            read.asked = clock;
+            read.last_used = clock;
             return Some(Arc::clone(&read.text));
         }
         self.forget(path);
         let bytes = self.text_of(path)?;
         let text = ReadText::new(&bytes);
-        self.keep(path, Read { stamp, text: Arc::clone(&text), asked: clock });
+        self.cache(path, Read { stamp, text: Arc::clone(&text), last_used: clock });
         Some(text)
     }
 }
 
-/// Returns the state of a token that the compiler did not see as a symbol, although its file is loaded and unchanged.
-/// Where the text does not decide over a feature expression, the compiler may have seen it: the sidecar tells.
-pub(crate) fn in_seen_file(token: &TokenClass) -> Option<TextState> {
+/// Returns the state of a token that the compiler did not read as a symbol, although its file is
+/// loaded and unchanged. Returns `None` if the compiler may have read it: then the sidecar decides.
+pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
-        _ if !token.active || token.guarded => Some(TextState::LeftOut),
-        TextContext::Lookup(_) | TextContext::Read => Some(TextState::Named),
+        _ if !token.active || token.guarded => Some(TextState::FeatureExcluded),
+        TextContext::Lookup(_) | TextContext::Read => Some(TextState::RuntimeName),
         TextContext::Code | TextContext::Package { .. } => None,
     }
 }
 
 /// The part of a file's text to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Text that the image does not have.
-    Unseen,
-    /// The same, and beside it that of vendored files that no system of the project has.
-    UnseenAndVendored,
+pub(crate) enum TextFilter {
+    /// Text that is not loaded.
+    Unloaded,
+    /// Text that is not loaded, and vendored files that belong to no project system.
+    UnloadedAndVendored,
     /// All text.
     All,
 }
 
 impl Project {
-    /// Watches the project's tree from now on, so that a question need not look at every file for changes. If
-    /// that fails, questions do look. For programs that ask often: the kernel takes some 10 ms to end a
-    /// watch.
+    /// Watches the project's tree from now on, so that a question does not check every file for
+    /// changes. If watching fails, questions check all files. This is for long-running programs,
+    /// because the kernel takes about 10 ms to end a watch.
     pub(crate) fn watch(&self) {
-        self.texts.lock().live.watch();
+        self.texts.lock().watcher.watch();
         self.watching.store(true, std::sync::atomic::Ordering::Release);
         if let Some(index) = self.text.get() {
             index.watch();
         }
     }
 
-    /// Returns the reason for which the tree is not watched, as of the last question, though
-    /// [`Project::watch`] was called: then each question looks at every file.
-    pub(crate) fn unwatched(&self) -> Option<WatchRefusal> {
-        *self.unwatched.lock()
+    /// Returns why the tree is not watched although [`Project::watch`] was called, as of the last
+    /// question. Then each question checks every file.
+    pub(crate) fn watch_refusal(&self) -> Option<WatchRefusal> {
+        *self.watch_refusal.lock()
     }
 
-    /// Applies the changes in the tree since the last look.
-    pub(super) fn look_at_tree(&self, texts: &mut Texts) {
-        // What the index of the text watches, too, is watched once.
+    /// Applies the changes in the tree since the last refresh.
+    pub(super) fn update_tree(&self, texts: &mut Texts) {
+        // Share the event queue of the text index, which watches the same folders.
         let index = || self.text_index(self.root()?).ok();
-        texts.live.look(self.root(), &|| index().map(|index| index.queue()).unwrap_or_default());
-        *self.unwatched.lock() = texts.live.refusal;
+        texts.watcher.update(self.root(), &|| index().map(|index| index.queue()).unwrap_or_default());
+        *self.watch_refusal.lock() = texts.watcher.refusal;
     }
 
-    /// Whether the file at `path` is the project's own, as [`Own`].
+    /// Returns whether the file at `path` belongs to the project: see [`ProjectFiles`].
     pub(crate) fn contains(&self, path: &Path) -> bool {
-        self.own().contains(path)
+        self.project_files().contains(path)
     }
 
-    /// Locks the texts, with the changes in the tree until now.
-    fn looked_at_tree(&self) -> MutexGuard<'_, Texts> {
+    /// Applies the changes in the tree, and locks the texts.
+    fn refresh_tree(&self) -> MutexGuard<'_, Texts> {
         let mut texts = self.texts.lock();
-        self.look_at_tree(&mut texts);
-        for path in &texts.live.news.changed {
+        self.update_tree(&mut texts);
+        for path in &texts.watcher.changes.changed {
             self.positions.lock().forget(path);
         }
         texts
     }
 
-    /// Returns the set of the project's own files as it is now.
-    pub(crate) fn own(&self) -> Own {
-        self.own_in(&self.looked_at_tree().live.walk)
+    /// Returns the current set of project files.
+    pub(crate) fn project_files(&self) -> ProjectFiles {
+        self.project_files_in(&self.refresh_tree().watcher.walk)
     }
 
-    pub(super) fn own_in(&self, walk: &ProjectWalk) -> Own {
+    pub(super) fn project_files_in(&self, walk: &ProjectWalk) -> ProjectFiles {
         let components = Arc::clone(&self.image.read().components);
-        Own { folders: Arc::clone(&walk.folders), changes: walk.changes, components }
+        ProjectFiles { folders: Arc::clone(&walk.folders), changes: walk.changes, components }
     }
 
-    /// Looks at what has changed.
-    pub(crate) fn now(&self) -> Now {
-        Now(self.own_in(&self.look().live.walk))
+    /// Refreshes the texts, and returns the resulting view.
+    pub(crate) fn tree_view(&self) -> TreeView {
+        TreeView(self.project_files_in(&self.refresh().watcher.walk))
     }
 
-    /// Lists the project's own files that may be Lisp, sorted.
-    pub(crate) fn own_files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> = self.looked_at_tree().live.walk.files.iter().cloned().collect();
+    /// Lists the project's files that may be Lisp, sorted.
+    pub(crate) fn lisp_files(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> = self.refresh_tree().watcher.walk.files.iter().cloned().collect();
         files.sort_unstable();
         files
     }
 
-    /// Remembers files of systems that were asked to be loaded, to search the ones that were not loaded.
-    pub(crate) fn note_asked(&self, files: impl IntoIterator<Item = PathBuf>) {
-        self.texts.lock().asked.extend(files);
+    /// Records files of systems that a load was requested for, so that the files that did not load
+    /// are searched.
+    pub(crate) fn note_requested(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.texts.lock().requested.extend(files);
     }
 
-    /// Takes the index of the tree's text, brought up to date. Returns the files of which it has another text than at the
-    /// last look.
-    pub(super) fn look_at_index(&self, texts: &mut Texts) -> Vec<PathBuf> {
+    /// Updates the text index. Returns the files whose indexed text has changed since the last
+    /// refresh.
+    pub(super) fn update_index(&self, texts: &mut Texts) -> Vec<PathBuf> {
         let Some(root) = self.root() else { return Vec::new() };
         texts.root = Some(root.to_owned());
         let now = self.text_index(root).and_then(|index| index.lisp_names(&IndexControl::none())).ok();
@@ -405,63 +415,66 @@ impl Project {
             .and_then(|(now, before)| now.updated_between(before))
             .map(|taken| taken.map(|path| root.join(path)).collect());
         if taken.is_none() {
-            texts.standings.places.clear();
+            texts.load_states.places.clear();
         }
         let is_other = |path: &Path| {
-            let entry = texts.standings.entries.get(path);
+            let entry = texts.load_states.entries.get(path);
             let known = entry.and_then(|entry| entry.known.as_ref());
             known.is_some_and(|known| known.indexed != texts.indexed(path))
         };
         match taken {
             Some(taken) => taken.into_iter().filter(|path| is_other(path)).collect(),
             None => {
-                let all = texts.standings.entries.keys();
+                let all = texts.load_states.entries.keys();
                 all.filter(|path| is_other(path)).map(|path| path.to_path_buf()).collect()
             }
         }
     }
 
-    /// Finds where `name` stands in the project's text or, unless `own_only`, also in that of systems that were asked
-    /// for, as of the look of `_now` or a later one. Reads no file of which the index has the names.
+    /// Finds the occurrences of `name` in the project's text, as of the refresh of `_view` or
+    /// later. Unless `own_only`, it also searches systems that a load was requested for. Reads no
+    /// file whose names the index has.
     pub(crate) fn named_at(
         &self,
-        _now: &Now,
+        _view: &TreeView,
         name: &str,
-        look: Look,
+        filter: TextFilter,
         own_only: bool,
     ) -> NamedTexts<NamedText> {
         let mut guard = self.texts.lock();
         let texts = &mut *guard;
-        let standings = &texts.standings;
+        let load_states = &texts.load_states;
         let of_interest = |path: &Arc<Path>| {
-            let entry = standings.entries.get(path)?;
-            let (standing, known) = (entry.standing?, entry.known.as_ref()?);
-            (entry.own || !own_only).then(|| (Arc::clone(path), standing, known.stamp))
+            let entry = load_states.entries.get(path)?;
+            let (load_state, known) = (entry.load_state?, entry.known.as_ref()?);
+            (entry.own || !own_only).then(|| (Arc::clone(path), load_state, known.stamp))
         };
-        let unreadable = standings.unreadable.iter().filter_map(of_interest);
-        // Leave out folders: one that was to be loaded as a file has no text.
+        let unreadable = load_states.unreadable.iter().filter_map(of_interest);
+        // Skip folders: a folder that was to be loaded as a file has no text.
         let mut unreadable: Vec<PathBuf> =
             unreadable.map(|(path, ..)| path.to_path_buf()).filter(|path| !path.is_dir()).collect();
-        let loose: Vec<_> = standings.loose.iter().filter_map(of_interest).collect();
-        // Where a name stands in nothing but what the compiler saw, the image tells.
-        let shows = |standing, class: &TokenClass| {
-            look == Look::All || standing != TextState::LeftOut || in_seen_file(class).is_some()
+        let unindexed: Vec<_> = load_states.unindexed.iter().filter_map(of_interest).collect();
+        // The compiler read all other occurrences, so that the image knows them.
+        let shows = |load_state, class: &TokenClass| {
+            filter == TextFilter::All
+                || load_state != TextState::FeatureExcluded
+                || state_in_loaded_file(class).is_some()
         };
         let (mut files, mut vendored) = (Vec::new(), Vec::new());
-        let Texts { names: index, root, standings, .. } = texts;
+        let Texts { names: index, root, load_states, .. } = texts;
         if let (Some(names), Some(root)) = (index.as_ref(), root.as_ref()) {
             let Some(named) = names.named(name) else {
-                // The next question has a new index.
+                // Discard the damaged index, so that the next question opens a new one.
                 self.text.get().into_iter().for_each(|index| index.discard());
                 *index = None;
                 unreadable.extend(self.root().map(Path::to_owned));
-                return NamedTexts { files, vendored, unreadable, cut: texts.live.walk.cut };
+                return NamedTexts { files, vendored, unreadable, cut: texts.watcher.walk.cut };
             };
             let tokens = Arc::new(named.tokens);
             for FileNameTokens { path: relative, file, classes, tokens: range, .. } in named.files {
-                let entry = standings.indexed(file, || root.join(relative));
+                let entry = load_states.indexed(file, || root.join(relative));
                 let Some((path, entry)) = entry.filter(|(_, entry)| entry.own || !own_only) else {
-                    if look == Look::UnseenAndVendored && is_vendored(root, relative) {
+                    if filter == TextFilter::UnloadedAndVendored && is_vendored(root, relative) {
                         let runs = tokens[range].chunk_by(|(one, _), (other, _)| one == other);
                         let class = |run: &[(u32, u32)]| classes.get(run.first()?.0 as usize).cloned();
                         let runs = runs.filter_map(|run| Some((class(run)?, run.len()))).collect();
@@ -469,88 +482,94 @@ impl Project {
                     }
                     continue;
                 };
-                let (Some(standing), Some(known)) = (entry.standing, &entry.known) else { continue };
+                let (Some(load_state), Some(known)) = (entry.load_state, &entry.known) else { continue };
                 let is_shown = |(class, _): &(u32, u32)| {
-                    classes.get(*class as usize).is_some_and(|class| shows(standing, class))
+                    classes.get(*class as usize).is_some_and(|class| shows(load_state, class))
                 };
                 if known.indexed.is_some() && tokens[range.clone()].iter().any(is_shown) {
                     let (path, classes, stamp) = (Arc::clone(path), Arc::clone(classes), known.stamp);
                     let tokens = (Arc::clone(&tokens), range);
-                    files.push(NamedText { path, standing, classes, tokens, stamp });
+                    files.push(NamedText { path, load_state, classes, tokens, stamp });
                 }
             }
         }
         let indexed = files.len();
-        for (path, standing, stamp) in loose {
+        for (path, load_state, stamp) in unindexed {
             let Some(read) = texts.read(&path, stamp) else { continue };
             let found = read.tokens.named(name).iter();
-            if found.clone().any(|token| shows(standing, token)) {
+            if found.clone().any(|token| shows(load_state, token)) {
                 let classes = found.clone().map(|token| Arc::clone(&token.class)).collect();
                 let lines = found.map(|token| read.lines.line(token.span.start));
                 let tokens: Vec<(u32, u32)> = (0..).zip(lines).collect();
                 let range = 0..tokens.len();
-                files.push(NamedText { path, standing, classes, tokens: (Arc::new(tokens), range), stamp });
+                files.push(NamedText { path, load_state, classes, tokens: (Arc::new(tokens), range), stamp });
             }
         }
-        // Those of the index are in order.
+        // The indexed files are sorted already.
         if files.len() > indexed {
             files.sort_by(|left, right| left.path.as_os_str().cmp(right.path.as_os_str()));
         }
-        NamedTexts { files, vendored, unreadable, cut: texts.live.walk.cut }
+        NamedTexts { files, vendored, unreadable, cut: texts.watcher.walk.cut }
     }
 
-    /// Returns what tells this text from that of another moment, as of the look of `now` or a later one.
-    pub(crate) fn text_now(&self, now: &Now) -> ProjectText {
+    /// Returns an identity of the project's text, to compare with that of another time, as of the
+    /// refresh of `view` or later.
+    pub(crate) fn text_now(&self, view: &TreeView) -> ProjectText {
         let texts = self.texts.lock();
-        let stamp = |path: &Arc<Path>| Some(texts.standings.entries.get(path)?.known.as_ref()?.stamp);
-        let loose = texts.standings.loose.iter().filter_map(|path| Some((Arc::clone(path), stamp(path)?)));
-        ProjectText { own: now.0.clone(), names: texts.names.clone(), loose: loose.collect() }
+        let stamp = |path: &Arc<Path>| Some(texts.load_states.entries.get(path)?.known.as_ref()?.stamp);
+        let unindexed =
+            texts.load_states.unindexed.iter().filter_map(|path| Some((Arc::clone(path), stamp(path)?)));
+        ProjectText { own: view.0.clone(), names: texts.names.clone(), unindexed: unindexed.collect() }
     }
 
-    /// Finds where `name` stands as a word of the project's text that is no Lisp, as of the look of `now` or a later one.
-    /// None if the text cannot be searched.
-    pub(crate) fn words(&self, now: &Now, name: &str) -> Option<Vec<WordMatch>> {
+    /// Finds the words equal to `name` in the project's text files that are not Lisp, as of the
+    /// refresh of `view` or later. Returns `None` if the text cannot be searched.
+    pub(crate) fn words(&self, view: &TreeView, name: &str) -> Option<Vec<WordMatch>> {
         let names = self.texts.lock().names.clone()?;
         let index = self.text.get()?;
-        names.words(index, name, &|path| now.contains(&index.root().join(path)))
+        names.words(index, name, &|path| view.contains(&index.root().join(path)))
     }
 
-    /// Reads the text of a file in which a name was found. None if the file is gone.
-    pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnseenText> {
+    /// Reads the text of a file in which a name was found. Returns `None` if the file no longer
+    /// exists.
+    pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnloadedText> {
         let read = self.texts.lock().read(&named.path, named.stamp)?;
-        Some(UnseenText { path: named.path.to_path_buf(), standing: named.standing, read })
+        Some(UnloadedText { path: named.path.to_path_buf(), load_state: named.load_state, read })
     }
 
     /// Reads the texts that [`Project::named_at`] finds.
     pub(crate) fn texts_naming_at(
         &self,
-        now: &Now,
+        view: &TreeView,
         name: &str,
-        look: Look,
+        filter: TextFilter,
         own_only: bool,
-    ) -> NamedTexts<UnseenText> {
-        let NamedTexts { files, vendored, unreadable, cut } = self.named_at(now, name, look, own_only);
+    ) -> NamedTexts<UnloadedText> {
+        let NamedTexts { files, vendored, unreadable, cut } = self.named_at(view, name, filter, own_only);
         let files = files.iter().filter_map(|named| self.read_named(named)).collect();
         NamedTexts { files, vendored, unreadable, cut }
     }
 
-    /// Finds the definitions of the package that is called `name` in files whose text the image does not have as it
-    /// stands, as of the look of `_now` or a later one.
-    pub(crate) fn unseen_packages(&self, _now: &Now, name: &str) -> Vec<Arc<PackageText>> {
+    /// Finds the definitions of the package called `name` in text that is not loaded, as of the
+    /// refresh of `_view` or later.
+    pub(crate) fn unloaded_packages(&self, _view: &TreeView, name: &str) -> Vec<Arc<PackageText>> {
         let mut texts = self.texts.lock();
         let is_called = |package: &&PackageText| package.names.iter().any(|each| each == name);
         let mut all: Vec<Arc<PackageText>> =
-            texts.standings.packages().iter().filter(is_called).cloned().map(Arc::new).collect();
+            texts.load_states.packages().iter().filter(is_called).cloned().map(Arc::new).collect();
         if let (Some(names), Some(root)) = (&texts.names, &texts.root) {
             for (path, package) in names.packages(name).unwrap_or_default() {
-                // Copies of a file have the same definition.
+                // Copies of a file share one definition.
                 if all.iter().any(|known| Arc::ptr_eq(known, &package)) {
                     continue;
                 }
-                let entry = texts.standings.entries.get(root.join(path).as_path());
-                let standing =
+                let entry = texts.load_states.entries.get(root.join(path).as_path());
+                let load_state =
                     entry.filter(|entry| entry.known.as_ref().is_some_and(|known| known.indexed.is_some()));
-                if !matches!(standing.and_then(|entry| entry.standing), None | Some(TextState::LeftOut)) {
+                if !matches!(
+                    load_state.and_then(|entry| entry.load_state),
+                    None | Some(TextState::FeatureExcluded)
+                ) {
                     all.push(package);
                 }
             }
@@ -559,13 +578,13 @@ impl Project {
     }
 }
 
-/// The text of the project's own files at a moment: of what is equal, each name stands at the same places.
+/// The identity of the project's text at one moment. In equal texts, each name has the same places.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectText {
-    own: Own,
+    own: ProjectFiles,
     names: Option<LispNames>,
-    /// The files of which the index has no names.
-    loose: Vec<(Arc<Path>, FileStamp)>,
+    /// The files whose names the index does not have.
+    unindexed: Vec<(Arc<Path>, FileStamp)>,
 }
 
 impl PartialEq for ProjectText {
@@ -578,35 +597,36 @@ impl PartialEq for ProjectText {
             && Arc::ptr_eq(&self.own.folders, &other.own.folders)
             && self.own.changes == other.own.changes
             && Arc::ptr_eq(&self.own.components, &other.own.components)
-            && self.loose == other.loose
+            && self.unindexed == other.unindexed
     }
 }
 
-/// Proof that a look at what has changed was taken, so that a question need not look again.
+/// A view of the project's tree after a refresh. Queries that take it do not refresh again.
 #[derive(Debug, Clone)]
-pub(crate) struct Now(Own);
+pub(crate) struct TreeView(ProjectFiles);
 
-impl Deref for Now {
-    type Target = Own;
+impl Deref for TreeView {
+    type Target = ProjectFiles;
 
-    fn deref(&self) -> &Own {
+    fn deref(&self) -> &ProjectFiles {
         &self.0
     }
 }
 
-/// The set of the project's own files at a moment: those below the root that are neither vendored nor ignored, and
-/// whatever else below the root belongs to a system that one of them defines.
+/// The set of the project's files at one moment. It contains the files below the root that are
+/// neither vendored nor ignored, and other files below the root that belong to a system whose
+/// `.asd` file is in the set.
 #[derive(Debug, Clone)]
-pub(crate) struct Own {
+pub(crate) struct ProjectFiles {
     folders: Arc<HashSet<PathBuf>>,
-    /// How often files came or went in them.
+    /// Counts the files that were added to or removed from these folders.
     changes: u64,
-    /// The components of the systems below the root, each with the files that define such a system.
+    /// The components of the systems below the root, each with the `.asd` files that define it.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 
-impl Own {
-    /// Whether the file at `path` is in the set.
+impl ProjectFiles {
+    /// Returns whether the file at `path` is in the set.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         let is_walked = |path: &Path| path.parent().is_some_and(|folder| self.folders.contains(folder));
         is_walked(path)

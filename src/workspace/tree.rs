@@ -1,4 +1,7 @@
-//! The project's own files, told from vendored and ignored ones below its root.
+//! Walks the project's tree. A [`ProjectWalk`] lists the Lisp files below the root that belong to
+//! the project, and excludes vendored and ignored ones. It also records what would change that
+//! list: the watched folders, and stamps of files and folders whose changes the kernel does not
+//! report.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,56 +14,57 @@ use steelbank_watch::{Watch, Watched};
 use crate::workspace::stamp::{COARSE, FileStamp};
 
 const GIT: &str = ".git";
-/// The most files that are searched: a folder with more is taken for no project.
+/// The maximum number of files to search. A larger folder is not treated as a project.
 const MOST_FILES: usize = 200_000;
 
 /// The result of a walk through the project.
 #[derive(Debug, Default)]
 pub(super) struct ProjectWalk {
-    /// The folders that are the project's own, the root among them.
+    /// The project's folders, including the root.
     pub(super) folders: Arc<HashSet<PathBuf>>,
-    /// The files in them that may be Lisp.
+    /// The files in these folders that may be Lisp.
     pub(super) files: HashSet<PathBuf>,
-    /// How many of these came or went since the walk.
+    /// The number of files that were added or removed since the walk.
     pub(super) changes: u64,
-    /// Whether there were more files than are searched.
+    /// Whether there were more files than [`MOST_FILES`].
     pub(super) cut: bool,
-    /// Other folders with files that decide about the project's own.
+    /// Other watched folders whose files decide which files belong to the project.
     deciding: HashSet<PathBuf>,
-    /// The files and folders to look at each time: while their stamps are the same, so is the result of a
-    /// walk.
-    looked_at: Vec<(PathBuf, Option<FileStamp>)>,
-    /// Whether every later change shows in the stamps.
+    /// Files and folders whose changes are not reported, with their stamps. A new walk gives the
+    /// same result while these stamps stay the same.
+    unwatched: Vec<(PathBuf, Option<FileStamp>)>,
+    /// Whether every later change will alter one of these stamps.
     reliable: bool,
-    /// Whether there are other repositories in the project's folder: definitions decide about them.
+    /// Whether the project contains other repositories: `.asd` files decide whether they belong to
+    /// it.
     has_repositories: bool,
     /// Whether the walk began to watch a folder, which may have changed before.
     pub(super) is_new: bool,
     /// Whether the watch reports all changes in every folder.
-    pub(super) is_told: bool,
+    pub(super) is_watched: bool,
 }
 
 impl ProjectWalk {
-    /// Walks through the project at `root`, a canonical path. Follows no links.
+    /// Walks the project at `root`, a canonical path. Follows no links.
     pub(super) fn new(root: &Path) -> ProjectWalk {
         ProjectWalk::with(root, None)
     }
 
-    /// Walks like [`ProjectWalk::new`], and watches every folder. What cannot be watched is looked at each
-    /// time.
+    /// Walks like [`ProjectWalk::new`], and watches every folder. Files that cannot be watched are
+    /// recorded with stamps.
     pub(super) fn watched(root: &Path, watch: &mut Watch) -> ProjectWalk {
         ProjectWalk::with(root, Some(watch))
     }
 
     fn with(root: &Path, mut watch: Option<&mut Watch>) -> ProjectWalk {
         let begun = SystemTime::now();
-        let mut walk = ProjectWalk { is_told: true, ..ProjectWalk::default() };
-        walk.look_above(root, &mut watch);
+        let mut walk = ProjectWalk { is_watched: true, ..ProjectWalk::default() };
+        walk.record_above(root, &mut watch);
         if let Some(file) = steelbank_tree::users_ignore_file() {
-            walk.look_at(file);
+            walk.record_stamp(file);
         }
         steelbank_tree::walk(root, &mut |found| walk.take(found, &mut watch));
-        walk.reliable = walk.looked_at.iter().all(|(_, stamp)| {
+        walk.reliable = walk.unwatched.iter().all(|(_, stamp)| {
             stamp.is_none_or(|stamp| stamp.modified.is_some_and(|modified| modified + COARSE < begun))
         });
         walk
@@ -70,13 +74,14 @@ impl ProjectWalk {
         match found {
             Found::Folder(folder) => {
                 self.add_folder(folder.to_owned(), watch);
-                if !self.is_told {
+                if !self.is_watched {
                     return WalkState::Quit;
                 }
             }
             Found::Ignoring { folder, file } => self.add_ignoring(folder, file, watch),
             Found::Vendored(folder) => {
-                // Watch these: other vendored folders are told by their names alone.
+                // Watch these two: whether they are vendored depends on their contents, not only on
+                // their names.
                 if folder.ends_with("systems") || folder.ends_with("quicklisp") {
                     self.watch_deciding(folder, watch);
                 }
@@ -100,7 +105,7 @@ impl ProjectWalk {
                     watched != Watched::No
                 });
                 if !told {
-                    self.look_at(path.to_owned());
+                    self.record_stamp(path.to_owned());
                 }
             }
             Found::File(..) | Found::LeftOut(..) | Found::Failed(..) => {}
@@ -112,10 +117,11 @@ impl ProjectWalk {
         match watch.as_mut().map(|watch| watch.folder(&folder)) {
             Some(Watched::Already) => {}
             Some(Watched::New) => self.is_new = true,
-            // Accept a folder that cannot be listed: it has no files, and a change of its mode is looked at.
-            Some(Watched::No) if std::fs::read_dir(&folder).is_err() => self.look_at(folder.clone()),
-            Some(Watched::No) => self.is_told = false,
-            None => self.look_at(folder.clone()),
+            // Accept a folder that cannot be listed: it has no files, and its stamp shows a change
+            // of its mode.
+            Some(Watched::No) if std::fs::read_dir(&folder).is_err() => self.record_stamp(folder.clone()),
+            Some(Watched::No) => self.is_watched = false,
+            None => self.record_stamp(folder.clone()),
         }
         Arc::make_mut(&mut self.folders).insert(folder);
     }
@@ -126,47 +132,51 @@ impl ProjectWalk {
             Some(parent) => file.starts_with(folder) && self.watch_deciding(parent, watch),
             None => false,
         };
-        let mut is_told = || watch.as_mut().is_some_and(|watch| watch.file(file));
-        if !(is_folder_told && (file.symlink_metadata().is_err() || is_told())) {
-            self.look_at(file.to_owned());
+        let mut is_watched = || watch.as_mut().is_some_and(|watch| watch.file(file));
+        if !(is_folder_told && (file.symlink_metadata().is_err() || is_watched())) {
+            self.record_stamp(file.to_owned());
         }
     }
 
-    /// Watches a folder that is not the project's own. False if some changes in it are not reported.
+    /// Watches a folder outside of the project that decides about it. Returns false if some changes
+    /// in it are not reported.
     fn watch_deciding(&mut self, folder: &Path, watch: &mut Option<&mut Watch>) -> bool {
         let watched = watch.as_mut().map_or(Watched::No, |watch| watch.folder(folder));
         self.is_new |= watched == Watched::New;
         if watched == Watched::No {
-            self.look_at(folder.to_owned());
+            self.record_stamp(folder.to_owned());
         } else {
             self.deciding.insert(folder.to_owned());
         }
         watched != Watched::No
     }
 
-    fn look_at(&mut self, path: PathBuf) {
+    fn record_stamp(&mut self, path: PathBuf) {
         let stamp = FileStamp::of_path(&path);
-        self.looked_at.push((path, stamp));
+        self.unwatched.push((path, stamp));
     }
 
-    /// Whether another walk would have the same result, as far as changes are not reported.
+    /// Returns whether another walk would give the same result, except for changes that the watch
+    /// reports.
     pub(super) fn is_current(&self) -> bool {
-        self.reliable && self.looked_at.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
+        self.reliable && self.unwatched.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
 
-    /// Whether the file at `path` decides, by its name, which files are the project's own.
+    /// Returns whether the name of the file at `path` makes it decide which files belong to the
+    /// project.
     pub(super) fn decides(&self, path: &Path) -> bool {
         let named = |name: &str| path.file_name().is_some_and(|other| other == name);
         DECIDING_ABOVE.into_iter().chain(["systems.csv", "ocicl.csv"]).any(named)
             || (self.has_repositories && defines_systems(path))
     }
 
-    /// Whether files in `folder` are the project's own.
+    /// Returns whether `folder` belongs to the project.
     pub(super) fn owns(&self, folder: &Path) -> bool {
         self.folders.contains(folder)
     }
 
-    /// Has the walk find a file at `path`, or none. False if there would be more files than are searched.
+    /// Adds or removes the file at `path`. Returns false if there would be more than
+    /// [`MOST_FILES`].
     pub(super) fn set(&mut self, path: &Path, is_found: bool) -> bool {
         if is_found && !self.has(path) && self.files.len() >= MOST_FILES {
             return false;
@@ -176,28 +186,28 @@ impl ProjectWalk {
         true
     }
 
-    /// Whether the walk found the file at `path`.
+    /// Returns whether the walk found the file at `path`.
     pub(super) fn has(&self, path: &Path) -> bool {
         self.files.contains(path)
     }
 
-    /// Whether files in `folder` decide about the project's own, though the folder is not.
+    /// Returns whether files in `folder`, which is outside of the project, decide about it.
     pub(super) fn decides_in(&self, folder: Option<&Path>) -> bool {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }
 
-    /// Looks at the files above the root that decide about it.
-    fn look_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
+    /// Records or watches the files above the root that decide about it.
+    fn record_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
         let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {
             for ignoring in IGNORE_FILES.map(|name| above.join(name)) {
                 if !told || ignoring.symlink_metadata().is_ok() {
-                    self.look_at(ignoring);
+                    self.record_stamp(ignoring);
                 }
             }
             let git = above.join(GIT);
             if !told || git.symlink_metadata().is_ok() {
-                self.look_at(git.join("info/exclude"));
+                self.record_stamp(git.join("info/exclude"));
             }
         }
     }
@@ -210,7 +220,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_walk_finds_what_is_the_projects_own() {
+    fn walk_finds_project_files_only() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         for path in [
@@ -228,32 +238,36 @@ mod tests {
             walk.files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, BTreeSet::from(["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]));
         assert!(walk.owns(&root) && walk.owns(&root.join("src")) && !walk.owns(&root.join("vendor")));
-        assert!(!walk.is_current(), "what changed a moment ago may change again unseen");
+        assert!(!walk.is_current(), "a recent change may be followed by another with the same stamp");
     }
 
     #[test]
-    fn what_stands_above_a_repository_ignores_nothing_in_it() {
+    fn ignore_files_above_repository_do_not_apply() {
         let home = tempfile::tempdir().unwrap();
         let home = home.path().canonicalize().unwrap();
         let root = home.join("project/src");
         fs::create_dir_all(&root).unwrap();
-        // Ignore everything, as people do who keep their home under Git.
+        // Ignore everything, as people do who have their home folder under Git.
         fs::write(home.join(".gitignore"), "*\n").unwrap();
         fs::write(home.join("project/.gitignore"), "/src/made.lisp\n").unwrap();
         for file in ["a.lisp", "made.lisp"] {
             fs::write(root.join(file), "(f)").unwrap();
         }
-        assert_eq!(ProjectWalk::new(&root).files.len(), 2, "outside of a repository nothing above counts");
+        assert_eq!(
+            ProjectWalk::new(&root).files.len(),
+            2,
+            "without a repository no ignore file above applies"
+        );
         fs::create_dir_all(home.join("project/.git")).unwrap();
         assert_eq!(
             ProjectWalk::new(&root).files,
             HashSet::from([root.join("a.lisp")]),
-            "the repository's own counts"
+            "the repository's ignore file applies"
         );
     }
 
     #[test]
-    fn a_walk_knows_when_another_would_find_something_else() {
+    fn walk_is_not_current_after_deciding_change() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("src")).unwrap();

@@ -1,4 +1,5 @@
-//! Which files may be written, those inside of the project, and in which encoding.
+//! Decides which files may be edited: regular files that belong to the project. Encodes new text
+//! for them.
 
 use crate::workspace::NoProject;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use steelbank_tree::{belonging, is_lisp_by_name, is_vendored};
 
-/// The errors of finding a file of the project.
+/// An error from [`project_file`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FileError {
     /// There is no such file. The path is shown as it was given.
@@ -16,13 +17,13 @@ pub(crate) enum FileError {
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// It cannot be read, or is not the project's own: a sentence.
+    /// A sentence: the file cannot be read, or does not belong to the project.
     #[error("{0}")]
     Refused(String),
 }
 
 impl FileError {
-    /// Makes the error for a failure of the system on the file shown as `path`.
+    /// Creates the error for the I/O error `why` on the file shown as `path`.
     pub(crate) fn new(path: &str, why: &std::io::Error) -> Self {
         match is_nothing(why) {
             true => Self::Missing(path.to_owned()),
@@ -37,16 +38,16 @@ impl From<FileError> for String {
     }
 }
 
-/// Whether the system's error says that there is no file.
+/// Returns whether the I/O error `why` means that there is no file.
 pub(crate) fn is_nothing(why: &std::io::Error) -> bool {
     matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Finds the existing file that `given`, relative to `root` or absolute, names. Resolves its links.
+/// Finds the existing file `given`, an absolute path or relative to `root`, and resolves links.
 ///
 /// # Errors
-/// There is none, it is no plain file, or not the project's own.
-pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> {
+/// The file does not exist, is not a regular file, or does not belong to the project.
+pub(crate) fn project_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> {
     let shown = given.display();
     let refused = |why: String| Err(FileError::Refused(why));
     let path =
@@ -58,30 +59,32 @@ pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> 
     };
     if is_of_tool(relative) || is_vendored(&root, relative) {
         return refused(format!(
-            "{shown} is not the project's own: it belongs to a tool or to a dependency."
+            "{shown} is not part of this project: it belongs to a tool or to a dependency."
         ));
     }
     if let Some(why) = belonging(&root, &path) {
-        return refused(format!("{shown} is not the project's own. Of the folder in which it lies: {why}."));
+        return refused(format!("{shown} is not part of this project. Its folder: {why}."));
     }
     if !path.is_file() {
-        return refused(format!("{shown} is no plain file."));
+        return refused(format!("{shown} is not a regular file."));
     }
     Ok(path)
 }
 
-/// Whether the file at `relative` belongs to a tool, by its path: whatever is hidden and is no Lisp file, and
-/// all that a version control system keeps.
+/// Returns whether the file at `relative` belongs to a tool by its path: a hidden file that is not
+/// Lisp, or a file of a version control system.
 fn is_of_tool(relative: &Path) -> bool {
     let names = || relative.iter().map(|name| name.as_encoded_bytes());
     names().any(|name| [&b".git"[..], b".hg", b".svn", b".bzr", b".jj", b"_darcs", b"CVS"].contains(&name))
         || (names().any(|name| name.starts_with(b".")) && !is_lisp_by_name(relative))
 }
 
-/// Encodes `text` as the file that holds `bytes` is encoded: UTF-8, or Latin-1 if the file says so.
+/// Encodes `text` in the encoding of the file with the contents `bytes`: UTF-8, or Latin-1 if the
+/// file declares it.
 ///
 /// # Errors
-/// The file has another encoding, and `text` is not ASCII; or `text` cannot be encoded: a sentence.
+/// Returns a sentence if `text` is not ASCII and the file has another encoding, or if `text` cannot
+/// be encoded.
 pub(crate) fn encoded(text: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
     if text.is_ascii() {
         return Ok(text.as_bytes().to_vec());
@@ -94,16 +97,17 @@ pub(crate) fn encoded(text: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
             .chars()
             .map(|character| u8::try_from(u32::from(character)))
             .collect::<Result<_, _>>()
-            .map_err(|_| "The file is in Latin-1, which has no form for a character of the text.".to_owned()),
-        Some(other) => Err(format!("The file is in {other}: only ASCII can be written into it.")),
-        None => {
-            Err("The file is not in UTF-8 and does not name its encoding: only ASCII can be written into it."
-                .to_owned())
-        }
+            .map_err(|_| {
+                "The file is in Latin-1, which cannot encode a character of the new text.".to_owned()
+            }),
+        Some(other) => Err(format!("The file is in {other}: only ASCII can be written to it.")),
+        None => Err("The file is not valid UTF-8 and declares no encoding: only ASCII can be written to it."
+            .to_owned()),
     }
 }
 
-/// Returns the encoding that `-*- coding: … -*-` on the first two lines names, in lower case.
+/// Returns the encoding that `-*- coding: … -*-` on one of the first two lines declares, in lower
+/// case.
 fn declared_encoding(bytes: &[u8]) -> Option<String> {
     let head: Vec<&[u8]> = bytes.splitn(3, |&byte| byte == b'\n').take(2).collect();
     let head = String::from_utf8_lossy(&head.join(&b'\n')).to_lowercase();
@@ -118,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_encoding_is_kept() {
+    fn encoding_of_file_is_preserved() {
         assert_eq!(encoded("é", "ä".as_bytes()).unwrap(), "é".as_bytes());
         assert_eq!(encoded("é", b";; -*- mode: lisp; coding: latin-1 -*-\n\xe4").unwrap(), b"\xe9");
         assert!(encoded("λ", b";; -*- coding: latin-1 -*-\n").is_err());

@@ -116,7 +116,7 @@ pub(crate) fn edit_definition(
     project: &Project,
     request: &EditRequest,
 ) -> Result<EditAnswer, EditError> {
-    let path = write::own_file(project.own_root()?, &request.path)?;
+    let path = write::project_file(project.project_root()?, &request.path)?;
     let edits = project.edits().map_err(EditError::Refused)?;
     let shown = project.shown(&path);
     let old = steelbank_tree::read_source(&path)

@@ -116,11 +116,11 @@ struct SystemFacts {
 /// # Errors
 /// Fails if there is no project or the request was cancelled.
 fn list_systems(project: &Project, components: bool, control: &Control) -> Result<SystemsAnswer, Error> {
-    let root = project.own_root()?;
+    let root = project.project_root()?;
     let cancellation = control.cancellation();
     let found = definition_files(root, &|| cancellation.is_cancelled()).ok_or(LispError::Cancelled)?;
     let mut known: BTreeMap<String, SystemFacts> = BTreeMap::new();
-    let own = project.own();
+    let own = project.project_files();
     for file in found.files.into_iter().filter(|file| own.contains(&file.path)) {
         let folder = file.path.parent().unwrap_or(root);
         // ASDF finds a primary system by the name of its file, so list it even if the text could

@@ -142,7 +142,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
     let bank = session.bank()?;
     let status = bank.status();
     let of_text = || session.opened_text().and_then(TextIndex::unwatched);
-    let unwatched = bank.project().unwatched().or_else(of_text);
+    let unwatched = bank.project().watch_refusal().or_else(of_text);
     let (lisp, reason) = match status.state {
         EngineState::Cold | EngineState::Starting => (LispState::Starting, None),
         EngineState::Ready => (LispState::Ready, None),

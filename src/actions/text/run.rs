@@ -55,7 +55,7 @@ impl Steelbank {
     /// # Errors
     /// Fails if there is no project, or its folder cannot be read.
     pub(crate) fn text_index(&self) -> Result<&TextIndex, Error> {
-        Ok(self.project().text_index(self.project().own_root()?)?)
+        Ok(self.project().text_index(self.project().project_root()?)?)
     }
 
     /// Runs `work` on the text index until the request is cancelled or its deadline passes.

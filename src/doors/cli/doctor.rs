@@ -188,12 +188,12 @@ fn project(bank: &Steelbank) -> ProjectReport {
     let settings = bank.project().settings();
     // Watch the project as a server does; the first listing of files starts the watcher.
     bank.project().watch();
-    bank.project().own_files();
+    bank.project().lisp_files();
     let systems = bank.ask(&ListSystemsRequest::new(), &Control::new(Duration::from_secs(10)));
     let cache = super::installation::cache();
     ProjectReport {
         folder: bank.project().root().map(|root| root.display().to_string()),
-        unwatched: bank.project().unwatched().map(crate::handle::unwatched),
+        unwatched: bank.project().watch_refusal().map(crate::handle::unwatched),
         systems: systems
             .map(|answer| answer.systems.into_iter().map(|system| system.name).collect())
             .unwrap_or_default(),

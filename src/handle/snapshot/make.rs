@@ -360,7 +360,7 @@ fn try_to_save(
     let export = ask("xref-baseline")?;
     let index = steelbank_xref::bake::bake(&export, bank.index().places()).map_err(|error| broken(&error))?;
     steelbank_cache::write(&folder.join("index"), &index).map_err(|error| broken(&error))?;
-    bank.project().keep_names();
+    bank.project().write_names();
     match bank.lisp().save(&folder.join("core"), ATTEMPT_TIME) {
         Ok(()) => {}
         Err(error @ SaveError::Unsaveable(_)) => return refuse(error.to_string(), inputs, false),
@@ -419,7 +419,7 @@ fn answers(
 fn ordered(bank: &Steelbank, order: Vec<Ordered>) -> Vec<OrderedSystem> {
     let mut known = bank.project().image_systems();
     let known = order.into_iter().filter_map(|Ordered { name, .. }| Some((known.remove(&name)?, name)));
-    let own = bank.project().own();
+    let own = bank.project().project_files();
     known
         .map(|(system, name)| {
             let own = own.contains(&system.asd);

@@ -32,7 +32,7 @@ impl From<EditError> for Error {
 impl Steelbank {
     /// Reads a file of the project. Also returns its path as answers show it.
     pub(crate) fn project_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
-        let file = write::own_file(self.project().own_root()?, Path::new(path))?;
+        let file = write::project_file(self.project().project_root()?, Path::new(path))?;
         let shown = self.project().shown(&file);
         let text = steelbank_tree::read_source(&file).map_err(|error| FileError::new(&shown, &error))?;
         Ok((text, shown))

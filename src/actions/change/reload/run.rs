@@ -29,7 +29,7 @@ impl Action for ReloadRequest {
         let project = bank.project();
         let wanted: Vec<PathBuf> = self.paths.iter().map(|path| bank.project().real(path)).collect();
         let is_wanted = |path: &Path| wanted.is_empty() || wanted.iter().any(|given| given == path);
-        let known = project.own_loaded_files();
+        let known = project.loaded_project_files();
         let changed: Vec<PathBuf> =
             known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
         let systems = loaded_systems(project);
@@ -89,7 +89,7 @@ impl Action for ReloadRequest {
 
 /// Lists the loaded systems of the project.
 fn loaded_systems(project: &Project) -> Vec<(String, ImageSystem)> {
-    project.own_systems().into_iter().filter(|(_, system)| system.loaded).collect()
+    project.project_systems().into_iter().filter(|(_, system)| system.loaded).collect()
 }
 
 /// Lists the files of `systems`, including those that define them.

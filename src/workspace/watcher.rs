@@ -1,5 +1,7 @@
-//! The project's tree as it is now: walked once, and walked again when a file has changed that decides which
-//! files are the project's own.
+//! Keeps the list of the project's files up to date. [`WatchedTree`] walks the tree once and then
+//! applies the changes that the kernel reports. It walks again when a file changes that decides
+//! which files belong to the project, such as `.gitignore`. Without a watch, it compares stamps at
+//! each question.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -11,46 +13,48 @@ use steelbank_watch::{Change, ChangeKind, Changes, SharedQueue, Watch, WatchRefu
 
 use crate::workspace::tree::ProjectWalk;
 
-/// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
+/// Recheck deletions for this long: kernels 5.3 to 5.16 report a deletion slightly before it
+/// happens.
 const PREMATURE: Duration = Duration::from_millis(50);
-/// The most walks at a time: a walk that begins to watch folders is repeated, as they may have changed
-/// before.
+/// The maximum number of walks in a row. A walk that begins to watch folders is repeated, because
+/// they may have changed before the watch began.
 const WALKS: usize = 4;
 
-/// The changes since the last look.
+/// The changes since the last refresh.
 #[derive(Debug, Default)]
 pub(super) struct WorkspaceChanges {
     /// Whether the tree was walked again.
     pub(super) walked: bool,
-    /// Whether nothing that was known of files is valid.
+    /// Whether all cached information on files is invalid.
     pub(super) everything: bool,
     pub(super) changed: BTreeSet<PathBuf>,
-    /// Folders that were created, deleted or replaced, with all that is below them.
+    /// Folders that were created, deleted or replaced, with everything below them.
     pub(super) folders: BTreeSet<PathBuf>,
 }
 
-/// The project's tree as it was last walked, and what is known of its changes since.
+/// The project's tree as last walked, with the changes since.
 #[derive(Debug, Default)]
 pub(super) struct WatchedTree {
     begun: bool,
     pub(super) walk: ProjectWalk,
-    /// The watch; without one, every file is looked at each time.
+    /// The watch. Without one, every file is examined at each refresh.
     watch: Option<Watch>,
-    /// The reason for which the tree is not watched.
+    /// Why the tree is not watched.
     pub(super) refusal: Option<WatchRefusal>,
     /// The root's device and inode, if it exists.
     root: Option<(u64, u64)>,
-    /// Whether another walk may find other files, whatever the watch reports.
-    unsure: bool,
-    /// Recent changes, which premature events may still contradict.
+    /// Whether another walk may find other files, even if the watch reports no change.
+    needs_walk: bool,
+    /// Recent changes, checked again until [`PREMATURE`] has passed.
     fresh: Vec<(Change, Instant)>,
     watching: bool,
-    pub(super) news: WorkspaceChanges,
+    pub(super) changes: WorkspaceChanges,
 }
 
 impl WatchedTree {
-    /// Reads all events until now, and records what changed. A new watch is one of `queue`.
-    pub(super) fn look(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
+    /// Reads all pending events, and records the changes. If a new watch is needed, it is opened on
+    /// `queue`.
+    pub(super) fn update(&mut self, root: Option<&Path>, queue: &dyn Fn() -> SharedQueue) {
         let identity = root.and_then(|root| root.metadata().ok()).map(|found| (found.dev(), found.ino()));
         if !self.begun || identity != self.root {
             self.begun = true;
@@ -58,13 +62,13 @@ impl WatchedTree {
             return self.begin(root, queue);
         }
         let Some(watch) = &mut self.watch else {
-            self.news.everything = true;
+            self.changes.everything = true;
             if !self.walk.is_current() {
                 self.walk_again(root);
             }
             return;
         };
-        let mut again = self.unsure;
+        let mut again = self.needs_walk;
         match watch.changes() {
             Changes::Nothing => {}
             Changes::Everything => return self.begin(root, queue),
@@ -78,7 +82,7 @@ impl WatchedTree {
             let fresh = std::mem::take(&mut self.fresh);
             for (change, then) in fresh {
                 again |= !self.takes_entry(root, &change);
-                self.news.changed.insert(change.path.clone());
+                self.changes.changed.insert(change.path.clone());
                 if then.elapsed() < PREMATURE {
                     self.fresh.push((change, then));
                 }
@@ -89,13 +93,13 @@ impl WatchedTree {
         }
     }
 
-    /// Whether the watch reports all changes of the file at `path` from now on. Must be called before the
-    /// file is read, or with `exists` false if it is missing.
-    pub(super) fn tells_of(&mut self, path: &Path, exists: bool) -> bool {
+    /// Starts watching the file at `path`. Returns whether all later changes are reported. Call it
+    /// before the file is read, or with `exists` false if it is missing.
+    pub(super) fn begin_watching(&mut self, path: &Path, exists: bool) -> bool {
         let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
         let own = self.walk.owns(folder);
         if !exists {
-            // What a link leads to may come elsewhere.
+            // The target of a link may be created elsewhere.
             return own && !path.is_symlink();
         }
         if !own && !watch.is_watched(folder) {
@@ -107,7 +111,7 @@ impl WatchedTree {
         watch.file(path)
     }
 
-    /// Watches the tree from the next look on.
+    /// Watches the tree from the next refresh on.
     pub(super) fn watch(&mut self) {
         (self.watching, self.begun) = (true, false);
     }
@@ -120,37 +124,37 @@ impl WatchedTree {
             Some(Err(error)) => (None, root.map(|_| WatchRefusal::of(&error))),
         };
         self.fresh.clear();
-        self.news.everything = true;
+        self.changes.everything = true;
         self.walk_again(root);
     }
 
     fn walk_again(&mut self, root: Option<&Path>) {
         let Some(root) = root else { return };
-        self.news.walked = true;
+        self.changes.walked = true;
         for _ in 0..WALKS {
             let Some(watch) = &mut self.watch else { break };
             let walk = ProjectWalk::watched(root, watch);
-            if !walk.is_told {
+            if !walk.is_watched {
                 self.refusal = watch.refusal();
                 self.watch = None;
                 break;
             }
-            self.unsure = walk.is_new;
+            self.needs_walk = walk.is_new;
             self.walk = walk;
-            if !self.unsure {
+            if !self.needs_walk {
                 return;
             }
         }
         if self.watch.is_none() {
-            self.news.everything = true;
+            self.changes.everything = true;
             self.walk = ProjectWalk::new(root);
         }
     }
 
-    /// Records a change. True if another walk is needed.
+    /// Records a change. Returns whether another walk is needed.
     fn take(&mut self, root: Option<&Path>, change: Change) -> bool {
         let decides = self.walk.decides(&change.path) || self.walk.decides_in(change.path.parent());
-        self.news.changed.insert(change.path.clone());
+        self.changes.changed.insert(change.path.clone());
         let again = match change.what {
             ChangeKind::Contents => decides || self.walk.owns(&change.path),
             ChangeKind::Entry => decides || !self.takes_entry(root, &change),
@@ -158,7 +162,7 @@ impl WatchedTree {
                 if let Some(watch) = &mut self.watch {
                     watch.forget(&change.path);
                 }
-                self.news.folders.insert(change.path.clone());
+                self.changes.folders.insert(change.path.clone());
                 true
             }
         };
@@ -168,7 +172,8 @@ impl WatchedTree {
         again
     }
 
-    /// Adds a file that came to those that the walk found, or removes one that went. False if only a walk can tell.
+    /// Adds or removes a file in the list of the last walk. Returns false if only another walk can
+    /// decide.
     fn takes_entry(&mut self, root: Option<&Path>, change: &Change) -> bool {
         if self.is_as_walked(change) {
             return true;
@@ -181,7 +186,7 @@ impl WatchedTree {
         }
     }
 
-    /// Whether the walk found at the path what is there now.
+    /// Returns whether the last walk agrees with the path's current state.
     fn is_as_walked(&self, change: &Change) -> bool {
         let path = &change.path;
         let found = path.symlink_metadata();
