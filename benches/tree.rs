@@ -143,7 +143,7 @@ fn ask(root: &Path) {
         request.lang = Some("commonlisp".to_owned());
         bank.ask(&request, &Control::new(Duration::from_secs(900))).unwrap()
     };
-    let unseen = |name: &str| who(name).unseen.count;
+    let unseen = |name: &str| who(name).unloaded.count;
     let before = resident();
     // The load may start to build the index.
     let loading = cost(|| assert_eq!(load().status, LoadStatus::Loaded));
@@ -196,8 +196,9 @@ fn ask(root: &Path) {
     };
     change("a file written, until find_references has it");
     fs::remove_file(&added).unwrap();
-    let now =
-        |name: &str| bank.ask(&WhoRequest::new(Kind::Calls, name), &Control::default()).unwrap().unseen.count;
+    let now = |name: &str| {
+        bank.ask(&WhoRequest::new(Kind::Calls, name), &Control::default()).unwrap().unloaded.count
+    };
     let costs: Vec<f64> = (0..5)
         .map(|number| {
             let name = format!("another-marker-{number}");

@@ -101,10 +101,10 @@ pub(crate) fn run_order(
             let structured = answer.structured.into_value();
             serde_json::to_value(ScratchAnswer { text: answer.text, structured, outcome })
         }
-        change::rename::TRACES => {
+        change::rename::LOAD_REPORT => {
             let request = serde_json::from_value(arguments).map_err(|error| text(&error))?;
-            let traces = bank.traces(&request, control).map_err(|error| text(&error))?;
-            serde_json::to_value(traces)
+            let report = bank.load_report(&request, control).map_err(|error| text(&error))?;
+            serde_json::to_value(report)
         }
         change::check::alone::CHECK => {
             let overlay = serde_json::from_value(arguments).map_err(|error| text(&error))?;

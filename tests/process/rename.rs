@@ -390,7 +390,7 @@ fn exports_used_by_other_files_are_verified() {
     let request = RenameRequest::new("rx:area", "surface");
     let planned = plan(&bank, &request);
     let verified = verify(&bank, &request, &planned, false);
-    assert!(verified.same && verified.anew, "{verified:?}");
+    assert!(verified.same && verified.recompiled, "{verified:?}");
     // Remove the edits of a file that no image can load. The bare name in it means the exported
     // symbol.
     let mut less = planned.clone();

@@ -1,27 +1,26 @@
-//! rename_plan: every edit that gives a symbol another name, with the conflicts and cautions to know first.
-//! Writes nothing.
+//! Plans a rename: all edits that give a symbol another name, with conflicts and cautions. Planning
+//! writes nothing; [`RenameApplyRequest`] writes the edits of a [`RenamePlan`], and
+//! [`RenameVerifyRequest`] checks them in scratch images.
 //!
-//! There are two sets of places. The *narrow* set has the places where the symbol means what is renamed; it
-//! is taken when each of them is exact. The *symbol's* set has every token that reads as the symbol, whatever
-//! it means there: local variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has
-//! reported. So that set is complete even where roles are in doubt, and replacing all of it leaves the
-//! program what it was.
+//! A plan uses one of two sets of places. The *narrow* set has the places where the symbol means
+//! the renamed definition. It is used if each of these places is exact. The *symbol's* set has
+//! every token that reads as the symbol, including local variables, blocks, slots and quoted data.
+//! SBCL's reader has reported which symbol a token is. So this set is complete even if the roles of
+//! tokens are uncertain, and replacing all of it preserves the program's meaning.
 
-mod copies;
-pub(crate) use copies::TRACES;
 mod run;
-pub use copies::RenameVerifyRequest;
+
 pub use run::{RecoverEditsRequest, RenameApplyRequest, RenameDiffRequest, UndoRequest};
 pub(crate) mod tool;
 
 mod cautions;
 mod computed;
 mod conflicts;
+mod defining_form;
 mod derived;
 pub(crate) mod diff;
 mod edits;
-mod makers;
-mod parts;
+mod name_components;
 mod plan;
 mod replaced;
 mod structures;
@@ -34,9 +33,11 @@ pub use plan::{
     RenameError, RenamePlan, RenamePolicy, Scope, Undone,
 };
 
+pub(crate) use verify::run::LOAD_REPORT;
+pub use verify::run::RenameVerifyRequest;
 pub(crate) use verify::{
-    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, GoneSymbol, LoadRecord, NamePlaces,
-    PlacesRequest, Tested, TracesRequest, compare,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, LoadReport, LoadReportRequest, NamePlaces,
+    PlacesRequest, RemovedSymbol, Tested, compare,
 };
 pub use verify::{Difference, DifferenceKind, Verified};
 
@@ -49,7 +50,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use edits::Editor;
-pub use makers::ProjectSymbols;
+pub use name_components::ProjectSymbols;
 
 use crate::actions::symbols::find_definition::{
     ImageDefinition, ImageDefinitions, ImageSource, Resolved, find_definition,
@@ -57,7 +58,7 @@ use crate::actions::symbols::find_definition::{
 use crate::actions::uses::code_find_references;
 use crate::actions::uses::code_find_references::{code_find_references, found};
 use crate::actions::uses::symbol_uses::SymbolUses;
-use crate::actions::uses::unseen::{Likelihood, SoughtSymbol, TokenResolver};
+use crate::actions::uses::unloaded::{Likelihood, SoughtSymbol, TokenResolver};
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::Location;
 use crate::answer::counted;
@@ -71,33 +72,38 @@ use crate::handle::question::Question;
 use crate::source::positions::Evidence;
 use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Look, Now, Project, TextContext, TextState, in_seen_file};
+use crate::workspace::{
+    FileVersion, Project, TextContext, TextFilter, TextState, TreeView, state_in_loaded_file,
+};
 use steelbank_tree::defines_systems;
 use steelbank_xref::{Index, Package, Symbol};
 
 /// A request to rename a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenameRequest {
-    /// The name, as [`crate::answer::designator`] reads it.
+    /// The name, in the syntax of [`crate::answer::designator`].
     pub name: String,
-    /// The package in which it is looked up; without one CL-USER, or else the only one of the user's that has it.
+    /// The package to look the name up in. Default: CL-USER, or else the only user package that has
+    /// the name.
     pub package: Option<String>,
-    /// The new name, without a package: upcased unless it is written between bars.
+    /// The new name, without a package. It is upcased unless it is written between bars.
     pub new_name: String,
-    /// Which places to take.
+    /// Which places to edit.
     pub scope: Scope,
-    /// Whether to edit words of comments that spell the name.
+    /// Whether to edit words in comments that spell the name.
     pub comments: bool,
-    /// Whether to edit words of strings that name it with its package, or that code reads, and strings that are the name.
+    /// Whether to edit strings that name it: words with its package, words that code reads, and
+    /// strings equal to the name.
     pub strings: bool,
-    /// Whether to edit words of manuals, scripts, configuration and other text that is no Lisp.
+    /// Whether to edit words in manuals, scripts, configuration and other text that is not Lisp.
     pub text: bool,
-    /// Whether to edit names that macros make from it. Those of structures are always renamed along.
+    /// Whether to edit names that macros generate from it. Names that structures generate are
+    /// always renamed.
     pub derived: bool,
 }
 
 impl RenameRequest {
-    /// Makes a request to rename `name` to `new_name`.
+    /// Creates a request to rename `name` to `new_name`.
     pub fn new(name: impl Into<String>, new_name: impl Into<String>) -> RenameRequest {
         RenameRequest {
             name: name.into(),
@@ -115,15 +121,15 @@ impl RenameRequest {
 impl Question for RenameRequest {
     type Answer = RenamePlan;
 
-    /// Plans a rename: all edits, with conflicts and cautions. Writes nothing.
+    /// Plans the rename, and writes nothing.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RenamePlan, Error> {
         let context = &*context.with_sidecar_symbols(&self.name, self.package.as_deref());
         let project = context.project;
         let lookup = Lookup::resolved(&context.index, &self.name, self.package.as_deref())?;
-        project.own_root()?;
+        project.project_root()?;
         let symbol = found(&context.index, project, &lookup)?;
         let new = new_name(&self.new_name)?;
-        let context = &*knowing_new(context, symbol, &new);
+        let context = &*with_new_symbols(context, symbol, &new);
         let uses = SymbolUses::new(&context.index, symbol, FunctionName::Plain);
         let plan = RenamePlan {
             looked_up_in: lookup.looked_up_in,
@@ -132,16 +138,16 @@ impl Question for RenameRequest {
             ..RenamePlan::default()
         };
         let names = project_symbols(context);
-        let now = project.now();
+        let view = project.tree_view();
         let mut planner =
-            Planner { context, now: &now, control, names: &names, request: self, symbol, uses, new, plan };
+            Planner { context, view: &view, control, names: &names, request: self, symbol, uses, new, plan };
         planner.conflicts();
         planner.plan()?;
         Ok(planner.plan)
     }
 }
 
-/// Returns the names of the project's symbols: those of the last plan, unless the index has changed.
+/// Returns the names of the project's symbols, cached until the index changes.
 fn project_symbols(context: &QueryContext<'_>) -> Arc<ProjectSymbols> {
     type Known = (Index, Arc<ProjectSymbols>);
     let known = |(index, names): &Known| index.is(&context.index).then(|| Arc::clone(names));
@@ -152,7 +158,7 @@ fn project_symbols(context: &QueryContext<'_>) -> Arc<ProjectSymbols> {
     })
 }
 
-/// Reads the name of the new symbol from `text`.
+/// Parses the new symbol's name from `text`.
 fn new_name(text: &str) -> Result<String, DesignatorError> {
     let designator = Designator::parse(text)?;
     match (designator.package, designator.function_name) {
@@ -161,8 +167,9 @@ fn new_name(text: &str) -> Result<String, DesignatorError> {
     }
 }
 
-/// Adds to the index what `new` denotes in loaded text, for it must be free wherever the bare name means `symbol`.
-fn knowing_new<'c, 'a>(
+/// Adds the symbols called `new` in loaded text to the index: `new` must be free wherever the bare
+/// name denotes `symbol`.
+fn with_new_symbols<'c, 'a>(
     context: &'c QueryContext<'a>,
     symbol: Symbol,
     new: &str,
@@ -173,7 +180,7 @@ fn knowing_new<'c, 'a>(
         |package: &Package| index.find_symbol(&name, *package).is_some_and(|(found, _)| found == symbol);
     let unknown = index.packages().filter(means).find(|package| index.find_symbol(new, *package).is_none());
     match unknown {
-        // Adds the symbols of all packages that have this name.
+        // This adds the symbols with this name in all packages.
         Some(package) => context.with_sidecar_symbols(&canonical(&index.package_name(package), new), None),
         None => Cow::Borrowed(context),
     }
@@ -181,7 +188,7 @@ fn knowing_new<'c, 'a>(
 
 struct Planner<'a> {
     context: &'a QueryContext<'a>,
-    now: &'a Now,
+    view: &'a TreeView,
     control: &'a Control,
     names: &'a ProjectSymbols,
     request: &'a RenameRequest,
@@ -199,16 +206,16 @@ struct TokensOfFile {
 }
 
 impl<'a> Planner<'a> {
-    /// Returns the positions in a loaded file, as of the plan's look.
+    /// Returns the positions in a loaded file, as of the plan's view of the tree.
     fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
-        self.context.project.positions_at(self.now, path, write_date)
+        self.context.project.positions_at(self.view, path, write_date)
     }
 
-    /// Asks the image for a symbol's definitions, by name and home package.
+    /// Queries the image for a symbol's definitions, by name and home package.
     fn definitions(&self, name: &str, home: &str) -> Result<ImageDefinitions, Error> {
         let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
         let mut image = ImageDefinitions::ask(self.context, &sought, self.control)?;
-        // A package of that name is not the symbol's, and keeps its name.
+        // A package of this name is not named by the symbol, and keeps its name.
         image.definitions.retain(|found| found.kind != LispKind::Package);
         Ok(image)
     }
@@ -223,8 +230,8 @@ impl<'a> Planner<'a> {
             if tokens.is_empty() {
                 continue;
             }
-            if !self.now.contains(&path) {
-                let message = format!("{} names it, and is not of this project.", path.display());
+            if !self.view.contains(&path) {
+                let message = format!("{}, outside of this project, contains it.", path.display());
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
                 files.push(TokensOfFile { path, file, tokens });
@@ -234,14 +241,14 @@ impl<'a> Planner<'a> {
         self.defined_elsewhere(&image);
         let text = self.text_tokens(&self.uses);
         let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();
-        let parts = self.made(&image, &files, &text)?;
+        let parts = self.generating_forms(&image, &files, &text)?;
         let asked = code_find_references::CodeFindReferencesRequest {
             limit: usize::MAX,
             ..code_find_references::CodeFindReferencesRequest::new(self.plan.symbol.as_str())
         };
         let found = code_find_references(self.context, &asked)?;
         let narrow = match self.request.scope {
-            Scope::Symbol => Err("The symbol's set was asked for.".to_owned()),
+            Scope::Symbol => Err("The scope `symbol` was requested.".to_owned()),
             Scope::Auto | Scope::Narrow => self.narrow(&found, &files, &image, &text, parts.is_some()),
         };
         match narrow {
@@ -249,7 +256,8 @@ impl<'a> Planner<'a> {
                 self.plan.scope = Scope::Narrow;
                 self.plan.reason = match &parts {
                     Some(_) if places == 0 => {
-                        "It stands nowhere: a form makes it, and will make the new name.".to_owned()
+                        "No token to edit: a form generates this name and will generate the new one."
+                            .to_owned()
                     }
                     _ => "Every place is exact.".to_owned(),
                 };
@@ -270,10 +278,10 @@ impl<'a> Planner<'a> {
             }
         }
         self.clause_words(&files);
-        self.uses_made(&found);
+        self.generated_uses(&found);
         self.uses_without_name(&found, &files);
         if parts.is_none() && self.plan.conflicts.iter().all(|conflict| conflict.kind != ConflictKind::Made) {
-            self.definitions_made(&image, &files);
+            self.generated_definitions(&image, &files);
         }
         self.initargs(&files);
         self.symbol_names(&files);
@@ -287,7 +295,7 @@ impl<'a> Planner<'a> {
             editor.text(&text.parameters);
         }
         match &parts {
-            Some(parts) => self.edit_parts(parts, &mut editor)?,
+            Some(parts) => self.apply_defining_form(parts, &mut editor)?,
             None => self.plan.derived = self.derived(&files, &mut editor)?,
         }
         self.doubts(&text, &mut editor);
@@ -299,7 +307,7 @@ impl<'a> Planner<'a> {
         self.plan.doubtful.extend(unreadable);
         self.plan.cautions.sort_by_key(|caution| caution.kind);
         if places == 0 && parts.is_none() {
-            let message = format!("{} stands nowhere in the project's files.", self.plan.symbol);
+            let message = format!("{} does not occur in the project's files.", self.plan.symbol);
             self.plan.conflicts.insert(0, Conflict { kind: ConflictKind::NoPlace, message });
         }
         Ok(())
@@ -315,8 +323,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a conflict for a symbol that another project defines. Methods may be added to anybody's generic
-    /// function.
+    /// Adds a conflict if another project defines the symbol. Methods on foreign generic functions
+    /// are no conflict.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
         let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
         let methods = all.clone().all(|definition| definition.kind == LispKind::Method);
@@ -324,29 +332,29 @@ impl<'a> Planner<'a> {
             .filter(|definition| methods || definition.kind != LispKind::Method)
             .flat_map(|definition| &definition.sources)
             .peekable();
-        if sources.peek().is_some() && !sources.any(|source| self.now.contains(&PathBuf::from(&source.file)))
+        if sources.peek().is_some() && !sources.any(|source| self.view.contains(&PathBuf::from(&source.file)))
         {
             let message = format!("{} is defined outside of this project.", self.plan.symbol);
             self.conflict(ConflictKind::Outside, message);
         }
     }
 
-    /// Finds the symbol of `uses` in text that the compiler did not see as symbols.
+    /// Finds the tokens of the symbol of `uses` in text that the compiler did not read.
     fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
         let (index, project) = (&self.context.index, self.context.project);
         let target = SoughtSymbol::of(uses);
         let all = self.request.comments || self.request.strings;
-        let look = if all { Look::All } else { Look::Unseen };
-        let found = project.texts_naming_at(self.now, &target.name, look, true);
-        let resolver = TokenResolver::new(index, project, self.now, &target);
+        let look = if all { TextFilter::All } else { TextFilter::Unloaded };
+        let found = project.texts_naming_at(self.view, &target.name, look, true);
+        let resolver = TokenResolver::new(index, project, self.view, &target);
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
-        // A loaded file may have become a link: what it leads to has its own name.
+        // Skip a loaded file that has become a link: its target is listed under its own name.
         for file in found.files.into_iter().filter(|file| !file.path.is_symlink()) {
             let is_system = defines_systems(&file.path);
             let mut read = None;
             for token in file.tokens.named(&target.name) {
                 let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };
-                let seen = file.standing == TextState::LeftOut;
+                let seen = file.load_state == TextState::FeatureExcluded;
                 match (&token.context, resolver.meaning(token, is_system)) {
                     (TextContext::Comment, _) if self.request.comments => {
                         if resolver.reads_as(token) {
@@ -361,7 +369,7 @@ impl<'a> Planner<'a> {
                     (TextContext::Prose, Some(_)) if self.request.strings => tokens.prose.push(entry()),
                     (TextContext::Comment | TextContext::Prose, _) | (_, None) => {}
                     (TextContext::Read, Some(_)) => tokens.strings.push(entry()),
-                    _ if seen && in_seen_file(token).is_none() => {}
+                    _ if seen && state_in_loaded_file(token).is_none() => {}
                     _ if seen
                         && token.guarded
                         && read
@@ -375,7 +383,7 @@ impl<'a> Planner<'a> {
         tokens
     }
 
-    /// Returns where the exact places start, or why the narrow set cannot be taken.
+    /// Returns the starts of the exact places, or the reason why the narrow set cannot be used.
     fn narrow(
         &self,
         found: &code_find_references::CodeFindReferencesAnswer,
@@ -397,15 +405,16 @@ impl<'a> Planner<'a> {
             .iter()
             .filter(|found| found.kind == LispKind::Method)
             .flat_map(|found| &found.sources)
-            .all(|source| self.stands_in_maker(source, files));
+            .all(|source| self.in_defining_form(source, files));
         let made = definitions
             .iter()
             .filter(|found| found.evidence != Evidence::Exact && found.kind != LispKind::Declaration)
-            // A method in the definition of its generic function has no name of its own.
+            // A method inside the definition of its generic function has no name of its own.
             .filter(|found| found.kind != LispKind::Method || !kept)
             .count();
         let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
-        // A symbol that is spelt as a global variable, and defined only as one, is never a local variable.
+        // A symbol that is spelt like a global variable and defined only as one is never a local
+        // variable.
         let special = |found: &ImageDefinition| matches!(found.kind, LispKind::Variable | LispKind::Constant);
         let global = is_global_variable(&self.uses.sought().name)
             && image.definitions.iter().filter(|found| found.kind != LispKind::Declaration).all(special);
@@ -423,16 +432,16 @@ impl<'a> Planner<'a> {
             "No definition has an exact place.".to_owned()
         } else if made > 0 && !remade {
             format!(
-                "{} made by forms in which the name does not stand alone.",
+                "{} generated by forms that do not contain the name by itself.",
                 counted(made, "definition is", "definitions are")
             )
         } else if unsure > 0 {
             match unsure {
-                1 => "What 1 line with the symbol means is not certain.".to_owned(),
-                unsure => format!("What {unsure} lines with the symbol mean is not certain."),
+                1 => "The meaning of 1 line with the symbol is uncertain.".to_owned(),
+                unsure => format!("The meaning of {unsure} lines with the symbol is uncertain."),
             }
         } else if warned(|caution| matches!(caution, Caution::UsesFromNameParts { .. })) {
-            "Macros make some of its uses from parts of names.".to_owned()
+            "Macros generate some of its uses from parts of names.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::WithoutFile(_))) {
             "Code that was compiled at run time uses it.".to_owned()
         } else if warned(|caution| {
@@ -440,9 +449,9 @@ impl<'a> Planner<'a> {
         }) {
             "It names a structure or its slot.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::Designators(_))) {
-            "Names of other packages, or names that code makes, may mean it.".to_owned()
+            "Names in other packages, or names that code generates, may mean it.".to_owned()
         } else if (unsure_text > 0 && !global) || !text.possible.is_empty() {
-            "It stands in text that is not loaded.".to_owned()
+            "It occurs in text that is not loaded.".to_owned()
         } else if keys.count() > 0 {
             "It is a keyword parameter.".to_owned()
         } else {
@@ -452,54 +461,55 @@ impl<'a> Planner<'a> {
             let exact: BTreeSet<Location> = places.map(|place| place.clone().start()).collect();
             match tokens_of_unknown_meaning(context.project, files, &exact) {
                 0 => return Ok(exact),
-                count => format!("What {count} of its tokens mean is not known."),
+                count => format!("The meaning of {count} of its tokens is unknown."),
             }
         };
         Err(reason)
     }
 
-    /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it
-    /// there: then the name is not made from parts of names.
-    fn stands_in_maker(&self, source: &ImageSource, files: &[TokensOfFile]) -> bool {
+    /// Returns whether the definition's form, or the macro that generates the definition there,
+    /// contains the symbol. If so, the name is not generated from parts of names.
+    fn in_defining_form(&self, source: &ImageSource, files: &[TokensOfFile]) -> bool {
         let Some(&form) = source.form_path.first() else { return false };
         let path = Path::new(&source.file);
         let mut tokens = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
-        tokens.any(|token| token.form == form) || self.stands_in_template(source, form)
+        tokens.any(|token| token.form == form) || self.in_macro_template(source, form)
     }
 
-    /// Whether the symbol stands in the macro that makes a definition in top-level form `form`.
-    fn stands_in_template(&self, source: &ImageSource, form: u32) -> bool {
+    /// Returns whether the macro that generates a definition in top-level form `form` contains the
+    /// symbol.
+    fn in_macro_template(&self, source: &ImageSource, form: u32) -> bool {
         let (project, path) = (self.context.project, Path::new(&source.file));
         let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
         let expander = file.and_then(|file| file.expander_at(form, source.form_number.unwrap_or(0)));
         expander.is_some_and(|expander| {
             let means = |package: &str| self.uses.means(package);
             let origin =
-                Origins::new(project, self.now).of(self.uses.sought(), &means, &expander, Vec::new());
+                Origins::new(project, self.view).of(self.uses.sought(), &means, &expander, Vec::new());
             matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
         })
     }
 
-    /// Looks for forms that make the name from others without containing it: it changes only with those.
-    /// Returns the edits of such a form that make it make the new name.
-    fn made(
+    /// Finds forms that generate the name from others without containing it. Adds a conflict if
+    /// such a form cannot be edited. Returns the edits after which the form generates the new name.
+    fn generating_forms(
         &mut self,
         image: &ImageDefinitions,
         files: &[TokensOfFile],
         text: &TextTokens,
-    ) -> Result<Option<parts::DefiningFormEdits>, Error> {
+    ) -> Result<Option<defining_form::DefiningFormEdits>, Error> {
         let project = self.context.project;
         let own: Vec<(&str, Option<u32>)> = image
             .definitions
             .iter()
             .filter(|found| found.kind != LispKind::Declaration)
             .flat_map(|definition| &definition.sources)
-            .filter(|source| self.now.contains(&PathBuf::from(&source.file)))
+            .filter(|source| self.view.contains(&PathBuf::from(&source.file)))
             .map(|source| (source.file.as_str(), source.form_path.first().copied()))
             .collect();
         let defines =
             |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
-        // For some definitions, the image knows the file but no form.
+        // For some definitions, the image records the file but no form.
         let stands = |(file, form): &(&str, Option<u32>)| {
             files.iter().filter(|tapped| tapped.path.as_os_str() == *file).any(|tapped| {
                 tapped.tokens.iter().any(|token| match form {
@@ -508,12 +518,13 @@ impl<'a> Planner<'a> {
                 })
             })
         };
-        // An edited file may define the name by now; text that a feature expression leaves out does not.
+        // A changed file may define the name by now, but text that a feature expression excludes
+        // does not.
         let edited = |place: &edits::TextPlace| {
             let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
-            place.token.defines && place.file.standing != TextState::LeftOut && own.iter().any(same)
+            place.token.defines && place.file.load_state != TextState::FeatureExcluded && own.iter().any(same)
         };
-        // A type or generic function may have the name of an accessor, also in the same form.
+        // A type or generic function may have the name of an accessor, even in the same form.
         let again = |at: usize| own[..at].contains(&own[at]);
         let made: Vec<(PathBuf, u32)> = own
             .iter()
@@ -522,7 +533,7 @@ impl<'a> Planner<'a> {
             .filter_map(|(_, (file, form))| Some((PathBuf::from(file), (*form)?)))
             .collect();
         if !made.is_empty() && own.iter().any(stands) {
-            let structures = structures::Structures::of(project, self.now);
+            let structures = structures::Structures::of(project, self.view);
             let SearchTarget { package, name } = self.uses.sought().clone();
             for (file, form) in made {
                 // Without a prefix, the accessor's symbol is the slot's.
@@ -531,9 +542,9 @@ impl<'a> Planner<'a> {
                 let bare =
                     matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if own(slot));
                 if origin.is_some() && !bare {
-                    let parts = self.parts(&file, form)?;
+                    let parts = self.defining_form_edits(&file, form)?;
                     if parts.is_none() {
-                        let message = format!("{} is also made by a structure.", self.plan.symbol);
+                        let message = format!("{} is also generated by a structure.", self.plan.symbol);
                         self.conflict(ConflictKind::Made, message);
                     }
                     return Ok(parts);
@@ -545,23 +556,23 @@ impl<'a> Planner<'a> {
         }
         let (file, form) = own.first().copied().unwrap_or_default();
         if let Some(form) = form
-            && let Some(parts) = self.parts(Path::new(file), form)?
+            && let Some(parts) = self.defining_form_edits(Path::new(file), form)?
         {
             return Ok(Some(parts));
         }
         if self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made) {
             return Ok(None);
         }
-        let message = self.what_makes_it(Path::new(file), form);
+        let message = self.generator_message(Path::new(file), form);
         self.conflict(ConflictKind::Made, message);
         Ok(None)
     }
 
-    /// Counts the words of other text, and edits them if they were asked for.
+    /// Counts the words in text that is not Lisp, and edits them if this was requested.
     fn other_text(&mut self, editor: &mut Editor<'_>) {
         let project = self.context.project;
         let Some(root) = project.root() else { return };
-        match self.uses.words(project, self.now) {
+        match self.uses.words(project, self.view) {
             Some(words) => {
                 self.plan.other_text = OtherText::new(&words);
                 if self.request.text {
@@ -569,18 +580,18 @@ impl<'a> Planner<'a> {
                 }
             }
             None => {
-                let message = "Text that is no Lisp could not be searched.".to_owned();
+                let message = "Text that is not Lisp could not be searched.".to_owned();
                 self.caution(CautionKind::Unread, message, Vec::new());
             }
         }
     }
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
-        // Syntax that only the file's own readtable knows is a string or a bar to the structural reader.
-        let unknown = editor.doubts(&text.possible, "the package is not known there");
+        // The structural reader may take syntax of the file's own readtable for a string or a bar.
+        let unknown = editor.doubts(&text.possible, "the package here is unknown");
         if !unknown.is_empty() {
             let message =
-                "It stands in text whose package is not known: another symbol may be meant.".to_owned();
+                "It occurs in text with an unknown package, which may mean another symbol.".to_owned();
             self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
         }
         self.plan.doubtful.extend(unknown);
@@ -588,10 +599,14 @@ impl<'a> Planner<'a> {
         for (strings, reason, message) in [
             (
                 &text.strings,
-                "a string that is read when the code runs",
-                "Strings that are read when the code runs name it.",
+                "a string that code reads at run time",
+                "Strings that code reads at run time name it.",
             ),
-            (&named, "a string that is the name", "Strings are its name: code may compare names with them."),
+            (
+                &named,
+                "a string equal to the name",
+                "Strings are equal to its name: code may compare names with them.",
+            ),
         ] {
             let left = editor.doubts(strings, reason);
             if self.request.strings {
@@ -609,10 +624,10 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
     doubts.iter().map(|doubt| doubt.place.to_string()).collect()
 }
 
-/// The most names that a caution lists.
+/// The maximum number of names in a caution.
 const MOST_NAMES: usize = 20;
 
-/// Counts the tokens that are neither among the `exact` places nor surely local: a macro may bind its
+/// Counts the tokens that are neither at `exact` places nor certainly local: a macro may bind its
 /// arguments.
 fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
     let mut count = 0;
@@ -628,7 +643,7 @@ fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &
         };
         count += left.iter().filter(|token| !explained(token)).count();
     }
-    // What a template names may be a variable that code around it binds.
+    // A name in a macro's template may be a variable that surrounding code binds.
     let tokens = || files.iter().flat_map(|file| &file.tokens);
     let templates = tokens().filter(|token| token.role == SyntaxRole::Template).count();
     if tokens().any(|token| token.binds) {
@@ -637,22 +652,22 @@ fn tokens_of_unknown_meaning(project: &Project, files: &[TokensOfFile], exact: &
     count
 }
 
-/// Whether a name is spelt as those of special variables and constants are.
+/// Returns whether a name is spelt like a special variable or a constant.
 fn is_global_variable(name: &str) -> bool {
     let within = |mark: char| name.len() > 2 && name.starts_with(mark) && name.ends_with(mark);
     within('*') || within('+')
 }
 
-/// The places of the name in text, by what is known about them.
+/// The places of the name in text, by how certain they are.
 #[derive(Default)]
 struct TextTokens {
     certain: Vec<edits::TextPlace>,
     possible: Vec<edits::TextPlace>,
-    /// Parameters of generic functions, which are tokens of the symbol and mean nothing.
+    /// Parameters of generic functions: tokens of the symbol without a meaning.
     parameters: Vec<edits::TextPlace>,
-    /// Strings that are read when the code runs.
+    /// Strings that code reads at run time.
     strings: Vec<edits::TextPlace>,
-    /// Comments and words of prose, if they were asked for.
+    /// Words in comments and prose, if they were requested.
     prose: Vec<edits::TextPlace>,
     unreadable: Vec<PathBuf>,
 }

@@ -119,7 +119,7 @@ impl Server {
             let path = self.native(Path::new(&file.path));
             let bytes = steelbank_tree::read_source(&path)
                 .map_err(|error| RequestRefusal::failed(format!("{} cannot be read: {error}.", file.path)))?;
-            if !file.is_of(&bytes) {
+            if !file.is_for(&bytes) {
                 return Err(RequestRefusal::failed(format!(
                     "{} was changed during the rename. Retry.",
                     file.path

@@ -1,5 +1,5 @@
-//! Cautions about what may break although every edit is right: names that code makes from parts, looks up, or
-//! compares.
+//! Adds cautions about code that may break although every edit is right: code that generates names
+//! from parts, looks names up, or compares them.
 
 use crate::answer::location::{Range, columns};
 use crate::answer::{LispKind, Location};
@@ -9,16 +9,16 @@ use steelbank_reader::operators::look_ups;
 use steelbank_reader::{Dialect, Features, FormId, LispText, Marker, Token};
 use steelbank_tree::defines_systems;
 
-use super::makers::NameAsDatum;
+use super::name_components::NameAsDatum;
 use super::plan::CautionKind;
-use super::{Planner, TextTokens, TokensOfFile, edits, makers};
+use super::{Planner, TextTokens, TokensOfFile, edits, name_components};
 use crate::actions::symbols::find_definition::ImageDefinitions;
 use crate::actions::uses::code_find_references;
 use crate::source::positions::{Clauses, Evidence, SearchTarget};
 use crate::source::tap::operators::ClauseWords;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Look, Now, Project, TextContext, TextToken, TokenClass};
+use crate::workspace::{FileVersion, Project, TextContext, TextFilter, TextToken, TokenClass, TreeView};
 
 impl Planner<'_> {
     pub(super) fn symbol_cautions(&mut self, files: &[TokensOfFile], text: &TextTokens) {
@@ -30,7 +30,7 @@ impl Planner<'_> {
         let words =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == SyntaxRole::LoopKeyword);
         if words.count() > 0 && iterate_word {
-            let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
+            let message = "It is a keyword of LOOP or ITERATE, which compare names.".to_owned();
             self.caution(CautionKind::LoopWord, message, Vec::new());
         }
         let project = self.context.project;
@@ -38,7 +38,7 @@ impl Planner<'_> {
         self.warn(CautionKind::Unread, "Some files could not be searched.", names);
     }
 
-    /// Adds a caution about `names`, if there are any.
+    /// Adds a caution about `names`, unless there are none.
     fn warn(&mut self, kind: CautionKind, message: &str, names: impl IntoIterator<Item = String>) {
         let names: Vec<String> = names.into_iter().collect();
         if !names.is_empty() {
@@ -46,7 +46,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Warns of a symbol that defines nothing and is data, as `(defsystem demo …)` has it: only its name counts there.
+    /// Warns of a symbol that defines nothing and is data, as in `(defsystem demo …)`: only its
+    /// name matters there.
     pub(super) fn defines_nothing(
         &mut self,
         image: &ImageDefinitions,
@@ -66,7 +67,7 @@ impl Planner<'_> {
             Location::in_text(shown(&place.file.path), &place.file.lines, bytes, place.token.span)
         });
         let places: Vec<Location> = quoted.chain(of_systems).collect();
-        let message = "It defines nothing, and stands where code may use its name: as a system's or a file's name, or in a comparison.";
+        let message = "It defines nothing, and code may use its name here: as a system's or file's name, or in a comparison.";
         self.warn(
             CautionKind::UseMade,
             message,
@@ -87,17 +88,18 @@ impl Planner<'_> {
         }
         let both = clauses.of_symbol.intersection(&clauses.of_keyword);
         let names = both.map(|(_, name)| name.to_lowercase());
-        let message = "Clauses that begin with these have it as a symbol and as a keyword: it may be known by its name.";
+        let message = "Clauses that begin with these contain it both as a symbol and as a keyword: they may compare names.";
         self.warn(CautionKind::LoopWord, message, names);
     }
 
-    /// Warns of uses by macros whose definitions do not contain the name either: they make it from parts.
-    pub(super) fn uses_made(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
-        let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
-        self.warn(CautionKind::UseMade, message, makers_of_uses(found));
+    /// Warns of uses that macros generate from parts of names: the macros' definitions do not
+    /// contain the name either.
+    pub(super) fn generated_uses(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
+        let message = "These operators generate uses of it, and their definitions do not contain the name: it may be generated from parts.";
+        self.warn(CautionKind::UseMade, message, generating_operators(found));
     }
 
-    /// Warns of uses in code that is made while the file is read: the name does not stand there.
+    /// Warns of uses in code that is generated at read time and does not contain the name.
     pub(super) fn uses_without_name(
         &mut self,
         found: &code_find_references::CodeFindReferencesAnswer,
@@ -119,11 +121,11 @@ impl Planner<'_> {
                 (!stands).then(|| place.clone().whole_line().to_string())
             })
             .collect();
-        let message = "Code that is made while the file is read uses it, and the name does not stand there: it may be made from parts.";
+        let message = "Code that is generated at read time uses it and does not contain the name: it may be generated from parts.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of uninterned names, and of keywords where names are looked up, that no package definition
+    /// Warns of uninterned names, and of keywords in symbol lookups, that no package definition
     /// explains and no edit changes.
     fn designators(&mut self, text: &TextTokens) {
         let project = self.context.project;
@@ -137,17 +139,17 @@ impl Planner<'_> {
                 place.file.path == path && matches!(place.token.context, TextContext::Lookup(_))
             };
             let taken = text.certain.iter().filter(is_lookup).count();
-            if here > taken && self.now.contains(&path) {
+            if here > taken && self.view.contains(&path) {
                 places.push(project.shown(&path));
             }
         }
-        let message = "An uninterned symbol or keyword of this name stands where names are made or looked up: code may mean it.";
+        let message = "These files have an uninterned symbol or keyword of this name where names are generated or looked up: code may mean it.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of definitions by forms in which the name means something else or does not stand: such a form
-    /// makes it from parts, and will go on making the old one.
-    pub(super) fn definitions_made(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
+    /// Warns of defining forms in which the name means something else or does not occur. Such a
+    /// form generates the name from parts, and will generate the old name after the rename.
+    pub(super) fn generated_definitions(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.context.project;
         let mut places = BTreeSet::new();
         for source in image
@@ -161,29 +163,32 @@ impl Planner<'_> {
             let stands = files.iter().filter(|file| file.path == path).any(|file| {
                 file.tokens.iter().any(|token| token.form == form && self.may_define(path, token))
             });
-            if self.now.contains(path) && !stands && !self.stands_in_template(source, form) {
+            if self.view.contains(path) && !stands && !self.in_macro_template(source, form) {
                 let file = project.loaded_date(path).and_then(|date| self.positions(path, date).ok());
                 let Some(file) = file.filter(|file| file.has_sidecar() && file.is_fresh()) else { continue };
                 let form = file.form_range(form, 0).unwrap_or(Range::new(0, 0));
                 places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
             }
         }
-        let message = "These forms define it too, from parts of names: they will make the old name.";
+        let message =
+            "These forms define it too, from parts of names: they will still generate the old name.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns if the symbol is a slot, the class of a component, or given to a macro that makes keywords, and its keyword is
-    /// written somewhere.
+    /// Warns if code contains the symbol's keyword, and the symbol is a slot, a component class, or
+    /// an argument of a macro that interns keywords.
     pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.context.project;
         let name = self.uses.sought().name.clone();
-        // The operators that were looked at: whether they make classes or keywords.
+        // The operators that were checked: whether they define classes or intern keywords.
         let mut classes: HashMap<&Name, bool> = HashMap::new();
         let slots = files.iter().any(|TokensOfFile { file, tokens, .. }| {
             tokens.iter().any(|token| {
                 let Some(operator) = file.form_operator(token.form) else { return false };
-                let makes =
-                    || makers::makes_class(project, self.now, operator) || self.makes_keyword(operator);
+                let makes = || {
+                    name_components::defines_class(project, self.view, operator)
+                        || self.interns_keyword(operator)
+                };
                 match token.role {
                     SyntaxRole::Binding => false,
                     // A structure's constructor takes each slot as a keyword.
@@ -200,7 +205,7 @@ impl Planner<'_> {
             return;
         }
         let message = format!(
-            "The keyword :{} is written, and may be made from it: an initarg, what a macro makes of a name that it is given, or a component's class in a system definition.",
+            "Code contains the keyword :{}, which may depend on it: as an initarg, as a keyword that a macro generates, or as a component's class in a system definition.",
             name.to_lowercase()
         );
         self.warn(
@@ -210,10 +215,10 @@ impl Planner<'_> {
         );
     }
 
-    /// Lists the lines of `files` on which code has the keyword called `name`.
+    /// Lists the lines of `files` on which code has the keyword `name`.
     pub(super) fn keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> Vec<String> {
         let project = self.context.project;
-        let found = project.named_at(self.now, name, Look::All, true);
+        let found = project.named_at(self.view, name, TextFilter::All, true);
         let mut places: BTreeSet<Location> = BTreeSet::new();
         for file in found.files.iter().filter(|file| files(&file.path)) {
             let is_code =
@@ -226,7 +231,8 @@ impl Planner<'_> {
         places.iter().map(Location::to_string).collect()
     }
 
-    /// Warns of functions that are given the symbol, and look up or make another one by its name.
+    /// Warns of functions that take the symbol as an argument, and look up or intern another symbol
+    /// by its name.
     fn given_by_name(&mut self, files: &[TokensOfFile]) {
         let project = self.context.project;
         let sought = self.uses.sought();
@@ -237,22 +243,21 @@ impl Planner<'_> {
         {
             given.extend(file.file.operators_of_quoted(sought, &means));
         }
-        given.retain(|(package, name)| looks_up_by_name(project, self.now, package, name));
-        let message =
-            "These functions are given it, and look up or make symbols by the name of what they are given.";
+        given.retain(|(package, name)| looks_up_by_name(project, self.view, package, name));
+        let message = "These functions take it as an argument, and look up or intern symbols by their arguments' names.";
         self.warn(CautionKind::UseMade, message, given.into_iter().map(|(_, name)| name.to_lowercase()));
     }
 
-    /// Finds the strings that are the name and nothing else, or that STRING-EQUAL takes for it.
+    /// Finds the strings that are equal to the name, or that STRING-EQUAL compares with it.
     pub(super) fn strings_of_name(&self) -> Vec<edits::TextPlace> {
         let (project, name) = (self.context.project, &self.uses.sought().name);
         let is_word = |class: &TokenClass| class.context == TextContext::Prose && class.prefix.is_none();
         let mut places = Vec::new();
-        let found = project.named_at(self.now, name, Look::All, true).files;
+        let found = project.named_at(self.view, name, TextFilter::All, true).files;
         for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
             let Some(file) = project.read_named(file) else { continue };
             let bytes = file.text.as_bytes();
-            // Most are words of longer strings: a file without another is not read any further.
+            // Most occurrences are words in longer strings. Skip a file that has no others.
             let with_quotes = |token: &TextToken| {
                 let span = Range::new(token.span.start.checked_sub(1)?, token.span.end + 1);
                 let quoted = bytes.get(span.indices())?;
@@ -282,7 +287,7 @@ impl Planner<'_> {
         places
     }
 
-    /// Warns of code that turns the quoted name into a string, or gets it while the file is read.
+    /// Warns of code that converts the quoted name to a string, or receives it at read time.
     pub(super) fn symbol_names(&mut self, files: &[TokensOfFile]) {
         self.given_by_name(files);
         let project = self.context.project;
@@ -302,11 +307,11 @@ impl Planner<'_> {
                 let at = || Location::placed(project.shown(&file.path), &file.file, token.range).whole_line();
                 if token.role == SyntaxRole::ReadTime && how != NameAsDatum::Other {
                     let message =
-                        "Code that runs while the file is read is given the name: it may look another symbol up by it.".to_owned();
+                        "Code that runs at read time takes the name as an argument: it may look up another symbol by it.".to_owned();
                     self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
                 } else if how == NameAsDatum::String {
-                    let message =
-                        "Code makes a string of the name: other names may be made from it.".to_owned();
+                    let message = "Code converts the name to a string: other names may be generated from it."
+                        .to_owned();
                     self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
                 }
             }
@@ -314,11 +319,12 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a function's definition takes a name as a string, and finds or makes a symbol by it.
-fn looks_up_by_name(project: &Project, now: &Now, package: &str, name: &str) -> bool {
+/// Returns whether a function's definition takes a name as a string, and finds or interns a symbol
+/// by it.
+fn looks_up_by_name(project: &Project, view: &TreeView, package: &str, name: &str) -> bool {
     let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
     project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
-        let Ok(file) = project.positions_at(now, &path, write_date) else { return false };
+        let Ok(file) = project.positions_at(view, &path, write_date) else { return false };
         let definitions = file.occurrences(&sought, &|_| false);
         definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
             let symbols = file.symbols_in(found.form);
@@ -329,8 +335,10 @@ fn looks_up_by_name(project: &Project, now: &Now, package: &str, name: &str) -> 
     })
 }
 
-/// Lists the operators that make uses of the name from parts.
-pub(super) fn makers_of_uses(found: &code_find_references::CodeFindReferencesAnswer) -> BTreeSet<String> {
-    let made = found.refs.iter().filter(|found| found.via_made_from.is_some());
+/// Lists the operators that generate uses of the name from parts.
+pub(super) fn generating_operators(
+    found: &code_find_references::CodeFindReferencesAnswer,
+) -> BTreeSet<String> {
+    let made = found.refs.iter().filter(|found| found.via_name_parts.is_some());
     made.filter_map(|found| found.via.clone()).collect()
 }

@@ -1,5 +1,6 @@
-//! Names that code makes from strings when it runs: `(intern (format nil "~A-~A" name '#:kind))`. Nothing tells which
-//! they are until it runs; what is constant in them tells which they may be.
+//! Finds code that generates names from strings at run time, such as `(intern (format nil "~A-~A"
+//! name '#:kind))`. The names are unknown until it runs, but the constant parts show which names
+//! are possible. A load shows the names that macros generate.
 
 use std::sync::Arc;
 
@@ -15,33 +16,34 @@ use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::SearchTarget;
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Look, Project, ProjectText, UnseenText};
+use crate::workspace::{FileVersion, Project, ProjectText, TextFilter, UnloadedText};
 
-/// The operators that make a symbol of strings, beside those that the table of operators has.
-const MAKERS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL", "MAKE-KEYWORD"];
+/// Operators that intern a symbol from strings, in addition to those in the reader's table of
+/// operators.
+const INTERNING_OPERATORS: [&str; 4] = ["SYMBOLICATE", "FORMAT-SYMBOL", "CONCAT-SYMBOL", "MAKE-KEYWORD"];
 
-/// A call that makes a symbol of a name that is computed.
+/// A call that interns a computed name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ComputedName {
     place: Location,
     template: Vec<NamePart>,
-    /// Whether it runs when a macro is expanded: then a load shows what it makes.
+    /// Whether it runs at macro expansion: then a load shows its names.
     in_macro: bool,
-    /// Whether it makes keywords.
+    /// Whether it interns keywords.
     keyword: bool,
 }
 
 /// A part of a computed name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NamePart {
-    /// What it has, in capitals.
+    /// Constant text, upcased.
     Constant(String),
-    /// Anything.
+    /// Any text.
     Open,
 }
 
 impl ComputedName {
-    /// Whether nothing is known of the names that it makes.
+    /// Returns whether any name is possible: no constant part has a letter or digit.
     fn is_open(&self) -> bool {
         let has_word = |part: &NamePart| match part {
             NamePart::Constant(text) => text.contains(char::is_alphanumeric),
@@ -68,15 +70,15 @@ fn fits(template: &[NamePart], name: &str) -> bool {
     }
 }
 
-/// The computed names in the project's text, as long as that is the same.
+/// The computed names in the project's text, cached until that text changes.
 struct KnownComputedNames {
     text: ProjectText,
     names: Arc<Vec<ComputedName>>,
 }
 
 impl Planner<'_> {
-    /// Notes code that makes names like this one when it runs, and the code of which that is not known. No caution: most
-    /// of it makes others.
+    /// Records code that may generate this name at run time, and code whose names are unknown. This
+    /// is not a caution, because most such code generates other names.
     pub(super) fn computed_names(&mut self) {
         let name = self.uses.sought().name.clone();
         let all = self.all_computed_names();
@@ -86,7 +88,7 @@ impl Planner<'_> {
         let like: Vec<String> =
             closed.iter().filter(|found| found.may_make(&name)).map(|found| place(found)).collect();
         self.plan.computed = open.iter().map(|found| place(found)).chain(like.iter().cloned()).collect();
-        // A form or a use that is known to be made says it better.
+        // Skip the note if a caution or conflict already reports generated names.
         let is_told = self.plan.cautions.iter().any(|caution| caution.kind == CautionKind::UseMade)
             || self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made);
         if !is_told {
@@ -94,8 +96,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the definition of `operator` makes a keyword of a name that it is given.
-    pub(super) fn makes_keyword(&self, operator: &Name) -> bool {
+    /// Returns whether the definition of `operator` interns a keyword from a name that it takes as
+    /// an argument.
+    pub(super) fn interns_keyword(&self, operator: &Name) -> bool {
         let (project, sought) = (self.context.project, self.uses.sought());
         let Name::Symbol { package, name } = operator else { return false };
         let all = self.all_computed_names();
@@ -124,14 +127,14 @@ impl Planner<'_> {
 
     fn all_computed_names(&self) -> Arc<Vec<ComputedName>> {
         let project = self.context.project;
-        let text = project.text_now(self.now);
+        let text = project.text_now(self.view);
         let known = |known: &KnownComputedNames| (known.text == text).then(|| Arc::clone(&known.names));
         if let Some(names) = self.context.memo.get(known) {
             return names;
         }
-        let operators = MAKERS.into_iter().chain(look_ups());
+        let operators = INTERNING_OPERATORS.into_iter().chain(look_ups());
         let mut files: Vec<_> = operators
-            .flat_map(|operator| project.named_at(self.now, operator, Look::All, true).files)
+            .flat_map(|operator| project.named_at(self.view, operator, TextFilter::All, true).files)
             .collect();
         files.sort_by(|left, right| left.path.cmp(&right.path));
         files.dedup_by(|left, right| left.path == right.path);
@@ -142,7 +145,7 @@ impl Planner<'_> {
     }
 }
 
-fn computed_names(project: &Project, file: &UnseenText) -> Vec<ComputedName> {
+fn computed_names(project: &Project, file: &UnloadedText) -> Vec<ComputedName> {
     let bytes = file.text.as_bytes();
     let read = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
     let templates = Templates { text: &read, bytes };
@@ -167,7 +170,7 @@ struct Templates<'a> {
 }
 
 impl Templates<'_> {
-    /// Returns the operator of a list, with its arguments.
+    /// Returns the operator and arguments of a list.
     fn call(&self, id: FormId) -> Option<(String, Vec<Datum>)> {
         let form = self.text.form(id).filter(|form| form.kind == FormKind::List)?;
         let head = self.text.head(form).filter(|head| head.kind == TokenKind::Symbol && head.active)?;
@@ -175,17 +178,18 @@ impl Templates<'_> {
             .then(|| (head.symbol(self.bytes).name.into_owned(), self.text.elements(id).skip(1).collect()))
     }
 
-    /// Whether a form runs when a macro is expanded.
+    /// Returns whether a form runs at macro expansion.
     fn is_in_macro(&self, id: FormId) -> bool {
         const MACROS: [&str; 3] = ["DEFMACRO", "DEFINE-COMPILER-MACRO", "MACROLET"];
         let around = std::iter::successors(Some(id), |id| self.text.form(*id)?.parent);
         around.filter_map(|id| self.call(id)).any(|(operator, _)| MACROS.contains(&operator.as_str()))
     }
 
-    /// Returns the template of the name of which a call makes a symbol; none if it makes none, or of a constant.
+    /// Returns the template of the name that a call interns. Returns `None` if it interns nothing
+    /// or a constant name.
     fn of_call(&self, id: FormId) -> Option<Vec<NamePart>> {
         let (operator, arguments) = self.call(id)?;
-        let template = match MAKERS.contains(&operator.as_str()) {
+        let template = match INTERNING_OPERATORS.contains(&operator.as_str()) {
             true => self.of_form(id),
             false => {
                 let at = (0..arguments.len()).find(|at| looks_up(&operator, *at))?;
@@ -239,7 +243,7 @@ impl Templates<'_> {
         }
     }
 
-    /// Returns the template of a control string and its arguments.
+    /// Returns the template of a format control string with its arguments.
     fn of_format(&self, arguments: &[Datum]) -> Vec<NamePart> {
         let control = arguments.first().map(|control| self.of_datum(*control));
         let Some([NamePart::Constant(control)]) = control.as_deref() else { return vec![NamePart::Open] };
@@ -253,7 +257,7 @@ impl Templates<'_> {
             }
             let directive = characters.find(|next| !next.is_ascii_digit() && !":@,'#V".contains(*next));
             let part = match directive {
-                // Case conversion changes nothing here.
+                // Ignore case conversion, because names are compared upcased.
                 Some('(' | ')') => continue,
                 Some('A' | 'S' | 'D') => {
                     rest.next().map_or_else(|| vec![NamePart::Open], |each| self.of_datum(*each))
@@ -277,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_tells_which_names_it_may_make() {
+    fn template_matches_possible_names() {
         let check = |text: &str, name: &str, expected: Option<bool>| {
             let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
             let templates = Templates { text: &read, bytes: text.as_bytes() };

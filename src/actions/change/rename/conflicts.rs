@@ -1,4 +1,4 @@
-//! Conflicts of a rename: names that are taken, or that must not change.
+//! Finds conflicts of a rename: new names that are taken, and symbols that must not be renamed.
 
 use steelbank_xref::{Access, Index, Symbol};
 
@@ -15,24 +15,24 @@ impl Planner<'_> {
         self.plan.conflicts.push(Conflict { kind, message });
     }
 
-    /// Adds the conflicts that make the new name impossible, as far as packages tell.
+    /// Adds the conflicts that packages cause.
     pub(super) fn conflicts(&mut self) {
         let index = &self.context.index;
         let name = self.uses.sought().name.clone();
         let Some(home) = index.symbol_package(self.symbol) else { return };
         let home_name = index.package_name(home).into_owned();
         if PackageOwner::of(&home_name).is_locked() {
-            let message = format!("{} is SBCL's own: its package is locked.", self.plan.symbol);
+            let message = format!("{} belongs to SBCL: its package is locked.", self.plan.symbol);
             return self.conflict(ConflictKind::Locked, message);
         }
         if self.new == name {
-            return self.conflict(ConflictKind::Same, format!("{} is its name already.", readable(&name)));
+            return self.conflict(ConflictKind::Same, format!("It is already called {}.", readable(&name)));
         }
         let new = self.new.clone();
         for package in
             index.packages().filter(|package| Some(*package) != index.find_package("KEYWORD", None))
         {
-            // Where the bare name means the symbol, the bare new name must be free.
+            // The new name must be free in each package in which the old name denotes the symbol.
             if index.find_symbol(&name, package).is_none_or(|(found, _)| found != self.symbol) {
                 continue;
             }
@@ -52,17 +52,18 @@ impl Planner<'_> {
             let new = readable(&new);
             let message = match kind {
                 ConflictKind::Standard => {
-                    format!("{new} is a symbol of the standard in package {package_name}: {text}.")
+                    format!("In package {package_name}, {new} is a standard symbol: {text}.")
                 }
                 ConflictKind::Inherited => format!("In package {package_name}, {new} is inherited: {text}."),
-                _ => format!("{text} exists."),
+                _ => format!("{text} already exists."),
             };
             self.conflict(kind, message);
         }
         self.plan.conflicts.dedup();
     }
 
-    /// Whether a symbol of `index` is used, named or defined anywhere, and was not merely interned.
+    /// Returns whether a symbol of `index` is used, written or defined anywhere, and not only
+    /// interned.
     pub(super) fn is_used(&self, index: &Index, symbol: Symbol) -> bool {
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let recorded = uses.recorded(|_, _| true);

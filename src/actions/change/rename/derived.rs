@@ -1,15 +1,16 @@
-//! Renames along with a name those that forms make of it, as DEFSTRUCT makes `make-point` of `point`; tells of those that it
-//! cannot rename.
+//! Renames names that forms derive from the renamed name, as DEFSTRUCT derives `make-point` from
+//! `point`. Names that structures generate are always renamed. Names from other macros are renamed
+//! on request, and otherwise reported.
 
 use crate::answer::{LispKind, Location};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::cautions::makers_of_uses;
+use super::cautions::generating_operators;
 use super::edits::Editor;
 use super::plan::{CautionKind, ConflictKind, Derived};
 use super::structures::Structures;
-use super::{Planner, TextTokens, TokensOfFile, makers};
+use super::{Planner, TextTokens, TokensOfFile, name_components};
 use crate::actions::symbols::find_definition::ImageDefinition;
 use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
 use crate::actions::uses::symbol_uses::SymbolUses;
@@ -22,10 +23,10 @@ use crate::source::tap::sidecar::Name;
 use crate::workspace::FileVersion;
 use steelbank_xref::Symbol;
 
-/// A top-level form.
+/// The file and number of a top-level form.
 type FormInFile = (PathBuf, u32);
 
-/// A derived name, and where it stands.
+/// A derived name and its places.
 struct DerivedSymbol<'a> {
     uses: SymbolUses<'a>,
     name: String,
@@ -44,7 +45,8 @@ impl DerivedSymbol<'_> {
 }
 
 impl<'a> Planner<'a> {
-    /// Finds the names that forms make from the renamed one. Renames those that structures make.
+    /// Finds the names that forms derive from the renamed one, and renames those that structures
+    /// generate.
     pub(super) fn derived(
         &mut self,
         files: &[TokensOfFile],
@@ -57,15 +59,15 @@ impl<'a> Planner<'a> {
         Ok(derived)
     }
 
-    /// Renames the names that change with the parts of a structure.
-    pub(super) fn with_parts(
+    /// Renames the accessors that change with a structure's slot.
+    pub(super) fn rename_accessors(
         &mut self,
-        along: &[(Symbol, String)],
+        renamed_too: &[(Symbol, String)],
         editor: &mut Editor<'a>,
     ) -> Result<Vec<Derived>, Error> {
         let mut derived = Vec::new();
-        for (symbol, new) in along {
-            self.uses_made_of(*symbol)?;
+        for (symbol, new) in renamed_too {
+            self.generated_uses_of(*symbol)?;
             let name = self.context.index.symbol_name(*symbol).into_owned();
             let other = self.other(*symbol, &name);
             if other.is_written() {
@@ -83,13 +85,13 @@ impl<'a> Planner<'a> {
         DerivedSymbol { name: name.to_owned(), uses, tapped, text }
     }
 
-    /// Lists the project's loaded files with tokens of a symbol.
+    /// Lists the project's loaded files that have tokens of a symbol.
     pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
         let project = self.context.project;
         project
             .naming(&uses.sought().name)
             .into_iter()
-            .filter(|version| self.now.contains(&version.path))
+            .filter(|version| self.view.contains(&version.path))
             .filter_map(|FileVersion { path, write_date }| {
                 let file = self.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
                 let tokens = file.tokens(uses.sought(), &|package| uses.means(package));
@@ -98,7 +100,8 @@ impl<'a> Planner<'a> {
             .collect()
     }
 
-    /// Renames what structures make from the renamed name. Returns the names that they go on making, by form.
+    /// Renames the names that structures generate from the renamed name. Returns the generated
+    /// names that do not change, by form.
     fn of_structures(
         &mut self,
         files: &[TokensOfFile],
@@ -112,10 +115,10 @@ impl<'a> Planner<'a> {
             return Ok(unchanged);
         }
         let sought = self.uses.sought().clone();
-        let structures = Structures::of(self.context.project, self.now);
-        // For each old name, the forms that make it and the names that they will make.
+        let structures = Structures::of(self.context.project, self.view);
+        // For each old name, the forms that generate it, each with the name that it will generate.
         let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
-        for made in structures.made(&(sought.package.clone(), sought.name.clone()), &self.new) {
+        for made in structures.generated_names(&(sought.package.clone(), sought.name.clone()), &self.new) {
             let form = (made.path, made.form);
             if made.old == made.new {
                 unchanged.insert((form, made.old));
@@ -126,7 +129,7 @@ impl<'a> Planner<'a> {
         let stays = |old: &String| unchanged.iter().any(|(_, name)| name == old);
         let split: Vec<String> = changed.keys().filter(|old| stays(old)).cloned().collect();
         if !split.is_empty() {
-            let message = "Several structures make these names, and not all of them will make the new ones: a prefix of theirs names the renamed one.";
+            let message = "Several structures generate these names, but not all will generate the new ones, because of their accessor prefixes.";
             self.caution(CautionKind::Maker, message.to_owned(), split);
         }
         for (old, forms) in changed {
@@ -139,7 +142,7 @@ impl<'a> Planner<'a> {
                     .package
                     .clone();
                 let image = self.definitions(&old, &home)?;
-                // A file that was compiled and not loaded has defined nothing in the image.
+                // A file that was compiled but not loaded has defined nothing in the image.
                 let compiled = || {
                     let mut all = forms.values();
                     let new =
@@ -149,7 +152,7 @@ impl<'a> Planner<'a> {
                 let found = sources(&image.definitions).find_map(|form| forms.get(&form));
                 let Some(new) = found.or_else(compiled) else { continue };
                 explained.insert(symbol);
-                self.uses_made_of(symbol)?;
+                self.generated_uses_of(symbol)?;
                 let other = self.other(symbol, &old);
                 if other.is_written() {
                     derived.push(self.rename_derived(&other, new.clone(), editor));
@@ -160,8 +163,9 @@ impl<'a> Planner<'a> {
         Ok(unchanged)
     }
 
-    /// Warns if macros make uses of `symbol`, which is renamed along, from other parts than the renamed name.
-    fn uses_made_of(&mut self, symbol: Symbol) -> Result<(), Error> {
+    /// Warns if macros generate uses of `symbol`, which is renamed too, from names other than the
+    /// renamed one.
+    fn generated_uses_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let name = of_symbol(&self.context.index, symbol);
         let asked = CodeFindReferencesRequest {
             limit: usize::MAX,
@@ -169,16 +173,17 @@ impl<'a> Planner<'a> {
             ..CodeFindReferencesRequest::new(name.as_str())
         };
         let found = code_find_references(self.context, &asked)?;
-        let makers = makers_of_uses(&found);
+        let makers = generating_operators(&found);
         if !makers.is_empty() {
-            let message =
-                format!("It makes {name}, of which these operators make uses, perhaps from other parts.");
+            let message = format!(
+                "Its form generates {name}. These operators generate uses of that, perhaps from other parts."
+            );
             self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
         }
         Ok(())
     }
 
-    /// Adds a conflict if a name that is renamed along would become another symbol's.
+    /// Adds a conflict if a derived name would collide with another symbol.
     fn check_collision(&mut self, other: &DerivedSymbol<'_>, new: &str) {
         let home = &other.uses.sought().package;
         let context = self.context.with_sidecar_symbols(&canonical(home, new), None);
@@ -186,7 +191,7 @@ impl<'a> Planner<'a> {
         let found = index.symbol_named(home, new).map(|(found, _)| found);
         if let Some(found) = found.filter(|&found| self.is_used(index, found)) {
             let message = format!(
-                "{} becomes {}, and {} exists.",
+                "{} becomes {}, but {} already exists.",
                 other.uses.name(),
                 readable(new),
                 of_symbol(index, found)
@@ -209,7 +214,7 @@ impl<'a> Planner<'a> {
         Derived { name: other.uses.name(), new_name: new, places: other.places(), renamed: true }
     }
 
-    /// Finds what forms other than structures make from the renamed name.
+    /// Finds the names that forms other than structures derive from the renamed name.
     fn of_forms(
         &mut self,
         files: &[TokensOfFile],
@@ -224,7 +229,7 @@ impl<'a> Planner<'a> {
             .flat_map(|file| file.tokens.iter().map(|token| (file.path.clone(), token.form)))
             .collect();
         let mut unsure = Vec::new();
-        // A form may make a symbol of the same name in another package.
+        // A form may intern a symbol with the same name in another package.
         let own = self.symbol;
         let same = self.names.named(&self.context.index, &sought.name).into_iter();
         let same = same.filter(|symbol| *symbol != own).map(|symbol| (symbol, sought.name.clone()));
@@ -235,7 +240,7 @@ impl<'a> Planner<'a> {
             }
             let uses = SymbolUses::new(&self.context.index, symbol, FunctionName::Plain);
             let tapped = self.tapped(&uses);
-            // A name that stands in a definition of its own is not derived.
+            // A name with its own definition is not derived.
             let defined =
                 |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
@@ -253,7 +258,7 @@ impl<'a> Planner<'a> {
             if !other.is_written() {
                 continue;
             }
-            let new = makers::replaced(&name, &sought.name, &self.new);
+            let new = name_components::replaced(&name, &sought.name, &self.new);
             derived.push(if self.request.derived {
                 self.check_collision(&other, &new);
                 self.rename_derived(&other, new, editor)
@@ -267,14 +272,15 @@ impl<'a> Planner<'a> {
             });
         }
         if !unsure.is_empty() {
-            let message = "These names are made from it by the forms in which it stands, and are written elsewhere: rename them too, with `derived`.";
+            let message = "Forms that contain it generate these names, which are used elsewhere: rename them too, with `derived`.";
             self.caution(CautionKind::Maker, message.to_owned(), unsure);
         }
         Ok(())
     }
 
-    /// Says which form makes the symbol, from which names as it seems, and what they would have to become.
-    pub(super) fn what_makes_it(&self, path: &Path, form: Option<u32>) -> String {
+    /// Describes the form that generates the symbol, the names that it is probably generated from,
+    /// and how to rename those.
+    pub(super) fn generator_message(&self, path: &Path, form: Option<u32>) -> String {
         let project = self.context.project;
         let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
         let date = project.loaded_date(path);
@@ -286,23 +292,25 @@ impl<'a> Planner<'a> {
             }
             parts = file.name_parts_in(form, 0, name);
         }
-        let makes = format!("{symbol} is made by a form in {place} in which it does not stand");
-        let fitting = parts.iter().find_map(|part| Some((part, makers::part_of_new(name, part, &self.new)?)));
+        let makes = format!("{symbol} is generated by a form in {place} that does not contain it");
+        let fitting = parts
+            .iter()
+            .find_map(|part| Some((part, name_components::component_of_new(name, part, &self.new)?)));
         match fitting {
             Some((part, new)) => {
-                format!("{makes}, as it seems from {}: rename that to {}.", readable(part), readable(new))
+                format!("{makes}, probably from {}: rename that to {}.", readable(part), readable(new))
             }
-            None if parts.is_empty() => format!("{makes}: rename what it is made from."),
+            None if parts.is_empty() => format!("{makes}: rename the names that it is generated from."),
             None => format!(
-                "{makes}, as it seems from {}: rename that; it cannot become {} by it.",
+                "{makes}, probably from {}: rename that instead; this cannot generate {}.",
                 parts.iter().map(|part| readable(part)).collect::<Vec<_>>().join(" and "),
                 readable(&self.new)
             ),
         }
     }
 
-    /// Whether the form in which a token stands may define the symbol: not if it only calls it, and contains
-    /// other definitions.
+    /// Returns whether the form around a token may define the symbol. A form that only calls it and
+    /// contains other definitions may not.
     pub(super) fn may_define(&self, path: &Path, token: &SymbolToken) -> bool {
         let project = self.context.project;
         if matches!(
@@ -334,7 +342,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Lists the top-level forms that `definitions` come from.
+/// Lists the top-level forms of `definitions`.
 pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = FormInFile> {
     let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
     definitions

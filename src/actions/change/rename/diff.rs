@@ -1,4 +1,4 @@
-//! Applies edits to a file's bytes, and shows them as a unified diff.
+//! Applies edits to a file's bytes, and formats them as a unified diff.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use steelbank_reader::lines::{LineIndex, decode};
 use super::plan::RenameEdit;
 use crate::actions::change::unified;
 
-/// How many lines are shown before and after those that change.
+/// The number of context lines around changed lines.
 const CONTEXT: u32 = 1;
-/// How many edits a hunk has before it ends, so that hunks stay short: where a line between stays as it is, which git wants below
-/// each change that is not the file's last.
+/// The number of edits after which a hunk ends at the next unchanged line, so that hunks stay
+/// short. Git needs an unchanged line after each change that is not at the end of the file.
 const MANY_EDITS: usize = 30;
-/// The most edits of a hunk, whatever is between. Those of one line stay together.
+/// The maximum number of edits in a hunk. Edits on one line stay together.
 const MOST_EDITS: usize = 100;
 
-/// Edits that are near to each other, and what they change.
+/// Nearby edits, and the lines that they change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hunk {
     /// The file, relative to the project's root.
@@ -28,7 +28,7 @@ pub struct Hunk {
     pub diff: String,
 }
 
-/// A rename as a unified diff: `to_string` is the patch.
+/// A rename as a unified diff. Its `Display` output is the patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenameDiff {
     /// The hunks, by file and place.
@@ -48,8 +48,11 @@ impl std::fmt::Display for RenameDiff {
     }
 }
 
-/// Applies `edits`, which are in order and do not overlap, to `old`; fails if they are not of this text.
-/// `encode` writes a new name in the file's encoding.
+/// Applies `edits`, which are in order and do not overlap, to `old`. `encode` encodes a new name
+/// for the file.
+///
+/// # Errors
+/// Returns a sentence if `old` does not have the old text of an edit.
 pub(crate) fn edited(
     old: &[u8],
     edits: &[RenameEdit],
@@ -58,7 +61,7 @@ pub(crate) fn edited(
     edited_part(old, 0..old.len(), edits, &encode)
 }
 
-/// The `part` of `old`, with `edits`, which are all in it. Else as [`edited`].
+/// Applies `edits`, which are all in `part`, to that part of `old`. Otherwise like [`edited`].
 fn edited_part(
     old: &[u8],
     part: Range<usize>,
@@ -71,11 +74,11 @@ fn edited_part(
         let (Some(kept), Some(there)) =
             (old.get(at..edit.range.start as usize), old.get(edit.range.indices()))
         else {
-            return Err("The edits overlap, or lie outside of the file.".to_owned());
+            return Err("The edits overlap or are outside of the file.".to_owned());
         };
         let latin = || there.iter().map(|&byte| char::from(byte)).eq(edit.old.chars());
         if decode(there) != edit.old && !latin() {
-            return Err(format!("{} does not stand at {}.", edit.old, edit.place.in_file()));
+            return Err(format!("{} is not at {}.", edit.old, edit.place.in_file()));
         }
         new.extend_from_slice(kept);
         new.extend(encode(&edit.new)?);
@@ -85,10 +88,11 @@ fn edited_part(
     Ok(new)
 }
 
-/// The `edits` of the file `path`, which holds `old`, as hunks. `encode` as of [`edited`].
+/// Returns the `edits` of the file `path` with contents `old` as hunks. `encode` is as for
+/// [`edited`].
 ///
 /// # Errors
-/// They are not of this text: a sentence.
+/// Returns a sentence if `old` does not have the old text of an edit.
 pub(crate) fn hunks(
     path: &str,
     old: &[u8],
@@ -104,7 +108,8 @@ pub(crate) fn hunks(
     };
     let start = |line: u32| if line > count { old.len() } else { lines.start(line) as usize };
     let mut made = Vec::with_capacity(groups.len());
-    // The first line that no hunk has shown, and by how many lines what follows has moved.
+    // The first line that no hunk has shown, and the number of lines by which later lines have
+    // moved.
     let (mut free, mut moved) = (1, 0_i64);
     for (number, group) in groups.iter().enumerate() {
         let (first, last) = bounds(group);
@@ -124,7 +129,7 @@ pub(crate) fn hunks(
     Ok(made)
 }
 
-/// The edits of each hunk.
+/// Groups the edits into hunks.
 fn groups<'a>(edits: &'a [RenameEdit], lines: &LineIndex) -> Vec<&'a [RenameEdit]> {
     let mut groups = Vec::new();
     let mut start = 0;
@@ -146,7 +151,7 @@ fn groups<'a>(edits: &'a [RenameEdit], lines: &LineIndex) -> Vec<&'a [RenameEdit
     groups
 }
 
-/// The line on which `edit` ends.
+/// Returns the line on which `edit` ends.
 fn last_line(edit: &RenameEdit, lines: &LineIndex) -> u32 {
     lines.line(edit.range.end.max(edit.range.start + 1) - 1)
 }
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_has_every_change_once_with_its_neighbours() {
+    fn diff_has_every_change_once_with_context() {
         let text = "(a)\n(f 1)\n(b)\n(c)\n(d)\n(f (f 2))\n(f 3)\n(e)\n(f 4)";
         let found = hunks_of(text, "f", "long");
         let diffs: Vec<&str> = found.iter().map(|hunk| hunk.diff.as_str()).collect();
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_lines_that_a_name_adds_are_told() {
+    fn diff_shows_line_ends_and_added_lines() {
         let found = hunks_of("(f)\r\n(a)\r\n(b)\r\n(c)\r\n(f)", "f", "|g\nh|");
         let diffs: Vec<&str> = found.iter().map(|hunk| hunk.diff.as_str()).collect();
         assert_eq!(
@@ -223,11 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn edits_make_the_text_or_say_that_it_is_another() {
+    fn edits_fail_on_another_text() {
         let text = "(f 1) (f 2)";
         assert_eq!(edited(text.as_bytes(), &edits(text, "f", "gg"), utf_8).unwrap(), b"(gg 1) (gg 2)");
         let why = edited(b"(h 1) (h 2)", &edits(text, "f", "gg"), utf_8).unwrap_err();
-        assert_eq!(why, "f does not stand at 1:2.");
+        assert_eq!(why, "f is not at 1:2.");
         let mut twice = edits(text, "f", "g");
         twice[1] = twice[0].clone();
         assert!(edited(text.as_bytes(), &twice, utf_8).unwrap_err().contains("overlap"));

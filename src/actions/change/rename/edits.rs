@@ -1,4 +1,6 @@
-//! Turns tokens into edits: finds the name in the file's bytes, and spells the new one there.
+//! Converts tokens to edits: finds the name in the file's bytes, and spells the new name in the
+//! same style. An [`Editor`] collects the edits of a rename by file, and the places that it could
+//! not edit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,18 +8,18 @@ use std::path::{Path, PathBuf};
 use steelbank_reader::lines::{self, Undecodable};
 use steelbank_reader::{Dialect, Features, LispText, Range, normalized, upcase};
 
-use super::parts;
+use super::defining_form;
 use super::plan::{Doubt, FileEdits, RenameEdit};
 use crate::answer::Location;
 use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{Project, TextContext, TextToken, UnseenText, version};
+use crate::workspace::{Project, TextContext, TextToken, UnloadedText, version};
 use steelbank_text::WordMatch;
 
-/// A place of the name in text.
+/// An occurrence of the name in text.
 #[derive(Clone)]
 pub(super) struct TextPlace {
-    pub(super) file: UnseenText,
+    pub(super) file: UnloadedText,
     pub(super) token: TextToken,
 }
 
@@ -27,7 +29,7 @@ impl TextPlace {
         Location::in_text(project.shown(&self.file.path), &self.file.lines, bytes, self.token.span)
     }
 
-    /// The place of the name itself, without its prefix.
+    /// Returns the place of the name itself, without its prefix.
     fn name_location(&self, project: &Project) -> Location {
         let name = Range::new(self.token.name_start, self.token.span.end);
         Location::in_text(project.shown(&self.file.path), &self.file.lines, self.file.text.as_bytes(), name)
@@ -42,13 +44,13 @@ impl TextPlace {
     }
 }
 
-/// A file as it is on disk, read once for all of its places.
+/// A file on disk, read once for all of its places.
 struct Opened {
     path: PathBuf,
     bytes: Vec<u8>,
     /// Whether the file still has the text in which the places were found.
     is_same: bool,
-    /// Whether the text's byte offsets are the file's, as in UTF-8.
+    /// Whether byte offsets in the text and in the file are the same, as in UTF-8.
     is_utf8: bool,
     hash: String,
 }
@@ -63,7 +65,7 @@ impl Opened {
         Some(Self { path, bytes, is_same, is_utf8, hash })
     }
 
-    /// Finds the bytes of the file that are at `range` of the text.
+    /// Returns the byte range in the file for `range` of the text.
     fn span(&self, range: std::ops::Range<usize>) -> Option<std::ops::Range<usize>> {
         if self.is_utf8 {
             return Some(range);
@@ -73,14 +75,14 @@ impl Opened {
     }
 }
 
-/// Gathers the edits by file.
+/// Collects the edits by file.
 pub(super) struct Editor<'a> {
     project: &'a Project,
     name: String,
     new: String,
     files: BTreeMap<PathBuf, BTreeSet<RenameEdit>>,
     hashes: BTreeMap<PathBuf, String>,
-    /// Those that hold no Lisp.
+    /// The files that are not Lisp.
     other: BTreeSet<PathBuf>,
     doubtful: Vec<Doubt>,
 }
@@ -98,7 +100,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Makes a doubt for `reason` of each of `places` that is not edited.
+    /// Returns a doubt with `reason` for each of `places` that is not edited.
     pub(super) fn doubts(&self, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
         let edited: BTreeSet<Location> =
             self.files.values().flatten().map(|edit| edit.place.clone().start()).collect();
@@ -126,13 +128,13 @@ impl<'a> Editor<'a> {
         };
         let Some(encoding) = Encoding::of(&bytes, file.external_format()) else {
             for token in tokens {
-                self.doubt(path, &file, token.range, "the file's encoding is not known");
+                self.doubt(path, &file, token.range, "the file's encoding is unknown");
             }
             return;
         };
         self.hashes.insert(path.to_path_buf(), version(&bytes));
         for token in tokens {
-            // LOOP compares its keywords by name, whatever their symbols.
+            // Skip LOOP keywords: LOOP compares them by name, so they need no edit.
             if token.role == SyntaxRole::LoopKeyword {
                 continue;
             }
@@ -147,7 +149,8 @@ impl<'a> Editor<'a> {
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
-                    // Of a symbol that names another one, only the name counts: that has no such prefix.
+                    // A designator of the symbol has no package prefix in its place: use the
+                    // complete token.
                     let from = if token.written == Notation::Namesake { 0 } else { from };
                     let before = encoding.decoded(&written[..from]).map_or(0, |before| before.len() as u32);
                     let name = Range::new(token.range.start + before, token.range.end);
@@ -165,15 +168,15 @@ impl<'a> Editor<'a> {
                     });
                 }
                 None => {
-                    let why = "the text there does not read as the name";
+                    let why = "the text does not read as the name";
                     self.doubt(path, &file, token.range, why);
                 }
             }
         }
     }
 
-    /// Adds the edits of a structure's parts.
-    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range, parts::FormEdit)]) {
+    /// Adds edits of defining forms.
+    pub(super) fn forms(&mut self, edits: &[(PathBuf, Range, defining_form::FormEdit)]) {
         for (path, range, written) in edits {
             let Some(date) = self.project.loaded_date(path) else { continue };
             let (Ok(bytes), Ok(file)) =
@@ -185,9 +188,9 @@ impl<'a> Editor<'a> {
             let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, *range) else { continue };
             let Some(old) = bytes.get(start..end).and_then(|old| encoding.decoded(old)) else { continue };
             let new = match written {
-                parts::FormEdit::Pair(name) => format!("({old} {})", spelled(name, b"x")),
-                parts::FormEdit::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
-                parts::FormEdit::Option { keyword, name, bare } => {
+                defining_form::FormEdit::Pair(name) => format!("({old} {})", spelled(name, b"x")),
+                defining_form::FormEdit::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
+                defining_form::FormEdit::Option { keyword, name, bare } => {
                     let (open, close) = if *bare { ("(", ")") } else { ("", "") };
                     format!("{open}{old} ({keyword} {}){close}", spelled(name, old.as_bytes()))
                 }
@@ -254,7 +257,7 @@ impl<'a> Editor<'a> {
                 }
                 None => {
                     let why = match opened.is_utf8 {
-                        true => "the text there does not read as the name",
+                        true => "the text does not read as the name",
                         false => "the new name cannot be written in the file's encoding",
                     };
                     self.doubtful.push(place.doubt(self.project, why));
@@ -263,7 +266,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Adds words of text that is no Lisp, by file and place.
+    /// Adds words in text that is not Lisp, sorted by file and place.
     pub(super) fn words(&mut self, root: &Path, words: &[WordMatch]) {
         for words in words.chunk_by(|left, right| left.path == right.path) {
             let Some(WordMatch { path: relative, .. }) = words.first() else { continue };
@@ -292,8 +295,8 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Finds the part of a token that is replaced, and its replacement. None if the token does not read as
-    /// the name.
+    /// Finds the part of a token to replace, and its replacement. Returns `None` if the token does
+    /// not read as the name.
     fn edit(&self, written: &[u8], kind: EditKind, key: Option<KeyForm>) -> Option<(usize, usize, String)> {
         if kind == EditKind::Text {
             let inside = written.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -311,7 +314,7 @@ impl<'a> Editor<'a> {
         let new = spelled(&self.new, old);
         match key {
             None => Some((from, to, new)),
-            // Keeps the parameter's keyword, spelt as before.
+            // Keep the parameter's keyword with its spelling.
             Some(form) => {
                 let keyword = String::from_utf8_lossy(old);
                 let whole = match form {
@@ -323,7 +326,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// Returns the files with their edits, in order, and what could not be edited.
+    /// Returns the files with their edits, sorted, and the places that could not be edited.
     pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
         let mut files = Vec::new();
         for (path, edits) in self.files {
@@ -344,8 +347,8 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// Writes `name` as it stands in place of `old`: in the case of `old`, or with bars. With these it is the same whatever the
-/// readtable's case is: they stay.
+/// Spells `name` like `old`: in its case, or between bars. Bars are kept, because they do not
+/// depend on the readtable's case.
 fn spelled(name: &str, old: &[u8]) -> String {
     let plain = !name.is_empty()
         && !old.iter().any(|byte| matches!(byte, b'|' | b'\\'))
@@ -364,13 +367,13 @@ fn spelled(name: &str, old: &[u8]) -> String {
 enum EditKind {
     /// A symbol, with or without its package.
     Symbol,
-    /// A string, quotes included.
+    /// A string with its quotes.
     Text,
     /// A word in a string or comment.
     Word,
 }
 
-/// How a `&key` parameter is written.
+/// The syntax of a `&key` parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyForm {
     /// `name`
@@ -386,19 +389,19 @@ fn key_form(before: &[u8]) -> KeyForm {
     }
 }
 
-/// How a file's bytes are read and written.
+/// A file's encoding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Ascii,
     Utf8,
     /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
     Damaged,
-    /// Every byte is a character.
+    /// Latin-1, in which every byte is a character.
     Latin,
 }
 
 impl Encoding {
-    /// Detects the encoding of `bytes`; None if `format` is not known here.
+    /// Detects the encoding of `bytes`. Returns `None` if `format` is not supported here.
     fn of(bytes: &[u8], format: &str) -> Option<Encoding> {
         match format {
             _ if bytes.is_ascii() => Some(Encoding::Ascii),
@@ -418,7 +421,7 @@ impl Encoding {
 
     fn can_encode(self, text: &str) -> bool {
         match self {
-            // Allows ASCII only: other programs may read the file in another encoding.
+            // Write only ASCII: other programs may read the file in another encoding.
             Encoding::Latin | Encoding::Damaged => text.is_ascii(),
             Encoding::Ascii | Encoding::Utf8 => true,
         }
@@ -430,7 +433,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_encoding_that_is_not_known_is_not_written() {
+    fn unknown_encoding_is_not_written() {
         assert!(Encoding::of("ä".as_bytes(), "UTF-8") == Some(Encoding::Utf8));
         assert!(Encoding::of(b"\xe4(x)", "LATIN-1") == Some(Encoding::Latin));
         assert!(Encoding::of(b"\xe4", "UTF-8") == Some(Encoding::Damaged));
@@ -438,13 +441,13 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_in_a_list_is_told_from_a_bare_one() {
+    fn key_parameter_form_is_detected() {
         assert_eq!(key_form(b"(&key "), KeyForm::Bare);
         assert_eq!(key_form(b"(&key ("), KeyForm::InList);
     }
 
     #[test]
-    fn names_are_spelt_as_the_old_one_was() {
+    fn new_name_is_spelt_like_old() {
         let project = Project::new(None);
         let editor = Editor::new(&project, "OLD", "NEW-NAME");
         let check = |written: &str, kind, key, expected: &str| {

@@ -1,4 +1,5 @@
-//! The plan of a rename: its edits, conflicts and cautions; and the answers of applying and undoing it.
+//! The plan of a rename: its edits, conflicts and cautions. Also the answers to applying and
+//! undoing it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,16 +11,16 @@ use crate::answer::name::as_readable;
 use crate::answer::{LispName, OtherText};
 use crate::workspace::version;
 
-/// Which places a rename takes.
+/// The places that a rename edits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// The narrow set where every place is exact, else the symbol's.
+    /// The narrow set if all its places are exact, else the symbol's set.
     #[default]
     Auto,
-    /// The places where the symbol means what is renamed.
+    /// The places where the symbol means the renamed definition.
     Narrow,
-    /// Every token that reads as the symbol, local variables of the name among them.
+    /// Every token that reads as the symbol, including local variables of this name.
     Symbol,
 }
 
@@ -27,17 +28,17 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RenameEdit {
-    /// What is replaced: the name without its prefix. In bytes of the file, which are those of its text unless that is
-    /// not UTF-8.
+    /// The replaced range: the name without its prefix. In bytes of the file, which equal offsets
+    /// in its text if it is UTF-8.
     #[serde(skip)]
     pub range: Range,
-    /// Where that starts: `file:line:column`.
+    /// The start of the name: `file:line:column`.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// What stands there.
+    /// The old text.
     pub old: String,
-    /// What will stand there.
+    /// The new text.
     pub new: String,
 }
 
@@ -47,21 +48,21 @@ pub struct RenameEdit {
 pub struct FileEdits {
     /// The file, relative to the project's root.
     pub path: String,
-    /// Whether it holds no Lisp, so that its edits are of words.
+    /// Whether the file is not Lisp, so that its edits are of words.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
-    /// The version of the bytes that the plan was made for: a hash, in hexadecimal.
+    /// The version of the file's bytes that the plan was made for: a hexadecimal hash.
     #[serde(skip)]
     pub hash: String,
-    /// In order, none overlapping another. In JSON it is told how many there are.
+    /// The edits in order, without overlaps. In JSON, only their number.
     #[serde(serialize_with = "as_count")]
     #[schemars(with = "usize")]
     pub edits: Vec<RenameEdit>,
 }
 
 impl FileEdits {
-    /// Whether the plan was made for a file of these bytes.
-    pub(crate) fn is_of(&self, bytes: &[u8]) -> bool {
+    /// Returns whether the plan was made for a file with these bytes.
+    pub(crate) fn is_for(&self, bytes: &[u8]) -> bool {
         version(bytes) == self.hash
     }
 }
@@ -70,7 +71,7 @@ fn as_count<S: Serializer>(edits: &[RenameEdit], serializer: S) -> Result<S::Ok,
     edits.len().serialize(serializer)
 }
 
-/// A place that is left as it is, though the symbol may be meant.
+/// A place that is not edited, although the symbol may be meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Doubt {
@@ -78,94 +79,94 @@ pub struct Doubt {
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// The line's text.
+    /// The text of the line.
     pub context: String,
-    /// Why it is left.
+    /// Why it is not edited.
     pub reason: String,
 }
 
-/// A name that a form makes from the renamed one.
+/// A name that a form derives from the renamed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Derived {
     /// The symbol.
     pub name: LispName,
-    /// The name of what the form will make in its place.
+    /// The name that the form will generate instead.
     #[serde(serialize_with = "as_readable")]
     pub new_name: String,
-    /// How many tokens it has in the project's files.
+    /// The number of its tokens in the project's files.
     pub places: usize,
     /// Whether the edits rename it too.
     pub renamed: bool,
 }
 
-/// What a conflict is about.
+/// The reason for a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConflictKind {
     /// The new name is the old one.
     Same,
-    /// The symbol is SBCL's own.
+    /// The symbol belongs to SBCL.
     Locked,
     /// The symbol is defined outside of the project.
     Outside,
-    /// A symbol of the new name exists and is used.
+    /// A symbol with the new name exists and is used.
     Exists,
-    /// The new name is inherited from a package that is used.
+    /// The new name is inherited from a used package.
     Inherited,
-    /// The new name is a symbol of the standard.
+    /// The new name is a standard symbol.
     Standard,
-    /// The symbol is made by a form in which it does not stand.
+    /// A form generates the symbol without containing it.
     Made,
-    /// The narrow set was asked for, and not every place is exact.
+    /// The narrow set was requested, but not every place is exact.
     NotNarrow,
-    /// The symbol stands nowhere in the project's files.
+    /// The symbol does not occur in the project's files.
     NoPlace,
 }
 
-/// Why the rename cannot be done.
+/// Why the rename is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Conflict {
-    /// What it is about.
+    /// The kind of conflict.
     pub kind: ConflictKind,
     /// A sentence.
     pub message: String,
 }
 
-/// What a caution is about.
+/// The subject of a caution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CautionKind {
-    /// Other names that are written somewhere are made from it.
+    /// Other names, which are used somewhere, are generated from it.
     Maker,
-    /// A use may be made from parts.
+    /// A use may be generated from parts of names.
     UseMade,
-    /// A keyword that is written may be made from it.
+    /// A keyword that code contains may be generated from it.
     Initarg,
-    /// It changes with a slot, and of which object a slot of that name is meant somewhere is not known.
+    /// It is renamed with a slot, and some uses of the slot's name are of unknown objects.
     Slot,
-    /// A string names it that is read when the code runs, or that symbols' names may be compared with.
+    /// A string contains it that code reads at run time or may compare with symbol names.
     InString,
-    /// It stands in text whose package is not known.
+    /// It occurs in text with an unknown package.
     UnknownPackage,
-    /// It is a word of LOOP or ITERATE.
+    /// It is a keyword of LOOP or ITERATE.
     LoopWord,
-    /// Files outside of the project name it.
+    /// Files outside of the project contain it.
     UsedOutside,
-    /// Files could not be searched.
+    /// Some files could not be searched.
     Unread,
 }
 
-/// What may break although all edits are right.
+/// A risk of the rename, even if all edits are right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RenameCaution {
-    /// What it is about.
+    /// The subject.
     pub kind: CautionKind,
     /// A sentence.
     pub message: String,
-    /// The names or places that it is about.
+    /// The names or places of the caution.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub names: Vec<String>,
 }
@@ -176,17 +177,17 @@ pub struct RenameCaution {
 pub struct RenamePlan {
     /// The symbol.
     pub symbol: LispName,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which the name was looked up, if the request gave none.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The new symbol's name.
     #[serde(serialize_with = "as_readable")]
     pub new_name: String,
-    /// Which set of places was taken: `narrow` or `symbol`.
+    /// The set of places: `narrow` or `symbol`.
     pub scope: Scope,
-    /// Why.
+    /// Why this set was chosen.
     pub reason: String,
-    /// Why it cannot be done; nothing must be edited unless this is empty.
+    /// Why the rename is impossible. The edits must not be applied unless this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
     /// What may break.
@@ -194,49 +195,50 @@ pub struct RenamePlan {
     pub cautions: Vec<RenameCaution>,
     /// The edits, by file.
     pub files: Vec<FileEdits>,
-    /// How many edits there are.
+    /// The number of edits.
     pub edits: usize,
-    /// How many tokens of the symbol the project's files have.
+    /// The number of the symbol's tokens in the project's files.
     #[serde(skip)]
     pub places: usize,
-    /// How many `&key` parameters keep their keyword by being written `((:name new-name))`.
+    /// The number of `&key` parameters that keep their keyword, rewritten as `((:name new-name))`.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub key_parameters: usize,
-    /// Where code makes names of this form when it runs, and will go on making the old one if it makes that.
+    /// Places where code generates names of this form at run time, maybe including the old one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub made_when_run: Vec<String>,
-    /// Where code makes names when it runs of which it may be one.
+    /// Places where code generates names at run time, which may include the old one.
     #[serde(skip)]
     pub computed: Vec<String>,
-    /// Names that are made from it.
+    /// Names that are derived from it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub derived: Vec<Derived>,
-    /// Places that are left as they are.
+    /// Places that are not edited.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubtful: Vec<Doubt>,
-    /// Where words of manuals, scripts and configuration spell the name: edited only if they were asked for.
+    /// Words of manuals, scripts and configuration that spell the name, edited only on request.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
 }
 
 impl RenamePlan {
-    /// Lists the files of Lisp that are edited.
+    /// Lists the edited Lisp files.
     pub(super) fn lisp_files(&self) -> impl Iterator<Item = &FileEdits> {
         self.files.iter().filter(|file| !file.other)
     }
 
-    /// Counts the edits of words in text that is no Lisp.
+    /// Counts the edits in text that is not Lisp.
     pub(super) fn edits_of_words(&self) -> usize {
         self.files.iter().filter(|file| file.other).map(|file| file.edits.len()).sum()
     }
 
-    /// Whether nothing forbids it.
+    /// Returns whether there are no conflicts.
     pub fn is_possible(&self) -> bool {
         self.conflicts.is_empty()
     }
 
-    /// Finds the places at which code was said to make the name from parts, in files in which something differs.
-    pub fn makers_that_differ(&self, verified: &Verified) -> Vec<&str> {
+    /// Lists the places that cautions report as generating the name from parts, if their files have
+    /// differences.
+    pub fn generators_that_differ(&self, verified: &Verified) -> Vec<&str> {
         let makers = self.cautions.iter().filter(|caution| caution.kind == CautionKind::UseMade);
         let places = makers.flat_map(|caution| caution.names.iter().map(String::as_str));
         let differs = |place: &&str| {
@@ -248,55 +250,55 @@ impl RenamePlan {
     }
 }
 
-/// What is done with a plan: whether it is written, and verified before.
+/// How to execute a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RenamePolicy {
-    /// Whether its edits are to be written.
+    /// Whether to write its edits.
     pub apply: bool,
-    /// Whether they may be.
+    /// Whether writing is permitted.
     pub allowed: bool,
-    /// Whether it is to be verified; by default what is written is.
+    /// Whether to verify. Default: only if it is written or tested.
     pub verify: Option<bool>,
-    /// Whether tests are run to verify it.
+    /// Whether to run tests for verification.
     pub tests: bool,
 }
 
 impl RenamePolicy {
-    /// Whether `plan` is verified: not for an order that cannot be carried out anyway.
+    /// Returns whether `plan` is verified. A plan that cannot be written anyway is not.
     pub fn verifies(&self, plan: &RenamePlan) -> bool {
         self.verify.unwrap_or(self.apply || self.tests) && plan.is_possible() && (self.allowed || !self.apply)
     }
 
-    /// Whether `plan` is written, after it was verified with this outcome, if it was.
+    /// Returns whether `plan` is written, given the result of its verification, if any.
     pub fn writes(&self, plan: &RenamePlan, verified: Option<&Verified>) -> bool {
         self.apply && self.allowed && plan.is_possible() && verified.is_none_or(|verified| verified.same)
     }
 }
 
-/// What was written.
+/// The edits that were written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Applied {
-    /// What takes it back: see [`crate::UndoRequest`].
+    /// The name of the edit, for [`crate::UndoRequest`].
     pub undo: String,
     /// The files, relative to the project's root.
     pub files: Vec<String>,
 }
 
-/// The outcome of an undo.
+/// The result of an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Undone {
     /// The name of the edit.
     pub undo: String,
-    /// What it had been, in words: `rename of p:old to new`.
+    /// A description of the edit: `rename of p:old to new`.
     pub what: String,
-    /// The files that have their old text again, relative to the project's root.
+    /// The restored files, relative to the project's root.
     #[serde(rename = "restored")]
     pub files: Vec<String>,
 }
 
-/// Why no file was changed, in a sentence.
+/// Why no file was changed, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RenameError(pub String);

@@ -1,61 +1,62 @@
-//! Replaces the names of a rename in texts that are compared before and after it.
+//! Replaces the names of a rename in texts, so that a load before the rename can be compared with
+//! one after it.
 
 use std::collections::BTreeMap;
 
 use steelbank_reader::{Dialect, Features, LispText};
 
-use super::makers;
+use super::name_components;
 use super::plan::{RenameEdit, RenamePlan};
 use super::verify::{ComparedDiagnostic, Tested};
 use crate::actions::run::run_tests::{AssertionStatus, TestResult};
 
-/// The names of a rename, and texts with them replaced.
+/// The old and new names of a rename.
 pub(super) struct Renamed {
-    /// Whole names, printed without bars, and what they become.
-    whole: BTreeMap<String, String>,
+    /// Old symbols as printed, without bars, and their new names.
+    symbols: BTreeMap<String, String>,
     old: String,
     new: String,
 }
 
 impl Renamed {
     pub(super) fn new(plan: &RenamePlan) -> Self {
-        let mut whole = BTreeMap::new();
+        let mut symbols = BTreeMap::new();
         let mut add = |symbol: &str, new: &str| {
-            let (package, _) = parts(symbol);
-            whole.insert(plain(symbol), format!("{package}{new}"));
+            let (package, _) = split_symbol(symbol);
+            symbols.insert(plain(symbol), format!("{package}{new}"));
         };
         add(plan.symbol.canonical(), &plan.new_name);
         for derived in plan.derived.iter().filter(|derived| derived.renamed) {
             add(derived.name.canonical(), &derived.new_name);
         }
         let symbol = plain(plan.symbol.canonical());
-        let (_, old) = parts(&symbol);
-        Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
+        let (_, old) = split_symbol(&symbol);
+        Self { symbols, old: old.to_owned(), new: plan.new_name.clone() }
     }
 
-    /// The old name, without its package.
+    /// Returns the old name, without its package.
     pub(super) fn old(&self) -> &str {
         &self.old
     }
 
-    /// Whether a printed symbol is the renamed one, before or after.
+    /// Returns whether a printed symbol is an old or new name of the rename.
     pub(super) fn is_own(&self, symbol: &str) -> bool {
-        self.whole.iter().any(|(old, new)| old == symbol || new == symbol)
+        self.symbols.iter().any(|(old, new)| old == symbol || new == symbol)
     }
 
-    /// Whether `written`, an edit's old text, reads as one of the renamed names.
+    /// Returns whether `written`, the old text of an edit, reads as one of the old names.
     pub(super) fn has(&self, written: &str) -> bool {
         let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
-        self.whole.keys().any(|symbol| {
-            let (_, name) = parts(symbol);
-            // A string has the name without bars.
+        self.symbols.keys().any(|symbol| {
+            let (_, name) = split_symbol(symbol);
+            // A string contains the name without bars.
             written.replace('\\', "") == name
                 || matches!(read.tokens(), [token] if token.is_named(written.as_bytes(), name))
         })
     }
 
-    /// Whether an edit changes a part of which a structure makes the name: the slot at its end, or an option
-    /// that says it.
+    /// Returns whether an edit changes a component of the name: the slot at its end, or a structure
+    /// option with the name.
     pub(super) fn is_part(&self, edit: &RenameEdit) -> bool {
         let plain = |text: &str| plain(text.trim_start_matches(':')).to_uppercase();
         let (old, new) = (plain(&edit.old), plain(&edit.new));
@@ -65,31 +66,32 @@ impl Renamed {
         option || (slot.is_some() && slot == prefix(&self.new, &new))
     }
 
-    /// Returns the printed name `text` of the old program as it must be in the new one.
+    /// Returns `text`, a printed name in the old program, as it must be in the new program.
     pub(super) fn replaced_text(&self, text: &str) -> String {
-        tokens(text, |token| self.whole.get(token).cloned())
+        tokens(text, |token| self.symbols.get(token).cloned())
     }
 
-    /// Returns what a printed name that contains the renamed one may have become.
-    pub(super) fn made(&self, text: &str) -> Option<String> {
+    /// Returns a possible new name for a printed name that contains the renamed one.
+    pub(super) fn generated(&self, text: &str) -> Option<String> {
         let new = tokens(text, |token| {
-            let (package, name) = parts(token);
-            (!self.whole.values().any(|whole| whole == token))
-                .then(|| format!("{package}{}", makers::replaced(name, &self.old, &self.new)))
+            let (package, name) = split_symbol(token);
+            (!self.symbols.values().any(|symbols| symbols == token))
+                .then(|| format!("{package}{}", name_components::replaced(name, &self.old, &self.new)))
         });
         (new != text).then_some(new)
     }
 
-    /// Returns `text` with the old name, the new one, and names that contain them made the same.
+    /// Returns `text` with one placeholder for the old name and the new one, also inside longer
+    /// names.
     pub(super) fn neutral_text(&self, text: &str) -> String {
         let mut names = [&self.old, &self.new];
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let neutral = tokens(text, |token| {
-            let (package, name) = parts(token);
+            let (package, name) = split_symbol(token);
             let upper = name.to_uppercase();
             names
                 .iter()
-                .map(|part| makers::replaced(&upper, &part.to_uppercase(), "·"))
+                .map(|part| name_components::replaced(&upper, &part.to_uppercase(), "·"))
                 .find(|replaced| *replaced != upper)
                 .map(|replaced| format!("{package}{replaced}"))
         });
@@ -100,7 +102,7 @@ impl Renamed {
         said.text(&self.neutral_text(&said.message))
     }
 
-    /// Lists how the tests of a system ended otherwise.
+    /// Lists the differences between two test runs of a system.
     pub(super) fn tests(&self, before: &Tested, after: &Tested) -> Vec<String> {
         let mut found = Vec::new();
         if before.not_loaded.is_some() != after.not_loaded.is_some() {
@@ -112,16 +114,16 @@ impl Renamed {
             let name = self.neutral_text(test.name.as_str());
             match left.iter().position(|other| self.neutral_text(other.name.as_str()) == name) {
                 Some(at) => found.extend(self.test(test, left.swap_remove(at))),
-                None => found.push(format!("The test {} is gone.", test.name)),
+                None => found.push(format!("The test {} no longer exists.", test.name)),
             }
         }
         found.extend(left.into_iter().map(|test| format!("The test {} is new.", test.name)));
         found
     }
 
-    /// Says how a test ended otherwise, if it did.
+    /// Describes how the result of a test differs, if it does.
     fn test(&self, before: &TestResult, after: &TestResult) -> Option<String> {
-        // Times and counts of random checks differ from run to run.
+        // Ignore words with digits: times and counts of random checks differ between runs.
         let words = |text: &str| -> Vec<String> {
             let text = self.neutral_text(text);
             let words = text.split(' ').filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
@@ -134,7 +136,12 @@ impl Renamed {
                 Some(why) => format!("{} ({why})", test.status),
                 None => test.status.to_string(),
             };
-            return Some(format!("{} ended {} before, and {} after.", before.name, end(before), end(after)));
+            return Some(format!(
+                "{}: {} before the rename, {} after it.",
+                before.name,
+                end(before),
+                end(after)
+            ));
         }
         let failed = |test: &TestResult| -> Vec<(AssertionStatus, Vec<String>)> {
             let assertions = test.assertions.iter();
@@ -145,18 +152,18 @@ impl Renamed {
             told.collect()
         };
         if failed(before) != failed(after) {
-            return Some(format!("Other assertions of {} fail after the rename.", before.name));
+            return Some(format!("Different assertions of {} fail after the rename.", before.name));
         }
         if !before.is_operation() {
             return None;
         }
-        // Compares the output of a test-op: no framework reports its assertions.
+        // Compare the output of a test-op, because no framework reports its assertions.
         let (first, second) = (words(&before.output), words(&after.output));
         let at = first.iter().zip(&second).take_while(|(first, second)| first == second).count();
         (first != second).then(|| {
             let part = |words: &[String]| words[at..(at + 12).min(words.len())].join(" ");
             format!(
-                "The {} wrote \u{201c}{}\u{201d} before, and \u{201c}{}\u{201d} after.",
+                "The {} printed \u{201c}{}\u{201d} before the rename, and \u{201c}{}\u{201d} after it.",
                 before.name,
                 part(&first),
                 part(&second)
@@ -166,7 +173,7 @@ impl Renamed {
 }
 
 /// Splits a printed symbol into its package with the colons, and its name.
-pub(super) fn parts(symbol: &str) -> (&str, &str) {
+pub(super) fn split_symbol(symbol: &str) -> (&str, &str) {
     match symbol.rfind(':') {
         Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
         _ => ("", symbol),
@@ -183,8 +190,8 @@ pub(super) fn plain_text(text: &str) -> String {
     tokens(text, |_| None)
 }
 
-/// Replaces each token of `text`, without its bars, by what `replace` makes of it. Symbols without a package
-/// lose the number at their end.
+/// Replaces each token of `text`, without its bars, by the result of `replace`, if any. Symbols
+/// without a package lose the number at their end.
 fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     let mut made = String::with_capacity(text.len());
     let mut token = String::new();
@@ -217,8 +224,8 @@ fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     made
 }
 
-/// Removes the addresses of unreadable objects from `text`, as in `#<FD-STREAM {1001B08B93}>`: they differ in
-/// each image.
+/// Removes the addresses of unreadable objects from `text`, as in `#<FD-STREAM {1001B08B93}>`: they
+/// differ in each image.
 fn without_addresses(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

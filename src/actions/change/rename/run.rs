@@ -1,4 +1,5 @@
-//! Renames: plans them, writes the files, and undoes what was written.
+//! Requests that use a rename's plan: as a diff, written to the files, undone, and recovered after
+//! an interruption.
 
 use std::path::Path;
 
@@ -20,7 +21,7 @@ use crate::workspace::write;
 pub struct RenameDiffRequest<'a>(&'a RenamePlan);
 
 impl<'a> RenameDiffRequest<'a> {
-    /// Makes the request.
+    /// Creates the request.
     pub fn new(plan: &'a RenamePlan) -> Self {
         Self(plan)
     }
@@ -40,14 +41,15 @@ impl Question for RenameDiffRequest<'_> {
     }
 }
 
-/// A request to write a plan's edits: in all files or in none, and only where each file still has the bytes that the
-/// plan saw. The old texts stay in the cache for [`UndoRequest`]. Files keep their modes, line ends and encodings. The
-/// image does not change: [`crate::ReloadRequest`] brings it up to date.
+/// A request to write a plan's edits: in all files or in none, and only if each file still has the
+/// bytes that the plan was made for. The old texts stay in the cache for [`UndoRequest`]. Files
+/// keep their modes, line ends and encodings. The image does not change: use
+/// [`crate::ReloadRequest`] to update it.
 #[derive(Debug, Clone, Copy)]
 pub struct RenameApplyRequest<'a>(&'a RenamePlan);
 
 impl<'a> RenameApplyRequest<'a> {
-    /// Makes the request.
+    /// Creates the request.
     pub fn new(plan: &'a RenamePlan) -> Self {
         Self(plan)
     }
@@ -56,7 +58,8 @@ impl<'a> RenameApplyRequest<'a> {
 impl Action for RenameApplyRequest<'_> {
     type Answer = Applied;
 
-    /// Fails, and changes nothing, if the plan has conflicts or no edits, a file has changed, or one cannot be written.
+    /// Fails, and changes nothing, if the plan has conflicts or no edits, or if a file has changed
+    /// or cannot be written.
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<Applied, Error> {
         let Self(plan) = self;
         if let Some(conflict) = plan.conflicts.first() {
@@ -73,13 +76,13 @@ impl Action for RenameApplyRequest<'_> {
     }
 }
 
-/// A request to restore the files from before an applied rename: all of them or none, and only where they hold what
-/// it wrote.
+/// A request to restore the files from before an applied rename: all or none, and only if they have
+/// the text that it wrote.
 #[derive(Debug, Clone)]
 pub struct UndoRequest(String);
 
 impl UndoRequest {
-    /// Makes a request to undo the edit called `id`; `last` is the last one.
+    /// Creates a request to undo the edit called `id`, or the last edit if `id` is `last`.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
@@ -88,23 +91,23 @@ impl UndoRequest {
 impl Action for UndoRequest {
     type Answer = Undone;
 
-    /// Fails, and changes nothing, if there is no such edit, or a file was changed after it: [`Error::request`] has the
-    /// [`UndoError`].
+    /// Fails, and changes nothing, if there is no such edit or a file was changed after it:
+    /// [`Error::request`] returns the [`UndoError`].
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<Undone, Error> {
-        bank.project().own_root()?;
+        bank.project().project_root()?;
         let undone = bank.project().edits().map_err(UndoError::from)?.undo(&self.0)?;
         let files = undone.files.iter().map(|path| bank.project().shown(path)).collect();
         Ok(Undone { undo: undone.id, what: undone.what, files })
     }
 }
 
-/// A request to take back the edits of the project's files that were cut because their program ended, in each file that
-/// nobody has changed since. Each edit does this first by itself.
+/// A request to roll back interrupted edits of the project's files, whose process ended before they
+/// were complete. Files that were changed since are left unchanged. Each edit does this first.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverEditsRequest;
 
 impl RecoverEditsRequest {
-    /// Makes the request.
+    /// Creates the request.
     pub fn new() -> Self {
         Self
     }
@@ -113,10 +116,10 @@ impl RecoverEditsRequest {
 impl Action for RecoverEditsRequest {
     type Answer = Vec<UnfinishedEdit>;
 
-    /// Lists the edits that were cut, those that this process took back earlier included. Fails if there is no project,
-    /// or another process has been editing it for long.
+    /// Lists the interrupted edits, including those that this process rolled back earlier. Fails if
+    /// there is no project, or if another process holds the edit lock for too long.
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<Vec<UnfinishedEdit>, Error> {
-        bank.project().take_back_cut_edits().map_err(RenameError)?;
+        bank.project().roll_back_interrupted_edits().map_err(RenameError)?;
         Ok(bank.project().unfinished_edits())
     }
 }
@@ -137,23 +140,23 @@ impl From<UndoError> for Error {
 }
 
 impl Steelbank {
-    /// Tells of the edits that were cut, and that this did not tell of yet, a sentence each.
-    pub(crate) fn untold_edits(&self) -> Vec<String> {
-        self.project().untold_edits().iter().map(UnfinishedEdit::to_string).collect()
+    /// Returns a sentence for each interrupted edit that was not reported yet.
+    pub(crate) fn unreported_edits(&self) -> Vec<String> {
+        self.project().unreported_edits().iter().map(UnfinishedEdit::to_string).collect()
     }
 
-    /// Reads the files of a plan, and makes their new texts.
+    /// Reads the files of a plan, and computes their new texts.
     pub(crate) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
-        let root = self.project().own_root().map_err(|error| RenameError(error.into()))?;
+        let root = self.project().project_root().map_err(|error| RenameError(error.into()))?;
         plan.files
             .iter()
             .map(|file| {
-                let path = write::own_file(root, Path::new(&file.path))?;
+                let path = write::project_file(root, Path::new(&file.path))?;
                 let shown = &file.path;
                 let old = steelbank_tree::read_source(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
-                if !file.is_of(&old) {
+                if !file.is_for(&old) {
                     return Err(format!(
-                        "{shown} has changed since the rename was planned. Nothing was changed; plan it again."
+                        "{shown} has changed since the rename was planned. Nothing was changed; plan the rename again."
                     ));
                 }
                 let new = diff::edited(&old, &file.edits, |text| write::encoded(text, &old))

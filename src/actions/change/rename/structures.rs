@@ -1,10 +1,10 @@
-//! The names that structures make: what each of them becomes when the structure, a slot or a prefix gets
-//! another name.
+//! Computes the names that structures generate: constructors, copiers, predicates and accessors.
+//! Also computes the new names after the structure, a slot or a prefix is renamed.
 
 use std::path::{Path, PathBuf};
 
 use crate::source::positions::{PackageAndName, Prefix, StructureDefinition};
-use crate::workspace::{FileVersion, Now, Project};
+use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::Range;
 
 /// The structures that the project's loaded files define.
@@ -12,33 +12,33 @@ pub(super) struct Structures {
     all: Vec<(PathBuf, StructureDefinition)>,
 }
 
-/// A name that a structure makes.
-pub(super) struct MadeName {
+/// A name that a structure generates.
+pub(super) struct GeneratedName {
     pub(super) path: PathBuf,
     /// The number of the structure's top-level form.
     pub(super) form: u32,
     pub(super) old: String,
-    /// What it becomes; the same where the renamed symbol is no part of it.
+    /// The new name, which equals the old one if the renamed symbol is not a component of it.
     pub(super) new: String,
 }
 
-/// The origin of a name that a structure makes.
+/// The origin of a name that a structure generates.
 pub(super) enum AccessorOrigin<'a> {
-    /// The structure's name, in MAKE-, COPY- or -P; `which` is 0, 1 or 2.
+    /// MAKE-, COPY- or -P with the structure's name; `which` is 0, 1 or 2.
     Standard { structure: &'a StructureDefinition, which: usize },
-    /// The name of a slot after a prefix.
+    /// A slot's name after a prefix.
     Slot { structure: &'a StructureDefinition, slot: &'a PackageAndName, prefix: String },
 }
 
-/// How deep `:include` is followed.
+/// The maximum depth of `:include`.
 const DEEPEST: usize = 50;
 
 impl Structures {
-    pub(super) fn of(project: &Project, now: &Now) -> Structures {
+    pub(super) fn of(project: &Project, view: &TreeView) -> Structures {
         let mut all = Vec::new();
         for FileVersion { path, write_date } in project.naming("DEFSTRUCT") {
-            if let Ok(file) = project.positions_at(now, &path, write_date)
-                && now.contains(&path)
+            if let Ok(file) = project.positions_at(view, &path, write_date)
+                && view.contains(&path)
                 && file.is_fresh()
             {
                 all.extend(file.structures().into_iter().map(|found| (path.clone(), found)));
@@ -47,12 +47,17 @@ impl Structures {
         Structures { all }
     }
 
-    /// Adds what forms of `operator`, a macro of the project's own, define, if they are written as for
+    /// Adds the definitions by forms of `operator`, a macro of the project with the same syntax as
     /// DEFSTRUCT.
-    pub(super) fn and_like(mut self, project: &Project, now: &Now, operator: &PackageAndName) -> Structures {
+    pub(super) fn and_like(
+        mut self,
+        project: &Project,
+        view: &TreeView,
+        operator: &PackageAndName,
+    ) -> Structures {
         for FileVersion { path, write_date } in project.naming(&operator.1) {
-            if let Ok(file) = project.positions_at(now, &path, write_date)
-                && now.contains(&path)
+            if let Ok(file) = project.positions_at(view, &path, write_date)
+                && view.contains(&path)
                 && file.is_fresh()
             {
                 self.all
@@ -62,18 +67,19 @@ impl Structures {
         self
     }
 
-    /// Whether any of the structures has the option `keyword`.
+    /// Returns whether any of the structures has the option `keyword`.
     pub(super) fn have_option(&self, keyword: &str) -> bool {
         self.all.iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
     }
 
-    /// Lists all names that structures make, as they are and as they will be when `symbol` is called `new`.
-    pub(super) fn made(&self, symbol: &PackageAndName, new: &str) -> Vec<MadeName> {
+    /// Lists all names that structures generate, with their new names after `symbol` is renamed to
+    /// `new`.
+    pub(super) fn generated_names(&self, symbol: &PackageAndName, new: &str) -> Vec<GeneratedName> {
         let named = |named: &PackageAndName| if named == symbol { new.to_owned() } else { named.1.clone() };
         let mut made = Vec::new();
         for (path, structure) in &self.all {
             let mut add = |old: String, new: String| {
-                made.push(MadeName { path: path.clone(), form: structure.form, old, new });
+                made.push(GeneratedName { path: path.clone(), form: structure.form, old, new });
             };
             let (old_name, new_name) = (structure.name.1.clone(), named(&structure.name));
             if structure.derives_name[0] {
@@ -98,8 +104,8 @@ impl Structures {
         made
     }
 
-    /// Finds what the structures of the top-level form `form` in the file at `path` make the name `made`
-    /// from.
+    /// Finds the components from which the structures of the top-level form `form` in the file at
+    /// `path` generate the name `made`.
     pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<AccessorOrigin<'_>> {
         let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
         of_form.into_iter().find_map(|(_, structure)| {
@@ -117,7 +123,7 @@ impl Structures {
         })
     }
 
-    /// Finds the structure that gives `of` its slot, and those that include it.
+    /// Finds the structure that defines the slot of `of`, and all structures that include it.
     pub(super) fn family(
         &self,
         of: &StructureDefinition,
@@ -146,13 +152,13 @@ impl Structures {
         self.all.iter().filter(|(_, found)| descends(found)).collect()
     }
 
-    /// Whether `range` of the file at `path` is a slot's name in the definition of a structure.
+    /// Returns whether `range` of the file at `path` is a slot's name in a structure definition.
     pub(super) fn have_slot_at(&self, path: &Path, range: Range) -> bool {
         let mut here = self.all.iter().filter(|(other, _)| other == path);
         here.any(|(_, found)| found.slot_places.iter().any(|(_, place)| *place == range))
     }
 
-    /// Lists the slots of a structure, with those of the structures that it includes.
+    /// Lists the slots of a structure, including those of included structures.
     fn slots<'a>(&'a self, structure: &'a StructureDefinition, depth: usize) -> Vec<&'a PackageAndName> {
         let mut slots: Vec<&PackageAndName> = structure.slots.iter().collect();
         let included = structure
@@ -168,7 +174,7 @@ impl Structures {
     }
 }
 
-/// Returns the prefix of the names of a structure's accessors, if it can be told.
+/// Returns the prefix of a structure's accessors, if it is known.
 pub(super) fn prefix(structure: &StructureDefinition) -> Option<String> {
     match &structure.prefix {
         Prefix::OfName => Some(format!("{}-", structure.name.1)),

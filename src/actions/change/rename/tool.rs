@@ -1,4 +1,4 @@
-//! The tool rename: renames a symbol in every file of the project, or in none.
+//! The tool `rename`: renames a symbol in all files of the project, or in none.
 
 mod text;
 
@@ -28,48 +28,49 @@ struct Arguments {
     /// The symbol: my-func, pkg:name, pkg::name, |Mixed Case|.
     #[serde(default)]
     name: Option<String>,
-    /// Its new name, without a package.
+    /// The new name, without a package.
     #[serde(default)]
     new_name: Option<String>,
     /// The package of a name without a prefix.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     package: Option<String>,
-    /// narrow: only this definition's uses; refused if one is not exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
+    /// narrow: only this definition's uses; refused if one is not exact. symbol: every token of the
+    /// symbol, also locals. auto: narrow if possible, else symbol.
     #[serde(default)]
     scope: Scope,
-    /// Also words of comments, strings that code reads, names that macros make from it, words of manuals, scripts and
-    /// other text.
+    /// Also rename in comments, in strings that code reads, names that macros derive from it, and
+    /// in other text such as manuals and scripts.
     #[serde(default)]
     include: Vec<Include>,
-    /// Write the files. Without it, nothing is written.
+    /// Write the files. Default: only plan.
     #[serde(default)]
     apply: bool,
-    /// Load the project before and after in copies, and compare: nothing is applied if more than the name differs.
-    /// Default: true with apply.
+    /// Load the project before and after the rename in copies, and compare. Nothing is applied if
+    /// more than the name differs. Default: true with apply.
     #[serde(default)]
     verify: Option<bool>,
-    /// Verify with the systems' tests, too.
+    /// Also run the systems' tests to verify.
     #[serde(default)]
     tests: bool,
     #[serde(flatten)]
     timeout: Timeout,
-    /// The most seconds until an answer; what takes longer goes on. Default: 45.
+    /// Answer after this many seconds at most; a longer rename continues. Default: 45.
     #[serde(default)]
     #[schemars(range(min = 0, max = 86_400))]
     answer_within_seconds: Option<u64>,
-    /// Alone: wait for a rename that goes on, by its answer's `wait`.
+    /// Alone: wait for a running rename, given the `wait` of its answer.
     #[serde(default)]
     wait: Option<String>,
-    /// Alone: take back a rename, by the `undo` that its answer gave, or last.
+    /// Alone: undo a rename, given the `undo` of its answer, or last.
     #[serde(default)]
     undo: Option<String>,
-    /// Continues a cut plan: the `cursor` that it gave.
+    /// Continues a truncated plan, given its `cursor`.
     #[serde(default)]
     cursor: Option<String>,
 }
 
-/// What is renamed besides.
+/// Additional text to rename in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Include {
@@ -95,25 +96,25 @@ pub(crate) fn tool() -> Tool {
         .of_image()
 }
 
-/// The outcome of a rename.
+/// The answer of the tool.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedRename {
     #[serde(flatten)]
     plan: RenamePlan,
     applied: bool,
-    /// What takes it back.
+    /// The name of the edit, to undo it.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     verified: Option<Verified>,
-    /// How long verifying takes here, if that is known.
+    /// The expected time for verification, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     verifying_takes_seconds: Option<u64>,
-    /// What is to be done now.
+    /// Advice on the next step.
     next: String,
     #[serde(skip)]
     file_count: usize,
-    /// The edits, those near to each other together.
+    /// The edits, grouped by proximity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hunks: Vec<Hunk>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +139,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
                 let number = id.parse().map_err(|_| unknown_work(session, id))?;
                 wait(session, number, RunningRename::default(), given.answer_within_seconds, call)
             }
-            _ => Err(Failure::arguments("Give rename either a name and a new_name, or undo, or wait.")),
+            _ => Err(Failure::arguments("Give either name and new_name, or only undo, or only wait.")),
         };
     }
     let needed = |argument: &Option<String>, name: &str| {
@@ -150,7 +151,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     Paging::at(given.cursor.clone()).offset()?;
     let bank = session.bank()?;
     if session.permit(Permission::Edits).is_ok() {
-        // Plan on whole edits. What cannot be taken back is told of by the answer's notes.
+        // Roll back interrupted edits before planning. The answer's notes report failures.
         let _ = bank.run(&RecoverEditsRequest::new(), &Control::default());
     }
     let includes = |what| given.include.contains(&what);
@@ -174,7 +175,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         tests: given.tests,
     };
     if given.tests && given.verify == Some(false) {
-        return Err(Failure::arguments("The tests are run to verify: leave verify out, or tests."));
+        return Err(Failure::arguments("tests needs verification: omit verify=false, or omit tests."));
     }
     let hunks = bank.ask(&RenameDiffRequest::new(&plan), &call.control(ALLOWED))?.hunks;
     let takes = bank.verification_takes(given.tests);
@@ -188,33 +189,33 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         cursor: given.cursor,
     };
     if !planned.policy.verifies(&planned.plan) {
-        let done = planned.carry_out(session, call)?;
+        let done = planned.execute(session, call)?;
         return planned.reply(session, done, call);
     }
     let running = planned.running();
     let work = session.for_work();
     let begun = session.work().begin(call, move |call| {
-        let done = planned.carry_out(&work, call);
+        let done = planned.execute(&work, call);
         Box::new(move |call| planned.reply(&work, done?, call))
     });
-    let number = begun.map_err(|error| Failure::engine(format!("The system gives no thread: {error}.")))?;
+    let number = begun.map_err(|error| Failure::engine(format!("Cannot create a thread: {error}.")))?;
     wait(session, number, running, given.answer_within_seconds, call)
 }
 
 fn unknown_work(session: &Session, number: impl std::fmt::Display) -> Failure {
     let running = session.work().numbers();
     let others = match running.as_slice() {
-        [] => "none runs".to_owned(),
-        _ => format!("these do: {}", running.join(", ")),
+        [] => "no rename is running".to_owned(),
+        _ => format!("running: {}", running.join(", ")),
     };
     Failure::arguments(format!(
-        "No rename {number} runs, or its outcome was told; {others}. If Lisp was started again meanwhile, it was called off: status \
-         tells. To undo what was written: rename with undo=\"last\"."
+        "Rename {number} is not running, or its outcome was already returned; {others}. If Lisp was restarted, the rename was cancelled: see status. \
+         To undo written files: rename with undo=\"last\"."
     ))
 }
 
-/// Waits for the rename of this number for as long as the caller says, if the call does not wait for the end anyway. What is
-/// known of it, `running`, is the answer if it goes on.
+/// Waits for the rename `number`, for `seconds` unless the call waits without a limit. If the
+/// rename continues after that, the answer is `running`.
 fn wait(
     session: &Session,
     number: u64,
@@ -230,28 +231,28 @@ fn wait(
     }
 }
 
-/// A rename that is planned, and what is to be done of it.
+/// A planned rename, and how to execute it.
 struct Planned {
     request: RenameRequest,
     plan: RenamePlan,
     policy: RenamePolicy,
     hunks: Vec<Hunk>,
-    /// How long verifying takes, as far as that is known.
+    /// The expected time for verification, if known.
     takes: Option<Duration>,
-    /// How long it may take.
+    /// The time limit for verification.
     verifying: Duration,
     cursor: Option<String>,
 }
 
-/// What was done of a planned rename.
-struct Done {
+/// The outcome of executing a planned rename.
+struct Executed {
     verified: Option<Verified>,
     applied: Option<Applied>,
 }
 
 impl Planned {
-    /// Verifies and writes it, as the policy says.
-    fn carry_out(&self, session: &Session, call: &Call) -> Result<Done, Failure> {
+    /// Verifies the plan and writes its edits, if the policy requires it.
+    fn execute(&self, session: &Session, call: &Call) -> Result<Executed, Failure> {
         let (bank, Self { request, plan, policy, .. }) = (session.bank()?, self);
         let mut verified = None;
         if policy.verifies(plan) {
@@ -268,38 +269,38 @@ impl Planned {
             session.client_slot().iter().for_each(|seat| seat.note_edit(&written.undo));
             applied = Some(written);
         }
-        Ok(Done { verified, applied })
+        Ok(Executed { verified, applied })
     }
 
-    fn reply(mut self, session: &Session, done: Done, call: &Call) -> Result<ToolAnswer, Failure> {
-        let Done { verified, applied } = done;
+    fn reply(mut self, session: &Session, done: Executed, call: &Call) -> Result<ToolAnswer, Failure> {
+        let Executed { verified, applied } = done;
         let possible = self.plan.is_possible();
         let differs = verified.as_ref().is_some_and(|verified| !verified.same);
         if differs {
-            // Leave the plan out of the answer, which is about the difference.
+            // Omit the plan: the answer is about the differences.
             self.hunks.clear();
         }
         let next = match &applied {
-            _ if !possible => "It cannot be renamed so. Nothing was written.".to_owned(),
+            _ if !possible => "Nothing was written, because of the conflicts above.".to_owned(),
             _ if differs => {
                 let makers = verified
                     .as_ref()
-                    .map(|verified| self.plan.makers_that_differ(verified))
+                    .map(|verified| self.plan.generators_that_differ(verified))
                     .unwrap_or_default();
                 match makers.as_slice() {
-                    [] => "Nothing was written. Look at what differs; another scope may do, or load-system what has \
-                        the places that were not seen."
+                    [] => "Nothing was written. Check the differences. Try another scope, or first load the systems \
+                        with the missing places (load-system)."
                         .to_owned(),
                     makers => format!(
-                        "Nothing was written. Code at {} makes the old name from parts, and goes on to: edit by hand what it is made \
-                        from, together with these places.",
+                        "Nothing was written. Code at {} generates the old name from parts, and still does after the rename: edit by hand \
+                        the names that it is generated from, and these places.",
                         makers.join(", ")
                     ),
                 }
             }
             Some(applied) => {
-                let anew = verified.as_ref().is_some_and(|verified| verified.anew);
-                let load = if anew { Advice::ForceLoad } else { Advice::Reload };
+                let recompiled = verified.as_ref().is_some_and(|verified| verified.recompiled);
+                let load = if recompiled { Advice::ForceLoad } else { Advice::Reload };
                 let undo = Advice::UndoRename(applied.undo.clone());
                 format!("{} {}", load.worded(call.wording()), undo.worded(call.wording()))
             }
@@ -327,7 +328,7 @@ impl Planned {
             cursor: None,
         };
         paging.cut(listed, call.budget(), |listed, range| {
-            // Give no cursor for an applied rename: it cannot be planned again.
+            // An applied rename has no cursor, because it cannot be planned again.
             listed.cursor = range.cursor().filter(|_| !listed.applied);
             let answer =
                 ToolAnswer::new(text::rename(listed, call.wording()), &LookupReply::yes(&*listed), outcome)?;
@@ -335,7 +336,7 @@ impl Planned {
         })
     }
 
-    /// What is told of it while it is verified.
+    /// Returns the answer for a rename that is still being verified.
     fn running(&self) -> RunningRename {
         RunningRename {
             symbol: Some(self.plan.symbol.to_string()),
@@ -350,7 +351,7 @@ fn seconds(time: Duration) -> u64 {
     time.as_secs_f64().ceil() as u64
 }
 
-/// A rename that is still being verified.
+/// The answer for a rename that is still being verified.
 #[derive(Debug, Clone, Default, Serialize)]
 struct RunningRename {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -378,7 +379,7 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     let bank = session.bank()?;
     call.begin_writing()?;
     let undone = loop {
-        // Of several clients, each has a last edit of its own.
+        // Each of several clients has its own last edit.
         let own = session.client_slot().filter(|_| id == "last").map(|seat| (seat, seat.edits().pop()));
         let number = match &own {
             None => id,
@@ -388,7 +389,7 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
         match bank.run(&UndoRequest::new(number), &Control::default()) {
             Ok(undone) => break undone,
             Err(error) => match (error.request(), &own) {
-                // Others may have undone it by its number.
+                // Another client may have undone it by its number.
                 (Some(UndoError::Missing { .. }), Some((seat, _))) => seat.forget_edit(number),
                 (Some(UndoError::Missing { edit, kept }), None) => {
                     return NotFoundReply::edit(edit, kept.clone()).answer(CallOutcome::NotFound);
@@ -400,6 +401,6 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
     if let Some(seat) = session.client_slot() {
         seat.forget_edit(&undone.undo);
     }
-    let text = format!("{undone} If the new name was loaded: reload with remove=true.");
+    let text = format!("{undone} If the new name was loaded, reload with remove=true.");
     ToolAnswer::new(text, &LookupReply::yes(undone), CallOutcome::Answered)
 }

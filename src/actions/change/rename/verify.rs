@@ -1,5 +1,10 @@
-//! Verification that a rename leaves the program what it was: what loading the project shows before and after
-//! is compared, with the names replaced.
+//! Verifies that a rename preserves the program. A copy loads the project before the rename and
+//! another one loads it after, each returns a [`LoadReport`], and [`compare`] compares the reports
+//! with the names replaced. It compares failures, diagnostics, cross references, the symbols of
+//! packages, test results, and the places of the old and new symbols. The submodule `run` makes the
+//! reports.
+
+pub(super) mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,35 +14,36 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{RenamePlan, Scope};
-use super::replaced::{Renamed, parts, plain_text};
+use super::replaced::{Renamed, plain_text, split_symbol};
 use crate::actions::run::run_tests::TestResult;
 use crate::answer::Location;
 use crate::answer::name::{self, readable};
 use crate::handle::loaded::Severity;
 use steelbank_xref::{FunctionKind, Index, Kind};
 
-/// A request to load the project in an image, and to report what that shows.
+/// A request to load the project in a scratch image, and to report the results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TracesRequest {
+pub(crate) struct LoadReportRequest {
     pub(crate) systems: Vec<String>,
-    /// Files that no system has.
+    /// Files that belong to no system.
     pub(crate) files: Vec<PathBuf>,
     /// Systems to test.
     pub(crate) tests: Vec<String>,
     /// The tokens to report, in the renamed project.
     pub(crate) places: Option<PlacesRequest>,
-    /// Whether to report only how many files were compiled, if any were.
+    /// Whether to return early, with only the number of compiled files, if any file was compiled.
     pub(crate) from_fasls: bool,
-    /// Whether to compile all files of the systems, also those that depend on nothing that changed.
-    pub(crate) anew: bool,
+    /// Whether to compile all files of the systems, even if nothing that they depend on has
+    /// changed.
+    pub(crate) force: bool,
 }
 
 /// The symbols whose tokens are reported in the renamed project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacesRequest {
-    /// The symbol before, as answers have it.
+    /// The old symbol, as in answers.
     pub(crate) old: String,
-    /// The symbol after.
+    /// The new symbol.
     pub(crate) new: String,
     /// The old name as it is read.
     pub(crate) old_name: String,
@@ -45,37 +51,37 @@ pub(crate) struct PlacesRequest {
     pub(crate) comments: bool,
     pub(crate) strings: bool,
     pub(crate) derived: bool,
-    /// The old symbol, and those that are renamed along, as they were.
-    pub(crate) gone: Vec<GoneSymbol>,
+    /// The old symbol, and the old symbols of the names that are renamed with it.
+    pub(crate) removed: Vec<RemovedSymbol>,
 }
 
-/// A symbol that must stand nowhere after the rename.
+/// A symbol that must not occur after the rename.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct GoneSymbol {
-    /// As answers have it.
+pub(crate) struct RemovedSymbol {
+    /// The symbol as in answers.
     pub(crate) printed: String,
     pub(crate) name: String,
     pub(crate) package: String,
-    /// The packages that exported it, through which text may still mean it.
+    /// The packages that exported it, through which text may still refer to it.
     pub(crate) exported_by: Vec<String>,
 }
 
-/// What loading the project shows.
+/// The results of loading the project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LoadRecord {
+pub(crate) struct LoadReport {
     /// The systems and files that do not load.
     pub(crate) failed: Vec<FailedLoad>,
     pub(crate) diagnostics: Vec<ComparedDiagnostic>,
     pub(crate) records: Vec<ComparedXref>,
     pub(crate) tests: Vec<Tested>,
-    /// The symbols of the packages that were made or changed: package, symbol, whether it is exported.
+    /// The symbols of new or changed packages: package, symbol, whether it is exported.
     pub(crate) symbols: Vec<(String, String, bool)>,
-    /// How many files were compiled.
+    /// The number of compiled files.
     pub(crate) compiled: usize,
-    /// The files that were loaded.
+    /// The loaded files.
     pub(crate) loaded: Vec<PathBuf>,
     pub(crate) places: Option<NamePlaces>,
-    /// Code that has looked up the old name where the new symbol is meant: its place and function.
+    /// Calls that looked up the old name where the new symbol is meant: place and function.
     pub(crate) looked_up: Vec<(Option<Location>, String)>,
 }
 
@@ -84,7 +90,7 @@ pub(crate) struct LoadRecord {
 pub(crate) struct FailedLoad {
     pub(crate) name: String,
     pub(crate) why: String,
-    /// The file at which it stopped.
+    /// The file at which the load stopped.
     pub(crate) path: Option<String>,
 }
 
@@ -92,7 +98,7 @@ pub(crate) struct FailedLoad {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ComparedDiagnostic {
     pub(crate) severity: Severity,
-    /// The line; an empty file if it is about none.
+    /// The line, with an empty file name if the diagnostic has no place.
     pub(crate) place: Location,
     pub(crate) message: String,
 }
@@ -113,54 +119,55 @@ pub(crate) struct ComparedXref {
     pub(crate) file: String,
     pub(crate) form: Option<u32>,
     pub(crate) number: Option<u32>,
-    /// Whether the function is reached by its name; if not, it may be collected at any time.
+    /// Whether the function is reachable by its name. If not, it may be garbage collected at any
+    /// time.
     pub(crate) named: bool,
 }
 
-/// How a system's tests ended, as run-tests tells it.
+/// The test results of a system, as `run-tests` reports them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tested {
     pub(crate) system: String,
-    /// Why they did not run.
+    /// Why the tests did not run.
     pub(crate) not_loaded: Option<String>,
     pub(crate) tests: Vec<TestResult>,
 }
 
-/// Where the names stand in the renamed project, as its own image tells.
+/// The places of the names in the renamed project, as its image reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamePlaces {
-    /// Tokens that still read as the old symbol, or as one that is renamed along: file, and a sentence.
+    /// Tokens that still read as the old symbol, or as another renamed symbol: file and sentence.
     pub(crate) old: Vec<(String, String)>,
-    /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
+    /// Tokens that read as the new symbol, or as another new name: file and byte range.
     pub(crate) new: Vec<(String, Range)>,
-    /// Why the new symbol's tokens cannot be told.
+    /// Why the new symbol's tokens could not be found.
     pub(crate) trouble: Option<String>,
 }
 
-/// An edit, where it stands in the new text.
+/// An edit and its place in the new text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AppliedEdit {
     pub(crate) path: String,
-    /// In bytes of the new file.
+    /// The range in bytes of the new file.
     pub(crate) range: Range,
-    /// Its place in the old text.
+    /// The place in the old text.
     pub(crate) place: Location,
 }
 
-/// What a difference is about.
+/// The subject of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DifferenceKind {
-    /// A system does not load, or for another reason.
+    /// A system does not load, or fails for another reason.
     Load,
-    /// A token that reads as the old symbol still.
+    /// A token still reads as the old symbol.
     Left,
-    /// Code that makes the old name when it runs, and looks it up.
+    /// Code generates the old name at run time, and looks it up.
     LookUp,
-    /// An edit after which the new symbol does not stand there.
+    /// The place of an edit does not read as the new symbol.
     Edit,
-    /// A token that reads as the new symbol, and was not edited.
+    /// A token reads as the new symbol but was not edited.
     Extra,
     /// A diagnostic.
     Diagnostic,
@@ -168,84 +175,89 @@ pub enum DifferenceKind {
     Reference,
     /// A symbol of a package, or an export.
     Symbol,
-    /// The outcome of a test.
+    /// A test result.
     Test,
 }
 
-/// Something that the rename changes besides the name.
+/// A change by the rename other than the name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Difference {
-    /// What it is about.
+    /// The subject.
     pub kind: DifferenceKind,
     /// A sentence.
     pub message: String,
-    /// The file that it is about, if it is about one.
+    /// The file of the difference, if any.
     #[serde(skip)]
     #[schemars(skip)]
     pub(crate) path: Option<String>,
 }
 
-/// Whether a rename leaves the program what it was.
+/// The result of verifying a rename.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Verified {
-    /// Whether nothing differs but the name.
+    /// Whether nothing but the name differs.
     pub same: bool,
-    /// The systems that were loaded, before and after.
+    /// The systems that were loaded, before and after the rename.
     pub systems: Vec<String>,
-    /// How many cross references were compared.
+    /// The number of compared cross references.
     pub references: usize,
-    /// How many diagnostics were compared.
+    /// The number of compared diagnostics.
     pub diagnostics: usize,
     /// The systems that were tested.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub tested: Vec<String>,
-    /// What differs: the first ones.
+    /// The first differences.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub differences: Vec<Difference>,
-    /// How much differs.
+    /// The number of all differences.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub differences_total: usize,
-    /// Whether the same program came only when all files were compiled anew: some know the name when they are read, and ASDF
-    /// is not told that they depend on it.
+    /// Whether the programs are the same only if all files are recompiled: some files use the name
+    /// at read or compile time, and ASDF does not know that they depend on it.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub anew: bool,
-    /// Names that macros make, which have changed with the one that they are made from.
+    #[serde(rename = "anew")]
+    pub recompiled: bool,
+    /// Names that macros generate and that have changed with the renamed one.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub made: Vec<String>,
-    /// Edited files that none of the systems loads: of them, nothing was verified.
+    #[serde(rename = "made")]
+    pub generated: Vec<String>,
+    /// Edited files that none of the systems loads, so that their edits were not verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_loaded: Vec<String>,
-    /// What could not be loaded, before and after alike, and why: of it, nothing was verified.
+    /// Systems and files that load neither before nor after the rename, with the reason. They were
+    /// not verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failed: Vec<String>,
-    /// Code that makes names when it runs, of which the old one may be one: nobody has seen all that it makes.
+    /// Places where code generates names at run time that may include the old one. This is not
+    /// verified completely.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub computed: Vec<String>,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
 impl Verified {
-    /// Whether the differences may come from fasls of files that were compiled before the rename.
+    /// Returns whether the differences may come from fasls that were compiled before the rename.
     pub(crate) fn may_be_stale(&self) -> bool {
         use DifferenceKind::{Diagnostic, Reference, Symbol};
-        // They are sorted by kind: what the edits themselves did comes first.
+        // Differences are sorted by kind. The kinds before these three are direct effects of the
+        // edits.
         self.differences.first().is_some_and(|first| matches!(first.kind, Diagnostic | Reference | Symbol))
     }
 }
 
-/// The most differences that an answer lists.
+/// The maximum number of differences in an answer.
 const MOST_DIFFERENCES: usize = 20;
 
-/// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `index` is of the image
-/// before; `shown` returns how answers show a file.
+/// Compares the results of loading before and after the rename `plan` with the edits `written`.
+/// `index` belongs to the image before the rename; `shown` formats a path for answers.
 pub(crate) fn compare(
     plan: &RenamePlan,
     written: &[AppliedEdit],
-    before: &LoadRecord,
-    after: &LoadRecord,
+    before: &LoadReport,
+    after: &LoadReport,
     index: &Index,
     shown: &dyn Fn(&Path) -> String,
 ) -> Verified {
@@ -272,7 +284,7 @@ pub(crate) fn compare(
     for (place, function) in &after.looked_up {
         let at = place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
         let message = format!(
-            "{at}{} makes the name {} when it runs, and looks it up: that symbol is called {} now.",
+            "{at}{} generates the name {} at run time and looks it up, but the symbol is now called {}.",
             name::written(index, function),
             plan.symbol,
             readable(&plan.new_name)
@@ -292,14 +304,14 @@ pub(crate) fn compare(
         let path = said.map(|said| said.place.file.clone());
         add(DifferenceKind::Diagnostic, format!("{change}: {line}"), path);
     }
-    // A list more moves the numbers of the forms behind it.
+    // An added list changes the numbers of the forms after it.
     let mut edits = plan.lisp_files().flat_map(|file| &file.edits);
     let numbers = !edits.any(|edit| edit.new.contains('('));
-    let (references, made) = references(&names, numbers, before, after, index, shown);
+    let (references, generated) = references(&names, numbers, before, after, index, shown);
     for (path, reference) in references {
         add(DifferenceKind::Reference, reference, Some(path));
     }
-    verified.made = made;
+    verified.generated = generated;
     for symbol in symbols(&names, plan.scope, before, after, index) {
         add(DifferenceKind::Symbol, symbol, None);
     }
@@ -323,14 +335,14 @@ pub(crate) fn compare(
 
 fn failures(
     names: &Renamed,
-    before: &LoadRecord,
-    after: &LoadRecord,
+    before: &LoadReport,
+    after: &LoadReport,
     add: &mut dyn FnMut(DifferenceKind, String, Option<String>),
 ) {
     let plain = |failed: &[FailedLoad]| -> Vec<String> {
         failed.iter().map(|found| format!("{}: {}", found.name, names.neutral_text(&found.why))).collect()
     };
-    // A failure that changed is reported with the new ones.
+    // If a failure has changed, report all failures.
     let (_, new) = changes(plain(&before.failed), plain(&after.failed));
     if !new.is_empty() {
         for FailedLoad { name, why, path } in &after.failed {
@@ -340,7 +352,7 @@ fn failures(
         return;
     }
     if after.failed.len() < before.failed.len() {
-        add(DifferenceKind::Load, "More loads after the rename than before.".to_owned(), None);
+        add(DifferenceKind::Load, "Some systems or files load only after the rename.".to_owned(), None);
     }
 }
 
@@ -375,18 +387,19 @@ fn compare_places(
     for (edit, hit) in written.iter().zip(hit) {
         if hit != 1 {
             let new_name = readable(&plan.new_name);
-            let message = format!("{}: what stands there after the edit is not {new_name}.", edit.place);
+            let message = format!("{}: the text after the edit does not read as {new_name}.", edit.place);
             add(DifferenceKind::Edit, message, Some(edit.place.file.clone()));
         }
     }
 }
 
-/// Compares the cross references. Returns those that differ, each with its file, and the names that macros make otherwise now.
+/// Compares the cross references. Returns the differences, each with its file, and the generated
+/// names that have changed.
 fn references(
     names: &Renamed,
     numbers: bool,
-    before: &LoadRecord,
-    after: &LoadRecord,
+    before: &LoadReport,
+    after: &LoadReport,
     index: &Index,
     shown: &dyn Fn(&Path) -> String,
 ) -> (Vec<(String, String)>, Vec<String>) {
@@ -399,10 +412,10 @@ fn references(
         form: record.form,
         number: record.number.filter(|_| numbers),
     };
-    // A function that nothing refers to may have been collected in one image, and not yet in the other.
+    // An unnamed function may be garbage collected in one image and not yet in the other.
     let alive = |record: &ComparedXref| (names.neutral_text(&record.by), record.file.clone(), record.form);
-    let unnamed = |traces: &LoadRecord| -> BTreeSet<_> {
-        traces.records.iter().filter(|record| !record.named).map(alive).collect()
+    let unnamed = |report: &LoadReport| -> BTreeSet<_> {
+        report.records.iter().filter(|record| !record.named).map(alive).collect()
     };
     let (first, second) = (unnamed(before), unnamed(after));
     let compared = |record: &&ComparedXref| {
@@ -414,11 +427,12 @@ fn references(
     let expected =
         before.records.iter().filter(compared).map(|record| line(record, names.replaced_text(&record.name)));
     let found = after.records.iter().filter(compared).map(|record| line(record, plain_text(&record.name)));
-    let (mut gone, mut new) = changes(expected.collect(), found.collect());
+    let (mut removed, mut new) = changes(expected.collect(), found.collect());
     let mut made = Vec::new();
-    gone.retain(|line| {
-        // Pairs a reference that is gone with a new one, to a name that a macro makes from the new symbol's.
-        let Some(name) = names.made(&line.name) else { return true };
+    removed.retain(|line| {
+        // Pair a removed reference with a new one to the name that a macro generates from the new
+        // symbol.
+        let Some(name) = names.generated(&line.name) else { return true };
         let expected = ComparedUse { name, ..line.clone() };
         let Some(at) = new.iter().position(|line| *line == expected) else { return true };
         new.swap_remove(at);
@@ -450,41 +464,42 @@ fn references(
         let message = format!("{change}: {by} {kind} {name} ({file}{form})");
         (file, message)
     };
-    (words((gone, new)).map(say).collect(), made)
+    (words((removed, new)).map(say).collect(), made)
 }
 
-/// Lists the symbols and exports that differ.
+/// Lists the differences in symbols and exports.
 fn symbols(
     names: &Renamed,
     scope: Scope,
-    before: &LoadRecord,
-    after: &LoadRecord,
+    before: &LoadReport,
+    after: &LoadReport,
     index: &Index,
 ) -> Vec<String> {
     let line = |(package, symbol, external): &(String, String, bool),
                 symbol_text: &dyn Fn(&str) -> String| {
         (package.clone(), symbol_text(symbol), *external)
     };
-    // Compares exports, and names that contain the renamed one: locals and LOOP's words may keep the old
-    // name, and which other names are there depends on what the compiler keeps.
+    // Compare only exports, and names that contain the renamed one. Local variables and LOOP
+    // keywords may keep the old name, and the presence of other symbols depends on the compiler.
     let other = |line: &(String, String, bool)| {
         line.2
             || (!names.is_own(&line.1) && {
-                let (_, name) = parts(&line.1);
+                let (_, name) = split_symbol(&line.1);
                 names.neutral_text(name) != name
             })
     };
     let expected = before.symbols.iter().map(|symbol| line(symbol, &|text| names.replaced_text(text)));
     let found = after.symbols.iter().map(|symbol| line(symbol, &plain_text));
-    let (mut gone, mut new) = changes(expected.filter(other).collect(), found.filter(other).collect());
+    let (mut removed, mut new) = changes(expected.filter(other).collect(), found.filter(other).collect());
     if scope == Scope::Narrow {
-        // Local variables keep the name: where it was inherited, they have a symbol of their own now.
+        // Local variables keep the old name. If it was inherited before, they have a new symbol
+        // now.
         new.retain(|(package, symbol, external)| {
-            *external || parts(symbol) != (format!("{package}::").as_str(), names.old())
+            *external || split_symbol(symbol) != (format!("{package}::").as_str(), names.old())
         });
     }
-    gone.retain(|(package, symbol, external)| {
-        let Some(made) = names.made(symbol) else { return true };
+    removed.retain(|(package, symbol, external)| {
+        let Some(made) = names.generated(symbol) else { return true };
         let at = new.iter().position(|line| *line == (package.clone(), made.clone(), *external));
         at.map(|at| new.swap_remove(at)).is_none()
     });
@@ -492,10 +507,10 @@ fn symbols(
         let what = if external { "exports" } else { "has" };
         format!("{change}: package {package} {what} {}", name::written(index, &symbol))
     };
-    words((gone, new)).map(say).collect()
+    words((removed, new)).map(say).collect()
 }
 
-/// A cross reference as it is compared.
+/// A cross reference in comparable form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ComparedUse {
     name: String,
@@ -507,26 +522,27 @@ struct ComparedUse {
     number: Option<u32>,
 }
 
-/// Names what is gone, and what is new.
-fn words<T>((gone, new): (Vec<T>, Vec<T>)) -> impl Iterator<Item = (&'static str, T)> {
-    gone.into_iter().map(|gone| ("gone", gone)).chain(new.into_iter().map(|new| ("new", new)))
+/// Labels removed and new items.
+fn words<T>((removed, new): (Vec<T>, Vec<T>)) -> impl Iterator<Item = (&'static str, T)> {
+    removed.into_iter().map(|removed| ("removed", removed)).chain(new.into_iter().map(|new| ("new", new)))
 }
 
-/// Lists what the first of two lists has more often than the second, once for each time; and the other way round.
+/// Compares two lists as multisets. Returns the items that only the first has, and those that only
+/// the second has.
 fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> (Vec<T>, Vec<T>) {
     before.sort();
     after.sort();
-    let (mut gone, mut new) = (Vec::new(), Vec::new());
+    let (mut removed, mut new) = (Vec::new(), Vec::new());
     let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
     loop {
         let order = match (before.peek(), after.peek()) {
             (Some(first), Some(second)) => first.cmp(second),
             (Some(_), None) => std::cmp::Ordering::Less,
             (None, Some(_)) => std::cmp::Ordering::Greater,
-            (None, None) => return (gone, new),
+            (None, None) => return (removed, new),
         };
         if order.is_le() {
-            gone.extend(before.next().filter(|_| order.is_lt()));
+            removed.extend(before.next().filter(|_| order.is_lt()));
         }
         if order.is_ge() {
             new.extend(after.next().filter(|_| order.is_gt()));

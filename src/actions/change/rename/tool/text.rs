@@ -1,4 +1,4 @@
-//! Renders rename's answers as text.
+//! Formats the answers of `rename` as text.
 
 use std::fmt::{self, Write as _};
 
@@ -7,7 +7,7 @@ use crate::actions::change::rename::{Applied, Hunk, RenamePlan, Scope, Undone, V
 use crate::answer::name::readable;
 use crate::answer::{Advice, Wording, counted, some_of};
 
-/// Renders the plan or the applied edits. Writing to a string cannot fail.
+/// Formats the plan or the applied edits. Writing to a string cannot fail.
 pub(super) fn rename(answer: &ListedRename, wording: Wording) -> String {
     let mut text = head(&answer.plan, answer.file_count, answer.applied, Some(wording));
     if let Some(verified) = &answer.verified {
@@ -32,23 +32,23 @@ impl fmt::Display for RenamePlan {
     }
 }
 
-/// Renders what becomes, or became, of the symbol in so many `files`, and what is to be known of it; with advice if it is
-/// `worded`.
+/// Formats the effect of the rename on so many `files`, with conflicts and cautions. Includes
+/// advice if `worded` is given.
 fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>) -> String {
     let edits = counted(plan.edits, "edit", "edits");
     let files = counted(files, "file", "files");
     let new_name = readable(&plan.new_name);
     let mut text = match (plan.conflicts.is_empty(), applied) {
-        (false, _) => format!("{} cannot become {new_name}:", plan.symbol),
-        (true, true) => format!("{} is {new_name} now: {edits} in {files}.", plan.symbol),
-        (true, false) => format!("{} would become {new_name}: {edits} in {files}.", plan.symbol),
+        (false, _) => format!("{} cannot be renamed to {new_name}:", plan.symbol),
+        (true, true) => format!("{} was renamed to {new_name}: {edits} in {files}.", plan.symbol),
+        (true, false) => format!("{} would be renamed to {new_name}: {edits} in {files}.", plan.symbol),
     };
     for conflict in &plan.conflicts {
         let _ = write!(text, "\n  {}", conflict.message);
     }
     let scope = match plan.scope {
         Scope::Narrow => "only this definition's uses",
-        Scope::Auto | Scope::Symbol => "all tokens of the symbol, local variables too",
+        Scope::Auto | Scope::Symbol => "all tokens of the symbol, also local variables",
     };
     let _ = write!(text, "\nScope: {scope}. {}", plan.reason);
     if plan.key_parameters > 0 {
@@ -56,7 +56,7 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
         let _ = write!(text, "\n{count} keep the keyword: ((:old new)).");
     }
     for derived in &plan.derived {
-        let how = if derived.renamed { "is renamed along" } else { "is not renamed" };
+        let how = if derived.renamed { "is renamed too" } else { "is not renamed" };
         let places = counted(derived.places, "place", "places");
         let _ = write!(text, "\n{} ({places}) {how}: {}.", derived.name, readable(&derived.new_name));
     }
@@ -68,8 +68,10 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
     }
     if !plan.made_when_run.is_empty() {
         let places = some_of(&plan.made_when_run, String::clone);
-        let _ =
-            write!(text, "\nNote: Code makes names of this form when it runs, maybe the old one: {places}.");
+        let _ = write!(
+            text,
+            "\nNote: Code generates names of this form at run time, maybe the old one: {places}."
+        );
     }
     if !plan.other_text.is_empty() {
         let _ = write!(text, "\n{}", plan.other_text.sentence());
@@ -77,14 +79,15 @@ fn head(plan: &RenamePlan, files: usize, applied: bool, worded: Option<Wording>)
             (0, Some(wording)) => write!(text, " {}", Advice::IncludeText.worded(wording)),
             (0, None) => Ok(()),
             (words, _) => {
-                write!(text, " {} of them, by the word alone.", counted(words, "edit is", "edits are"))
+                write!(text, " {} of such words.", counted(words, "edit is", "edits are"))
             }
         };
     }
     text
 }
 
-/// Adds the edits as `hunks`, those of all files counted unless all are shown, and the places that are left.
+/// Appends the edits as `hunks`, with edit counts by file unless all edits are shown, and the
+/// doubtful places.
 fn edits(text: &mut String, plan: &RenamePlan, hunks: &[Hunk]) {
     text.push('\n');
     let shown: usize = hunks.iter().map(|hunk| hunk.edits.len()).sum();
@@ -103,20 +106,20 @@ fn edits(text: &mut String, plan: &RenamePlan, hunks: &[Hunk]) {
         text.push_str(&hunk.diff);
     }
     if !plan.doubtful.is_empty() {
-        text.push_str("\nLeft as they are:\n");
+        text.push_str("\nNot edited:\n");
         for left in &plan.doubtful {
             let _ = write!(text, "  {}: {}\n      {}\n", left.place, left.reason, left.context);
         }
     }
 }
 
-/// Renders what is told of a rename that is still being verified.
+/// Formats the answer for a rename that is still being verified.
 pub(super) fn running(answer: &RunningRename) -> String {
     let mut text = match (&answer.symbol, &answer.new_name) {
         (Some(symbol), Some(new_name)) => {
-            format!("{symbol} is being verified as {new_name}, for {} s now", answer.seconds)
+            format!("The rename of {symbol} to {new_name} is being verified, for {} s so far", answer.seconds)
         }
-        _ => format!("It is still being verified, for {} s now", answer.seconds),
+        _ => format!("The rename is still being verified, for {} s so far", answer.seconds),
     };
     if let Some(seconds) = answer.takes_seconds {
         let _ = write!(text, "; it takes about {seconds} s here");
@@ -135,14 +138,14 @@ impl fmt::Display for Verified {
         );
         let same = "are the same, apart from the new name.";
         match self.same {
-            true if self.anew => write!(f, "Verified, with all files compiled anew: {compared} {same}"),
+            true if self.recompiled => write!(f, "Verified, with all files recompiled: {compared} {same}"),
             true if self.systems.is_empty() && !self.failed.is_empty() => {
                 f.write_str("Nothing was verified.")
             }
             true => write!(f, "Verified: {compared} {same}"),
             false => {
                 let differences = counted(self.differences_total, "difference", "differences");
-                write!(f, "Not the same ({compared} were compared); {differences}:")
+                write!(f, "Not equivalent ({compared} were compared); {differences}:")
             }
         }?;
         for difference in &self.differences {
@@ -155,19 +158,19 @@ impl fmt::Display for Verified {
             let end = if self.same { " with the same outcome" } else { "" };
             write!(f, "\nTested{end}: {}.", self.tested.join(", "))?;
         }
-        if !self.made.is_empty() {
-            write!(f, "\nMade by macros: {}.", self.made.join(", "))?;
+        if !self.generated.is_empty() {
+            write!(f, "\nGenerated by macros: {}.", self.generated.join(", "))?;
         }
         if self.same && !self.computed.is_empty() {
             let shown = some_of(&self.computed, String::clone);
-            write!(f, "\nNot verified, for it is made when code runs: a name that {shown} may make.")?;
+            write!(f, "\nNot verified, because code generates them at run time: names from {shown}.")?;
         }
         for failed in &self.failed {
-            write!(f, "\nNot verified, for it does not load, before and after alike: {failed}")?;
+            write!(f, "\nNot verified, because it does not load before or after the rename: {failed}")?;
         }
         if !self.not_loaded.is_empty() {
             let files = self.not_loaded.join(", ");
-            write!(f, "\nNot verified, for no system that loads has them: {files}.")?;
+            write!(f, "\nNot verified, because no system that loads contains them: {files}.")?;
         }
         Ok(())
     }
@@ -184,7 +187,7 @@ impl fmt::Display for Undone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Undone: {}.", self.what)?;
         match self.files.as_slice() {
-            [] => f.write_str(" The files had their old texts already."),
+            [] => f.write_str(" The files already had their old texts."),
             files => {
                 write!(f, " {} restored: {}.", counted(files.len(), "file", "files"), files.join(", "))
             }

@@ -1,25 +1,26 @@
-//! Finds the project's names that have another name as a part, and what macros make of a name that they are given.
+//! Finds the project's names that contain another name as a component, as `make-point` contains
+//! `point`. Also determines how operators use a name that they take as an argument.
 
 use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{Now, Project};
+use crate::workspace::{Project, TreeView};
 use steelbank_reader::operators::class_definers;
 use steelbank_reader::{FormId, FormKind, LispText};
 use steelbank_xref::{Index, Symbol};
 
-/// The names of the project's symbols, for finding those that contain another.
+/// The names of the project's symbols, to find those that contain another name.
 #[derive(Debug, Default)]
 pub struct ProjectSymbols {
-    /// All names, each before a line feed.
+    /// All names, each followed by a line feed.
     text: Vec<u8>,
-    /// Where each name starts, with its symbol.
+    /// The start of each name in `text`, with its symbol.
     starts: Vec<(usize, Symbol)>,
 }
 
 impl ProjectSymbols {
-    /// Collects the names of all symbols in `index` but SBCL's own.
+    /// Collects the names of all symbols in `index`, except those of SBCL itself.
     pub fn new(index: &Index) -> ProjectSymbols {
         let mut names = ProjectSymbols::default();
         for symbol in index.symbols() {
@@ -38,7 +39,7 @@ impl ProjectSymbols {
         names
     }
 
-    /// Finds the symbols that are called `name`.
+    /// Finds the symbols called `name`.
     pub(super) fn named(&self, index: &Index, name: &str) -> Vec<Symbol> {
         let line = format!("{}\n", name.replace('\n', " "));
         memchr::memmem::find_iter(&self.text, line.as_bytes())
@@ -49,7 +50,7 @@ impl ProjectSymbols {
             .collect()
     }
 
-    /// Finds the symbols with longer names that have `name` as a part.
+    /// Finds the symbols with longer names that contain `name` as a component.
     pub(super) fn containing(&self, index: &Index, name: &str) -> Vec<(Symbol, String)> {
         let mut found: Vec<(Symbol, String)> = Vec::new();
         if name.is_empty() {
@@ -72,14 +73,14 @@ impl ProjectSymbols {
     }
 }
 
-/// Finds `name` as a part of `other` that neither begins nor ends inside a word.
+/// Finds `name` as a component of `other`: a part that neither begins nor ends inside a word.
 fn part(other: &str, name: &str) -> Option<usize> {
     let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     let bounded = |at: &usize| {
         let (before, after) = (&other[..*at], &other[*at + name.len()..]);
         let starts = !is_word(before.chars().next_back()) || !is_word(name.chars().next());
         let ends = !is_word(after.chars().next()) || !is_word(name.chars().next_back());
-        // Takes a final P for a word: FOOP is made from FOO, as FOO-P is.
+        // Accept a final P without a hyphen: FOOP is derived from FOO, like FOO-P.
         starts && (ends || after == "P")
     };
     let mut all = other.match_indices(name).map(|(at, _)| at).filter(bounded);
@@ -88,7 +89,7 @@ fn part(other: &str, name: &str) -> Option<usize> {
     Some(if other.starts_with(name) { first } else { all.last().unwrap_or(first) })
 }
 
-/// Replaces the part `name` of `other` by `new`.
+/// Replaces the component `name` of `other` by `new`.
 pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     match part(other, name) {
         Some(at) => format!("{}{new}{}", &other[..at], &other[at + name.len()..]),
@@ -96,41 +97,42 @@ pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     }
 }
 
-/// Finds what `part` of `other` must become for `other` to become `new`.
-pub(super) fn part_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&'a str> {
+/// Finds what the component `part` of `other` must become, so that `other` becomes `new`.
+pub(super) fn component_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&'a str> {
     let at = self::part(other, part)?;
     let (before, after) = (&other[..at], &other[at + part.len()..]);
     new.strip_prefix(before)?.strip_suffix(after).filter(|part| !part.is_empty())
 }
 
-/// What DEFCLASS expands to, which a macro's definition may call itself.
+/// DEFCLASS expands to this function, which a macro's definition may call itself.
 const ENSURE_CLASS: &str = "ENSURE-CLASS";
 
-/// Whether a macro's definition, or what that uses, makes a class. The standard's own are none: their slots are known.
-pub(super) fn makes_class(project: &Project, now: &Now, operator: &Name) -> bool {
+/// Returns whether a macro's definition, directly or through other operators, defines a class.
+/// Returns false for standard operators: their slots are known.
+pub(super) fn defines_class(project: &Project, view: &TreeView, operator: &Name) -> bool {
     let Name::Symbol { package, name } = operator else { return false };
     let expander = Expander { package: package.clone(), name: name.clone(), symbol_macro: false };
     !PackageOwner::of(package).is_locked()
         && class_definers().chain([ENSURE_CLASS]).any(|maker| {
             let maker = SearchTarget { package: "COMMON-LISP".to_owned(), name: maker.to_owned() };
-            let origin = Origins::new(project, now).of(&maker, &|_| false, &expander, Vec::new());
+            let origin = Origins::new(project, view).of(&maker, &|_| false, &expander, Vec::new());
             matches!(origin, Some(ExpansionOrigin::InTemplate(_)))
         })
 }
 
-/// How code has a name as a datum.
+/// How code uses a name as data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameAsDatum {
-    /// It makes a string of the name.
+    /// It converts the name to a string.
     String,
     /// It quotes the name.
     Quoted,
-    /// Something else.
+    /// Any other use.
     Other,
 }
 
 impl NameAsDatum {
-    /// Reads how the token that starts at `offset` is had.
+    /// Determines how code uses the token that starts at `offset`.
     pub(super) fn read(text: &LispText, bytes: &[u8], offset: u32) -> Self {
         let operator = |form: Option<FormId>| {
             let head = form.and_then(|form| text.head(text.form(form)?));
@@ -158,7 +160,7 @@ mod tests {
     use steelbank_reader::{Dialect, Features};
 
     #[test]
-    fn parts_are_whole_words() {
+    fn components_are_complete_words() {
         for (other, name, expected) in [
             ("MAKE-POINT", "POINT", "MAKE-DOT"),
             ("POINT-X", "POINT", "DOT-X"),
@@ -169,13 +171,13 @@ mod tests {
         ] {
             assert_eq!(replaced(other, name, "DOT"), expected);
         }
-        assert_eq!(part_of_new("MAKE-POINT", "POINT", "MAKE-DOT"), Some("DOT"));
-        assert_eq!(part_of_new("MAKE-POINT", "POINT", "NEW-DOT"), None);
+        assert_eq!(component_of_new("MAKE-POINT", "POINT", "MAKE-DOT"), Some("DOT"));
+        assert_eq!(component_of_new("MAKE-POINT", "POINT", "NEW-DOT"), None);
         assert!(part("APPOINTED", "POINT").is_none() && part("POINTS", "POINT").is_none());
     }
 
     #[test]
-    fn names_that_become_strings_are_seen() {
+    fn names_converted_to_strings_are_found() {
         for (text, expected) in [
             ("(intern (concatenate 'string (symbol-name 'request) \"-\"))", NameAsDatum::String),
             ("(intern (format nil \"~a-x\" (quote request)))", NameAsDatum::String),

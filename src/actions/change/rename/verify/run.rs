@@ -1,5 +1,6 @@
-//! Verifies that a rename leaves the program as it was: loads the project as it is and the project renamed in
-//! scratch images, both from fasls, and compares.
+//! Runs the verification of a rename. Scratch images load the unchanged project and the renamed
+//! one, both from fasls, and report the results; the reports are compared. The report on the
+//! unchanged project is cached until a file changes.
 
 use crate::answer::LispKind;
 use crate::answer::Location;
@@ -12,8 +13,8 @@ use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::rename::{
-    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, GoneSymbol, LoadRecord, NamePlaces,
-    PlacesRequest, RenamePlan, RenameRequest, Scope, Tested, TracesRequest, Verified, compare,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, LoadReport, LoadReportRequest, NamePlaces,
+    PlacesRequest, RemovedSymbol, RenamePlan, RenameRequest, Scope, Tested, Verified, compare,
 };
 use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::list_systems::ListSystemsRequest;
@@ -32,42 +33,42 @@ use crate::handle::scratch::ScratchError;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::workspace::replacement::Replacement;
 use crate::workspace::write;
-use crate::workspace::{Own, TextState};
+use crate::workspace::{ProjectFiles, TextState};
 use steelbank_xref::{Access, Index, Package};
 
 /// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
-/// The time limit of one file that no system has, and the share of the time left that it may take.
+/// The time limit of one file that belongs to no system, and its maximum share of the time left.
 const EACH_FILE: Duration = Duration::from_secs(60);
 const FILE_SHARE: u32 = 4;
 
-/// The most loads until one compiles nothing.
+/// The maximum number of loads until one compiles nothing.
 const LOADS: usize = 3;
-/// The order to a copy for the traces of a load.
-pub(crate) const TRACES: &str = "traces";
+/// The name of the request to a copy for a [`LoadReport`].
+pub(crate) const LOAD_REPORT: &str = "load-report";
 
-/// How long a verification was measured to take, beside one load of the same systems.
+/// The measured duration of a verification, relative to one load of the same systems.
 const LOADS_OF_A_VERIFICATION: f64 = 1.5;
 
-/// The last verification.
+/// The duration of the last verification.
 struct LastVerification {
     took: Duration,
     tests: bool,
 }
 
-/// The traces of a load of the unchanged project, with the stamps of its files.
+/// The report on a load of the unchanged project, with the stamps of its input files.
 #[derive(Debug)]
 pub(crate) struct Before {
-    request: TracesRequest,
+    request: LoadReportRequest,
     inputs: Vec<(PathBuf, u64)>,
-    traces: LoadRecord,
+    report: LoadReport,
 }
 
-/// A request to verify a plan: the systems that are loaded here, and those of edited files, are loaded in scratch images,
-/// as they are and renamed. The diagnostics and cross references must be the same, with the one name replaced; no token
-/// may still mean the old symbol; the new symbol must stand where the plan wrote it and nowhere else. This runs the
-/// project's code, in copies; no file changes.
+/// A request to verify a plan. The loaded systems and those of edited files are loaded in scratch
+/// images, unchanged and renamed. Diagnostics and cross references must be the same except for the
+/// name. No token may still mean the old symbol, and the new symbol must occur exactly where the
+/// plan wrote it. This runs the project's code in copies, and changes no file.
 #[derive(Debug, Clone, Copy)]
 pub struct RenameVerifyRequest<'a> {
     request: &'a RenameRequest,
@@ -76,12 +77,13 @@ pub struct RenameVerifyRequest<'a> {
 }
 
 impl<'a> RenameVerifyRequest<'a> {
-    /// Makes a request to verify the plan that answered `request`.
+    /// Creates a request to verify the plan that answered `request`.
     pub fn new(request: &'a RenameRequest, plan: &'a RenamePlan) -> Self {
         Self { request, plan, tests: false }
     }
 
-    /// Runs the tests of the project's systems, too, if `tests`: they must have the same results.
+    /// Also runs the tests of the project's systems if `tests` is true: they must have the same
+    /// results.
     #[must_use]
     pub fn tests(mut self, tests: bool) -> Self {
         self.tests = tests;
@@ -92,12 +94,12 @@ impl<'a> RenameVerifyRequest<'a> {
 impl Action for RenameVerifyRequest<'_> {
     type Answer = Verified;
 
-    /// Verifies. A difference is an answer.
+    /// Verifies the plan. Differences are part of the answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Verified, Error> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
         let files = bank.replacements(self.plan).map_err(|error| ScratchError::Call(error.to_string()))?;
-        let asked = bank.traces_request(self.plan, self.tests, control)?;
+        let asked = bank.load_report_request(self.plan, self.tests, control)?;
         let mut wanted = asked.clone();
         wanted.places = Some(places_request(self.request, self.plan, &bank.index()));
         let texts: Vec<(PathBuf, &[u8])> =
@@ -109,16 +111,17 @@ impl Action for RenameVerifyRequest<'_> {
         let shown = |path: &Path| bank.project().shown(path);
         let written = written(self.plan, &files);
         let index = bank.index();
-        let mut verified = compare(self.plan, &written, &before.traces, &after, &index, &shown);
+        let mut verified = compare(self.plan, &written, &before.report, &after, &index, &shown);
         if verified.may_be_stale() {
-            // Compile anew: a fasl keeps definitions of files that ASDF does not know it depends on.
-            wanted.anew = true;
-            let asked = TracesRequest { places: None, ..wanted.clone() };
+            // Recompile all files: a fasl may contain definitions from files that ASDF does not
+            // know it depends on.
+            wanted.force = true;
+            let asked = LoadReportRequest { places: None, ..wanted.clone() };
             let (before, again) =
                 at_once(|| bank.gather(&[], &asked, &until), || bank.gather(&texts, &wanted, &until));
             after = again?;
-            let anew = compare(self.plan, &written, &before?, &after, &index, &shown);
-            verified = Verified { anew: anew.same, ..anew };
+            let compared = compare(self.plan, &written, &before?, &after, &index, &shown);
+            verified = Verified { recompiled: compared.same, ..compared };
         }
         wanted.systems.retain(|system| after.failed.iter().all(|failed| failed.name != *system));
         verified.systems = wanted.systems;
@@ -130,8 +133,8 @@ impl Action for RenameVerifyRequest<'_> {
 }
 
 impl Steelbank {
-    /// Estimates how long a verification takes here: as long as the last one; else from what loading took. None if neither is
-    /// known, which is so for tests.
+    /// Estimates the duration of a verification: that of the last one, or else a multiple of the
+    /// load time. Returns `None` if neither is known. Tests need a last verification with tests.
     pub(crate) fn verification_takes(&self, tests: bool) -> Option<Duration> {
         let as_last = |last: &LastVerification| (last.tests == tests).then_some(last.took);
         let load = self.load_time();
@@ -139,14 +142,14 @@ impl Steelbank {
         self.inner.memo.get(as_last).or_else(by_load)
     }
 
-    /// Lists what to load: the project's loaded systems and files, the systems of the edited files, and those that depend
-    /// on these.
-    fn traces_request(
+    /// Returns what to load: the project's loaded systems and files, the systems of edited files,
+    /// and systems that depend on these.
+    fn load_report_request(
         &self,
         plan: &RenamePlan,
         tests: bool,
         control: &Control,
-    ) -> Result<TracesRequest, ScratchError> {
+    ) -> Result<LoadReportRequest, ScratchError> {
         let project = self.project();
         let known = self.ask(&ListSystemsRequest::new().files(true), control).map_err(call)?.systems;
         let edited: BTreeSet<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
@@ -159,7 +162,7 @@ impl Steelbank {
                 systems.push(system.name.clone());
             }
         }
-        // And whatever reaches an edited system.
+        // Add all systems that depend on an edited system.
         let mut reach: BTreeSet<&str> = known
             .iter()
             .filter(|system| has_edits(&system.components) || edited.contains(system.asd.as_str()))
@@ -179,107 +182,113 @@ impl Steelbank {
             .into_iter()
             .flat_map(|root| known.iter().flat_map(|system| &system.components).map(|file| root.join(file)))
             .collect();
-        let files = project.own_loaded_files().into_iter().filter(|path| {
+        let files = project.loaded_project_files().into_iter().filter(|path| {
             !of_systems.contains(path) && !defines_systems(path) && self.is_loaded_completely(path)
         });
         let own = |system: &&String| known.iter().any(|known| known.name == **system);
         let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
-        Ok(TracesRequest {
+        Ok(LoadReportRequest {
             files: files.collect(),
             systems,
             tests,
             places: None,
             from_fasls: false,
-            anew: false,
+            force: false,
         })
     }
 
-    /// Returns the traces of a load of the unchanged project, cached until a file changes.
-    fn before(&self, request: &TracesRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
-        let own = self.project().own();
+    /// Returns the report on a load of the unchanged project, cached until a file changes.
+    fn before(&self, request: &LoadReportRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
+        let own = self.project().project_files();
         let known = self.inner.memo.get(|before: &Arc<Before>| Some(Arc::clone(before)));
         if let Some(known) = known.filter(|known| {
             known.request == *request && known.inputs.iter().all(|(path, was)| stamp(&own, path) == *was)
         }) {
             return Ok(known);
         }
-        let traces = self.gather(&[], request, control)?;
+        let report = self.gather(&[], request, control)?;
         let definitions = self.list_systems(control).map_err(call)?.systems;
         let root = self.project().root().map(Path::to_owned).unwrap_or_default();
         let definitions = definitions.into_iter().map(|system| root.join(system.asd));
-        let own = self.project().own();
-        let inputs: BTreeSet<PathBuf> = traces.loaded.iter().cloned().chain(definitions).collect();
+        let own = self.project().project_files();
+        let inputs: BTreeSet<PathBuf> = report.loaded.iter().cloned().chain(definitions).collect();
         let inputs =
             inputs.into_iter().map(|path| (stamp(&own, &path), path)).map(|(stamp, path)| (path, stamp));
-        let before = Arc::new(Before { request: request.clone(), inputs: inputs.collect(), traces });
+        let before = Arc::new(Before { request: request.clone(), inputs: inputs.collect(), report });
         self.inner.memo.put(Arc::clone(&before));
         Ok(before)
     }
 
-    /// Returns the traces of a load in a scratch image in which the files `texts` have these contents. Loads
-    /// anew until nothing is compiled: what compiling leaves in the image is no part of the program.
+    /// Loads the project in a scratch image in which the files `texts` have these contents, and
+    /// returns the report. Reloads until nothing is compiled, so that compile-time side effects are
+    /// not compared.
     fn gather(
         &self,
         texts: &[(PathBuf, &[u8])],
-        request: &TracesRequest,
+        request: &LoadReportRequest,
         control: &Control,
-    ) -> Result<LoadRecord, ScratchError> {
+    ) -> Result<LoadReport, ScratchError> {
         let deadline = deadline_after(control.allowed());
         if !request.tests.is_empty() {
             wait_for_clock_tick(texts);
         }
         let mut scratch = self.scratch_of(texts, control)?;
-        let mut loading = TracesRequest { from_fasls: true, ..request.clone() };
-        // A text that was written within the grain of the clock may be compiled a second time.
+        let mut loading = LoadReportRequest { from_fasls: true, ..request.clone() };
+        // A file that was written within the clock's granularity may be compiled twice.
         for _ in 0..LOADS {
-            let traces: LoadRecord = scratch.order(TRACES, &loading, &control.until(deadline))?;
-            if traces.compiled == 0 {
-                return Ok(traces);
+            let report: LoadReport = scratch.order(LOAD_REPORT, &loading, &control.until(deadline))?;
+            if report.compiled == 0 {
+                return Ok(report);
             }
             scratch.restart(&control.until(deadline))?;
-            loading.anew = false;
+            loading.force = false;
         }
         loading.from_fasls = false;
-        scratch.order(TRACES, &loading, &control.until(deadline))
+        scratch.order(LOAD_REPORT, &loading, &control.until(deadline))
     }
 
-    /// Loads the systems and files of `request` in this image, and collects the traces.
-    pub(crate) fn traces(&self, request: &TracesRequest, control: &Control) -> Result<LoadRecord, Error> {
+    /// Loads the systems and files of `request` in this image, and reports the results.
+    pub(crate) fn load_report(
+        &self,
+        request: &LoadReportRequest,
+        control: &Control,
+    ) -> Result<LoadReport, Error> {
         let deadline = deadline_after(control.allowed());
-        let mut traces = LoadRecord::default();
+        let mut report = LoadReport::default();
         if let Some(places) = &request.places {
             self.note_look_ups(places, control)?;
         }
         for system in &request.systems {
             let answer = self.load_system(
                 system,
-                LoadOptions { force: request.anew, ..LoadOptions::default() },
+                LoadOptions { force: request.force, ..LoadOptions::default() },
                 &control.until(deadline),
             )?;
-            self.add_load(&mut traces, system, answer);
+            self.add_load(&mut report, system, answer);
         }
         for file in &request.files {
             let path = file.display().to_string();
             let left = deadline.saturating_duration_since(Instant::now());
             let own = deadline_after((left / FILE_SHARE).min(EACH_FILE));
             let answer = self.load_file(&path, LoadOptions::default(), &control.until(own))?;
-            // Do not count the file: without a system it is compiled at every load.
-            let compiled = traces.compiled;
-            self.add_load(&mut traces, &self.project().shown(file), answer);
-            traces.compiled = compiled;
+            // Do not count the file: a file without a system is compiled at every load.
+            let compiled = report.compiled;
+            self.add_load(&mut report, &self.project().shown(file), answer);
+            report.compiled = compiled;
         }
-        if traces.compiled > 0 && request.from_fasls {
-            // Leave out the rest: the caller asks again after a load from fasls.
-            return Ok(traces);
+        if report.compiled > 0 && request.from_fasls {
+            // Skip the rest: the caller asks again after a load from fasls.
+            return Ok(report);
         }
-        // Collect garbage, so that dead code counts in neither image.
+        // Collect garbage, so that neither image has unreachable functions.
         let collect = EvaluateRequest::new("(sb-ext:gc :full t)").values();
         self.run(&collect, &control.until(deadline))?;
-        let (index, own) = (self.index(), self.project().own());
-        traces.records = index
+        let (index, own) = (self.index(), self.project().project_files());
+        report.records = index
             .loaded_records()
             .into_iter()
-            // Skip dependencies: which of their functions are alive depends on who compiled them.
+            // Skip dependencies: the process that compiled them decides which of their functions
+            // are alive.
             .filter(|record| record.by.file.as_ref().is_none_or(|file| own.contains(Path::new(&**file))))
             .map(|record| ComparedXref {
                 kind: record.kind,
@@ -292,33 +301,34 @@ impl Steelbank {
                 named: record.current,
             })
             .collect();
-        traces.symbols = index.loaded_symbols();
-        traces.loaded = self.project().loaded().into_iter().map(|(path, _)| path).collect();
-        traces.tests = self.tested(&request.tests, &control.until(deadline))?;
+        report.symbols = index.loaded_symbols();
+        report.loaded = self.project().loaded().into_iter().map(|(path, _)| path).collect();
+        report.tests = self.tested(&request.tests, &control.until(deadline))?;
         if let Some(places) = &request.places {
-            traces.looked_up = self.look_ups(control)?;
-            for gone in &places.gone {
-                let form = EvaluateRequest::new(gone.interned()).values();
+            report.looked_up = self.look_ups(control)?;
+            for removed in &places.removed {
+                let form = EvaluateRequest::new(removed.interned()).values();
                 let _ = self.run(&form, &control.until(deadline));
             }
-            // Intern the new symbol: a fasl has no symbols of code that was read only while it was compiled.
+            // Intern the new symbol: loading a fasl does not intern symbols that were used only at
+            // compile time.
             let form = EvaluateRequest::new(places.new_symbol().interned()).values();
             let _ = self.run(&form, &control.until(deadline));
-            traces.places = Some(self.places(places, &control.until(deadline)));
+            report.places = Some(self.places(places, &control.until(deadline)));
         }
-        Ok(traces)
+        Ok(report)
     }
 
-    /// Has Lisp note who looks up the old name from now on.
+    /// Makes Lisp record later lookups of the old name.
     fn note_look_ups(&self, places: &PlacesRequest, control: &Control) -> Result<(), Error> {
         let new = places.new_symbol();
-        let Some(old) = places.gone.first().filter(|_| !new.package.is_empty()) else { return Ok(()) };
+        let Some(old) = places.removed.first().filter(|_| !new.package.is_empty()) else { return Ok(()) };
         let arguments = vec![old.name.clone(), new.package, new.name];
         self.context().ask_on::<serde::de::IgnoredAny>(Lane::Work, "note-look-ups", arguments, control)?;
         Ok(())
     }
 
-    /// Lists the calls that have looked it up.
+    /// Lists the calls that have looked up the old name.
     fn look_ups(&self, control: &Control) -> Result<Vec<(Option<Location>, String)>, Error> {
         let context = self.context();
         let (frames, _): (Vec<FrameReport>, _) =
@@ -327,7 +337,7 @@ impl Steelbank {
         Ok(frames.iter().map(|frame| (frame.place(&mut places, None), frame.name().to_owned())).collect())
     }
 
-    /// Runs the tests of `systems`. Skips tests that ran with a system before.
+    /// Runs the tests of `systems`. Skips tests that already ran with an earlier system.
     fn tested(&self, systems: &[String], control: &Control) -> Result<Vec<Tested>, Error> {
         let deadline = deadline_after(control.allowed());
         let mut seen = BTreeSet::new();
@@ -346,16 +356,16 @@ impl Steelbank {
         Ok(all)
     }
 
-    fn add_load(&self, traces: &mut LoadRecord, name: &str, answer: LoadAnswer) {
+    fn add_load(&self, report: &mut LoadReport, name: &str, answer: LoadAnswer) {
         let project = self.project();
-        traces.compiled += answer.compiled.len();
+        report.compiled += answer.compiled.len();
         if answer.status != LoadStatus::Loaded {
             let (why, path) =
                 answer.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
             let path = path.map(|path| project.shown(Path::new(&path)));
-            traces.failed.push(FailedLoad { name: name.to_owned(), why, path });
+            report.failed.push(FailedLoad { name: name.to_owned(), why, path });
         }
-        let own = project.own();
+        let own = project.project_files();
         for said in answer.diagnostics {
             let place = said.place.unwrap_or_default().whole_line();
             let path = Path::new(&place.file);
@@ -363,8 +373,8 @@ impl Steelbank {
             if place.file.is_empty() || own.contains(path) {
                 let place = Location { file: project.shown(path), ..place };
                 let said = ComparedDiagnostic { severity: said.severity, place, message: said.message };
-                if !traces.diagnostics.contains(&said) {
-                    traces.diagnostics.push(said);
+                if !report.diagnostics.contains(&said) {
+                    report.diagnostics.push(said);
                 }
             }
         }
@@ -383,23 +393,25 @@ impl Steelbank {
             };
             self.ask(&asked, control)
         };
-        let told = |left: Vec<Location>, symbol: &str| -> Vec<(String, String)> {
+        let described = |left: Vec<Location>, symbol: &str| -> Vec<(String, String)> {
             let left = left.into_iter();
-            left.map(|place| (place.file.clone(), format!("{place} means {symbol} still."))).collect()
+            left.map(|place| (place.file.clone(), format!("{place} still means {symbol}."))).collect()
         };
         let left = self.places_left(request, &planned).and_then(|left| {
-            let mut left = told(left, &request.old);
-            for along in request.gone.iter().skip(1) {
+            let mut left = described(left, &request.old);
+            for along in request.removed.iter().skip(1) {
                 let found = left_of(planned(&along.printed, &barred(&along.name)))?;
-                left.extend(told(found, &along.printed));
+                left.extend(described(found, &along.printed));
             }
             Ok(left)
         });
         match left {
             Ok(left) => places.old = left,
             Err(error) => {
-                places.trouble =
-                    Some(format!("What is left of the old name cannot be told: {}", sentence(&error)))
+                places.trouble = Some(format!(
+                    "The remaining places of the old name could not be found: {}",
+                    sentence(&error)
+                ))
             }
         }
         match planned(&request.new, &request.old_name) {
@@ -412,7 +424,7 @@ impl Steelbank {
             }
             Err(error) => {
                 places.trouble =
-                    Some(format!("After the rename, the new symbol cannot be found: {}", sentence(&error)));
+                    Some(format!("The new symbol could not be found after the rename: {}", sentence(&error)));
             }
         }
         places
@@ -436,18 +448,20 @@ impl Steelbank {
             let defined = self.ask(&FindDefinitionRequest::new(request.old.as_str()), &Control::default())?;
             let defined = defined.definitions.iter().filter(|found| found.kind != LispKind::Declaration);
             let defined = defined.map(|found| &found.place);
-            // Count text that is not loaded or left out, but not strings, in which the rename leaves what may
-            // be another name.
-            let text = found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
+            // Count text that is not loaded, but not strings: the rename leaves strings that may
+            // contain another name.
+            let text =
+                found.text.iter().filter(|found| !found.possible && found.state != TextState::RuntimeName);
             let text = text.flat_map(|found| &found.tokens);
             Ok(refs.chain(defined).chain(text).cloned().collect())
         });
-        or_none(found)
+        or_empty(found)
     }
 }
 
-/// Stamps the file at `path`: one of the project's own by its contents, others by size and date.
-fn stamp(own: &Own, path: &Path) -> u64 {
+/// Returns a stamp of the file at `path`: of the contents for a project file, else of size and
+/// date.
+fn stamp(own: &ProjectFiles, path: &Path) -> u64 {
     if own.contains(path) {
         return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
     }
@@ -456,7 +470,7 @@ fn stamp(own: &Own, path: &Path) -> u64 {
     fnv_1a(format!("{} {:?}", metadata.len(), date).as_bytes())
 }
 
-/// Does both, the first on a thread of its own: two copies load on two processors.
+/// Runs both closures, the first on its own thread, so that two copies load in parallel.
 fn at_once<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     std::thread::scope(|scope| {
         let first = scope.spawn(first);
@@ -465,23 +479,23 @@ fn at_once<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -
     })
 }
 
-/// Lists the places that `planned` would edit, of a symbol that should have none.
+/// Lists the places that `planned` would edit, for a symbol that should have none.
 fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<Location>, Error> {
-    or_none(
+    or_empty(
         planned
             .map(|plan| plan.files.into_iter().flat_map(|file| file.edits).map(|edit| edit.place).collect()),
     )
 }
 
-/// Returns the places; none if there is no such symbol.
-fn or_none(found: Result<Vec<Location>, Error>) -> Result<Vec<Location>, Error> {
+/// Returns no places if the symbol does not exist.
+fn or_empty(found: Result<Vec<Location>, Error>) -> Result<Vec<Location>, Error> {
     match found {
         Err(Error::NotFound(_)) => Ok(Vec::new()),
         found => found,
     }
 }
 
-/// Waits until new fasls are dated later than files that were written just now: tests ask ASDF, which
+/// Waits until new fasls get a later date than files that were just written: tests run ASDF, which
 /// compares dates in seconds.
 fn wait_for_clock_tick(texts: &[(PathBuf, &[u8])]) {
     const COARSE: Duration = Duration::from_secs(3);
@@ -500,15 +514,15 @@ fn call(error: Error) -> ScratchError {
     ScratchError::Call(error.to_string())
 }
 
-/// Writes `name` between bars, so that it is read whatever its letters are.
+/// Writes `name` between bars, so that any name can be read.
 fn barred(name: &str) -> String {
     format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
 }
 
-impl GoneSymbol {
-    /// Looks up the symbol that an answer has as `printed` in `index`.
+impl RemovedSymbol {
+    /// Looks up the symbol `printed`, in the form of answers, in `index`.
     fn new(printed: &str, index: &Index) -> Self {
-        // Ignore the error: the printer writes names that can be read.
+        // Ignore an error: the printer writes readable names.
         let read = Designator::parse(printed).ok();
         let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
         let package = package.unwrap_or_default();
@@ -522,8 +536,8 @@ impl GoneSymbol {
         Self { printed: printed.to_owned(), exported_by: exporters.collect(), name, package }
     }
 
-    /// Returns a form that interns and exports the symbol. Text that is not loaded does not intern it, and it
-    /// must exist to be asked about.
+    /// Returns a form that interns and exports the symbol. A query needs an existing symbol, but
+    /// text that is not loaded does not intern it.
     fn interned(&self) -> String {
         let string = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let exporters: Vec<String> = self.exported_by.iter().map(string).collect();
@@ -538,23 +552,23 @@ impl GoneSymbol {
 }
 
 impl PlacesRequest {
-    /// Returns the new symbol as one to be interned; it is not exported.
-    fn new_symbol(&self) -> GoneSymbol {
+    /// Returns the new symbol, to be interned but not exported.
+    fn new_symbol(&self) -> RemovedSymbol {
         let read = Designator::parse(&self.new).ok();
         let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
         let package = package.unwrap_or_default();
-        GoneSymbol { printed: self.new.clone(), name, package, exported_by: Vec::new() }
+        RemovedSymbol { printed: self.new.clone(), name, package, exported_by: Vec::new() }
     }
 }
 
 fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> PlacesRequest {
     let along = plan.derived.iter().filter(|derived| derived.renamed).map(|derived| &derived.name);
-    let gone: Vec<GoneSymbol> = std::iter::once(&plan.symbol)
+    let removed: Vec<RemovedSymbol> = std::iter::once(&plan.symbol)
         .chain(along)
-        .map(|name| GoneSymbol::new(name.as_str(), index))
+        .map(|name| RemovedSymbol::new(name.as_str(), index))
         .collect();
     let (package, name) =
-        gone.first().map(|old| (old.package.as_str(), old.name.as_str())).unwrap_or_default();
+        removed.first().map(|old| (old.package.as_str(), old.name.as_str())).unwrap_or_default();
     PlacesRequest {
         old: plan.symbol.to_string(),
         new: format!("{}::{}", barred(package), barred(&plan.new_name)),
@@ -563,11 +577,11 @@ fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> 
         comments: request.comments,
         strings: request.strings,
         derived: request.derived,
-        gone,
+        removed,
     }
 }
 
-/// Lists the plan's edits of Lisp by their places in the new texts.
+/// Lists the plan's edits of Lisp files with their places in the new texts.
 fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<AppliedEdit> {
     let mut written = Vec::with_capacity(plan.edits);
     for (planned, file) in plan.files.iter().zip(files).filter(|(planned, _)| !planned.other) {

@@ -1,5 +1,7 @@
-//! Edits of a DEFSTRUCT, DEFCFUN or their like so that it defines the new name where the form does not have the old one: an
-//! option such as `(:copier new)`, another name of a slot, or a name beside the string of a foreign function.
+//! Edits the form that defines a name without containing it, so that it defines the new name.
+//! Examples are a structure's option such as `(:copier new)`, another slot name, or a symbol next
+//! to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the result
+//! is a [`DefiningFormEdits`].
 
 use std::path::{Path, PathBuf};
 
@@ -15,42 +17,46 @@ use crate::handle::Error;
 use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::Name;
-use crate::workspace::{FileVersion, Look};
+use crate::workspace::{FileVersion, TextFilter};
 use steelbank_reader::Range;
 use steelbank_xref::Symbol;
 
-/// Edits beside those of the name's own tokens.
+/// Edits of a defining form, in addition to those of the name's own tokens.
 #[derive(Default)]
 pub(super) struct DefiningFormEdits {
-    /// File, range of its text, and what is written there.
+    /// The file, the range in its text, and the text to write.
     pub(super) edits: Vec<(PathBuf, Range, FormEdit)>,
-    /// The slot's name, and its new one.
+    /// The slot's old and new name.
     slot: (String, String),
     /// The slot's tokens in the structures that have it.
     tokens: Vec<TokensOfFile>,
-    /// The accessors that change with the slot, and their new names.
-    along: Vec<(Symbol, String)>,
+    /// The accessors that are renamed with the slot, and their new names.
+    renamed_too: Vec<(Symbol, String)>,
 }
 
-/// The text that an edit of a form writes.
+/// The text that an edit of a defining form writes.
 pub(super) enum FormEdit {
     /// A keyword.
     Keyword(String),
-    /// An option of this keyword with the symbol, after the structure's name.
+    /// An option with this keyword and the symbol, after the structure's name.
     Option { keyword: &'static str, name: String, bare: bool },
-    /// A list of the string that stands there and the symbol.
+    /// A list of the existing string and the symbol.
     Pair(String),
 }
 
 const OPTIONS: [&str; 3] = [":constructor", ":copier", ":predicate"];
 
 impl<'a> Planner<'a> {
-    /// Finds the edits that make the top-level form `form` of the file at `path` make the new name. None if
-    /// that is neither a structure, nor a foreign definition, nor a form of a macro that is written like a
-    /// structure, or if no edit does it.
-    pub(super) fn parts(&mut self, path: &Path, form: u32) -> Result<Option<DefiningFormEdits>, Error> {
+    /// Finds the edits after which the top-level form `form` of the file at `path` defines the new
+    /// name. Returns `None` if no edit achieves this, or if the form is not a structure, a foreign
+    /// definition, or a form of a macro with the same syntax as DEFSTRUCT.
+    pub(super) fn defining_form_edits(
+        &mut self,
+        path: &Path,
+        form: u32,
+    ) -> Result<Option<DefiningFormEdits>, Error> {
         let project = self.context.project;
-        let structures = Structures::of(project, self.now);
+        let structures = Structures::of(project, self.view);
         let made = self.uses.sought().name.clone();
         if let Some(origin) = structures.origin(path, form, &made) {
             return self.of_origin(path, &structures, origin);
@@ -61,33 +67,33 @@ impl<'a> Planner<'a> {
             return Ok(self.foreign(path, &operator, string));
         }
         let Some(operator) = file.user_macro_operator(form) else { return Ok(None) };
-        let structures = structures.and_like(project, self.now, &operator);
+        let structures = structures.and_like(project, self.view, &operator);
         let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
         let operator = operator.1.to_lowercase();
         let message = match &origin {
             AccessorOrigin::Slot { slot, prefix, .. } => format!(
-                "{operator} makes it from {} and {}, as DEFSTRUCT does; that it does no more with the slot's name is not known.",
+                "{operator} generates it from {} and {}, as DEFSTRUCT does, but may also use the slot's name in other ways.",
                 prefix.to_lowercase(),
                 slot.1.to_lowercase()
             ),
             AccessorOrigin::Standard { which, .. } => {
                 let option = OPTIONS[*which];
-                // Accepts only an option that other forms of the macro have.
+                // Accept only an option that other forms of the macro have.
                 if !structures.have_option(&option[1..].to_uppercase()) {
                     return Ok(None);
                 }
-                format!("{operator} makes it; other forms of it have the option {option}, as DEFSTRUCT's.")
+                format!("{operator} generates it. Its other forms have the option {option}, as in DEFSTRUCT.")
             }
         };
         let parts = self.of_origin(path, &structures, origin)?;
         if let Some(parts) = &parts {
-            let names = self.made_of_slot(parts)?;
+            let names = self.generated_from_slot(parts)?;
             self.caution(CautionKind::Maker, message, names);
         }
         Ok(parts)
     }
 
-    /// Makes `(defcfun ("get_it" new-name) …)` of `(defcfun "get_it" …)`.
+    /// Edits `(defcfun "get_it" …)` to `(defcfun ("get_it" new-name) …)`.
     fn foreign(
         &mut self,
         path: &Path,
@@ -104,7 +110,7 @@ impl<'a> Planner<'a> {
                 return None;
             }
             let message = format!(
-                "{} makes it from a string; other forms of it have a string and a name there, and so will this one.",
+                "{} generates it from a string. This form gets a list of the string and the new name, as its other forms have.",
                 name.to_lowercase()
             );
             self.caution(CautionKind::Maker, message, Vec::new());
@@ -133,7 +139,7 @@ impl<'a> Planner<'a> {
                     None => {
                         let (prefix, slot) = (readable(&prefix), readable(&slot.1));
                         let message = format!(
-                            "{} is made from {prefix} and the slot {slot}: only names that begin with {prefix} can be given to it.",
+                            "{} is generated from {prefix} and the slot {slot}, so its new name must begin with {prefix}.",
                             self.plan.symbol
                         );
                         self.conflict(ConflictKind::Made, message);
@@ -145,7 +151,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Finds the edits that give a slot of `structure` another name, if it can be told which places mean it.
+    /// Finds the edits that rename a slot of `structure`. Returns `None` if the places that mean
+    /// the slot cannot be determined.
     fn slot(
         &mut self,
         structures: &Structures,
@@ -161,8 +168,8 @@ impl<'a> Planner<'a> {
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts =
             DefiningFormEdits { slot: (slot.1.clone(), new.to_owned()), ..DefiningFormEdits::default() };
-        // Places that take the slot by its name, as SLOT-VALUE does; and whether other classes have such a
-        // slot.
+        // Places that access a slot by name, as SLOT-VALUE does; and whether other classes have
+        // such a slot.
         let (mut asked, mut others) = (Vec::new(), false);
         for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
             let own: Vec<&StructureDefinition> =
@@ -195,7 +202,7 @@ impl<'a> Planner<'a> {
                     asked.push(Doubt {
                         place: Location::placed(project.shown(&path), &file, token.range),
                         context: file.line_at(token.range),
-                        reason: "a slot of this name is meant, of which object is not known".to_owned(),
+                        reason: "a slot of this name, of an unknown object".to_owned(),
                     });
                 }
             }
@@ -210,7 +217,7 @@ impl<'a> Planner<'a> {
             let places = crate::actions::change::rename::place_names(&asked);
             if !others {
                 let message = format!(
-                    "{} is made from the slot {}, which is asked for by its name at {}: rename the slot there as well.",
+                    "{} is generated from the slot {}, which code accesses by name at {}. Rename the slot there too.",
                     self.plan.symbol,
                     readable(&slot.1),
                     places.join(", ")
@@ -219,7 +226,7 @@ impl<'a> Planner<'a> {
                 return Ok(None);
             }
             let message = format!(
-                "The slot {} changes its name with it. Other objects have a slot of that name, too: at these places it may be the slot of either.",
+                "The slot {} is renamed with it. Other objects have a slot of the same name; these places may mean either slot.",
                 readable(&slot.1)
             );
             self.caution(CautionKind::Slot, message, places);
@@ -232,12 +239,12 @@ impl<'a> Planner<'a> {
                 let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
                 let image = self.definitions(&old, &home)?;
                 let here = |(file, form): (PathBuf, u32)| file == *path && form == structure.form;
-                let known = parts.along.iter().any(|(known, _)| *known == symbol);
+                let known = parts.renamed_too.iter().any(|(known, _)| *known == symbol);
                 if symbol != self.symbol
                     && !known
                     && crate::actions::change::rename::derived::sources(&image.definitions).any(here)
                 {
-                    parts.along.push((symbol, new.clone()));
+                    parts.renamed_too.push((symbol, new.clone()));
                 }
             }
             self.keywords(structure, slot, new_slot(&new, &prefix), &mut parts);
@@ -245,26 +252,26 @@ impl<'a> Planner<'a> {
         Ok(Some(parts))
     }
 
-    /// Adds the edits of `parts`, and of the accessors that change with them.
-    pub(super) fn edit_parts(
+    /// Adds the edits in `parts`, and those of the accessors that are renamed with the slot.
+    pub(super) fn apply_defining_form(
         &mut self,
         parts: &DefiningFormEdits,
         editor: &mut Editor<'a>,
     ) -> Result<(), Error> {
-        editor.parts(&parts.edits);
+        editor.forms(&parts.edits);
         let (old, new) = &parts.slot;
         let mut slot = Editor::new(self.context.project, old, new);
         for file in &parts.tokens {
             slot.tapped(&file.path, &file.tokens);
         }
         editor.absorb(slot);
-        self.plan.derived = self.with_parts(&parts.along, editor)?;
+        self.plan.derived = self.rename_accessors(&parts.renamed_too, editor)?;
         Ok(())
     }
 
-    /// Lists the names that the forms with the slot make from it, that stand somewhere, and that no edit
-    /// changes.
-    fn made_of_slot(&self, parts: &DefiningFormEdits) -> Result<Vec<String>, Error> {
+    /// Lists the names that the forms with the slot generate from it, that are written somewhere,
+    /// and that no edit changes.
+    fn generated_from_slot(&self, parts: &DefiningFormEdits) -> Result<Vec<String>, Error> {
         let index = &self.context.index;
         let forms: Vec<(&Path, u32)> = parts
             .tokens
@@ -273,7 +280,9 @@ impl<'a> Planner<'a> {
             .collect();
         let mut found = Vec::new();
         for (symbol, name) in self.names.containing(index, &parts.slot.0) {
-            if symbol == self.symbol || parts.along.iter().any(|(along, _)| *along == symbol) {
+            if symbol == self.symbol
+                || parts.renamed_too.iter().any(|(renamed_too, _)| *renamed_too == symbol)
+            {
                 continue;
             }
             let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
@@ -287,7 +296,7 @@ impl<'a> Planner<'a> {
         Ok(found)
     }
 
-    /// Adds the keywords in calls of a structure's constructors.
+    /// Adds edits of the keywords in calls of a structure's constructors.
     fn keywords(
         &mut self,
         structure: &StructureDefinition,
@@ -309,7 +318,8 @@ impl<'a> Planner<'a> {
             let text = self.text_tokens(&uses);
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
             for TokensOfFile { path, tokens, .. } in self.tapped(&uses) {
-                // Calls whose keywords cannot be seen: `(apply #'make-x …)`, or a macro that is given them.
+                // The keywords of these calls cannot be seen: `(apply #'make-x …)`, or arguments of
+                // a macro.
                 let passed =
                     [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
                 unclear |= tokens.iter().any(|token| passed.contains(&token.role));
@@ -321,18 +331,18 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        // Whether code has the keyword at all, in a call or after `#S`.
+        // Whether code contains the keyword at all, in a call or after `#S`.
         let written = || !self.keyword_in(&slot.1, |_| true).is_empty();
         let literal = || {
             project
-                .texts_naming_at(self.now, &structure.name.1, Look::All, true)
+                .texts_naming_at(self.view, &structure.name.1, TextFilter::All, true)
                 .files
                 .iter()
                 .any(|file| file.text.contains("#S(") || file.text.contains("#s("))
         };
         if (unclear || literal()) && written() {
             let message = format!(
-                "The keyword :{} of the constructor is written, and not every call of it can be told.",
+                "Code contains the constructor's keyword :{}, and not every call of the constructor can be found.",
                 slot.1.to_lowercase()
             );
             self.caution(CautionKind::Initarg, message, Vec::new());
