@@ -72,13 +72,13 @@ fn definitions_are_edited_in_their_files() {
     // Refuse an edit of a version that is not the current one.
     let mut request = EditRequest::new("ed.lisp", "area", EditOperation::Delete, "");
     request.version = Some("0".to_owned());
-    assert!(bank.run(&request, &Control::default()).unwrap_err().to_string().contains("changed meanwhile"));
+    assert!(bank.run(&request, &Control::default()).unwrap_err().to_string().contains("changed during the edit"));
     for (other, said) in [
         ("link.lisp", "outside of the project"),
         ("../edits-outside/out.lisp", "not found"),
-        ("ocicl/dep.lisp", "not the project's own"),
+        ("ocicl/dep.lisp", "not part of this project"),
         ("no-such.lisp", "not found"),
-        ("ocicl", "not the project's own"),
+        ("ocicl", "not part of this project"),
     ] {
         let error = bank
             .run(&EditRequest::new(other, "out", EditOperation::Delete, ""), &Control::default())
