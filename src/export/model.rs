@@ -15,7 +15,7 @@ use crate::actions::symbols::facts::{
     ClassFacts, FactsRequest, HomeAndName, LoadedSystem, OwnedPackage, OwnersRequest, SymbolFacts,
 };
 use crate::actions::uses::code_find_references::UseType;
-use crate::actions::uses::occurrences::{FileOccurrence, MadeUse, OccurrenceKind, ProjectOccurrences};
+use crate::actions::uses::occurrences::{FileOccurrence, GeneratedUse, OccurrenceKind, ProjectOccurrences};
 use crate::actions::uses::outline::definitions_in;
 use crate::actions::uses::use_counts::is_test_path;
 use crate::answer::package_owner::PackageOwner;
@@ -157,7 +157,7 @@ pub(super) struct ReadFile {
     /// The tokens in order. They do not overlap.
     pub(super) tokens: Vec<ModelToken>,
     /// Uses that macros generate: the used symbols do not occur in the text.
-    pub(super) generated_uses: Vec<MadeUse>,
+    pub(super) generated_uses: Vec<GeneratedUse>,
     /// The forms of the top-level definitions.
     pub(super) forms: Vec<Range>,
 }
@@ -205,10 +205,10 @@ impl<'a> Model<'a> {
             loaded: BTreeMap::new(),
             lisp: String::new(),
         };
-        let paths = project.own_loaded_files().into_iter().filter(|path| path.is_file());
+        let paths = project.loaded_project_files().into_iter().filter(|path| path.is_file());
         let numbers: HashMap<PathBuf, u32> = (0..).zip(paths).map(|(number, path)| (path, number)).collect();
         let mut of_file = HashMap::new();
-        for (name, system) in project.own_systems() {
+        for (name, system) in project.project_systems() {
             if !system.loaded {
                 continue;
             }
@@ -464,7 +464,7 @@ impl<'a> Model<'a> {
             fresh: answer.fresh,
             changed: !answer.fresh && self.context.project.has_changed(&self.files[number as usize].path),
             tokens,
-            generated_uses: answer.made,
+            generated_uses: answer.generated,
             forms: forms.into_iter().map(|form| form.span).collect(),
             text: answer.text,
         })

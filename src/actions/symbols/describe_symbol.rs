@@ -9,7 +9,7 @@ pub(crate) mod tool;
 mod kinds;
 mod uses;
 
-use crate::actions::uses::code_find_references::unseen;
+use crate::actions::uses::code_find_references::unloaded;
 use crate::answer::{LispName, SourcePlace};
 use std::time::Duration;
 
@@ -334,7 +334,7 @@ fn missing(
     package: Option<Package>,
     status: LookupStatus,
 ) -> DescribeSymbolAnswer {
-    let unseen = unseen(&context.index, context.project, &asked, package);
+    let unseen = unloaded(&context.index, context.project, &asked, package);
     DescribeSymbolAnswer {
         status,
         asked,

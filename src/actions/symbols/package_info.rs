@@ -8,7 +8,7 @@ use crate::answer::{LispKind, LispName, Location, SourcePlace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::actions::uses::use_counts::{Counted, Counter};
+use crate::actions::uses::use_counts::{UseLine, UseLines};
 use crate::answer::lookup::{LookupStatus, find_package};
 use crate::answer::package_owner::PackageOwner;
 use crate::engine::Control;
@@ -155,7 +155,7 @@ impl PackageInfoRequest {
     }
 }
 
-fn is_use(counted: &Counted) -> bool {
+fn is_use(counted: &UseLine) -> bool {
     !counted.is_declaration
 }
 
@@ -178,7 +178,7 @@ impl Question for PackageInfoRequest {
         package.export_count = package.exports.len();
         package.counted = !PackageOwner::of(&package.name).is_locked();
         if package.counted {
-            let counter = Counter::new(context);
+            let counter = UseLines::new(context);
             let home = package.name.clone();
             for exported in &mut package.exports {
                 control.check()?;

@@ -1,4 +1,9 @@
-//! call-graph: the callers of a function, or the functions that it calls, to a depth.
+//! call-graph: follows calls from a function to its callers, or to the functions that it calls, up
+//! to a depth.
+//!
+//! The search goes breadth-first through a [`Graph`] of nodes with their distance from the root.
+//! [`Graph::finish`] adds the kind and place of each function from the image and marks the edges
+//! that close a cycle.
 
 mod drawing;
 pub(crate) mod tool;
@@ -13,7 +18,7 @@ use steelbank_xref::Kind;
 
 use super::code_find_references::UseType;
 use super::graph::{Node, Target, UserFinder, callees, function_in};
-use super::unseen::{SoughtSymbol, Unseen, text_counts, unseen_uses};
+use super::unloaded::{SoughtSymbol, UnloadedMatches, text_counts, unloaded_matches};
 use crate::actions::symbols::apropos::AproposAnswer;
 use crate::answer::lookup::{LookupStatus, NamedSymbol, about_symbol};
 use crate::engine::Control;
@@ -23,15 +28,15 @@ use crate::handle::{Error, QueryContext, Question};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// To those who call.
+    /// To the callers.
     #[default]
     Callers,
-    /// To what is called. The standard's functions and SBCL's own are left out.
+    /// To the callees, without the standard's functions and SBCL's.
     Callees,
 }
 
 impl Direction {
-    /// Says what the root of a graph is to the others.
+    /// Returns the heading of a graph with this direction.
     fn heading(self) -> &'static str {
         match self {
             Self::Callers => "Callers of",
@@ -46,18 +51,20 @@ pub struct CallGraphRequest {
     /// The function or macro.
     #[serde(flatten)]
     pub symbol: NamedSymbol,
-    /// `callers`: who calls it. `callees`: what it calls, the standard's functions left out.
+    /// `callers`: the functions that call it. `callees`: the functions that it calls, except the
+    /// standard's.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["callers", "callees"]))]
     pub direction: Direction,
-    /// Of a generic function, only callers that may pass an instance of this class, as far as their calls show it.
+    /// For a generic function: only callers that may pass an instance of this class, judged by
+    /// their calls.
     #[serde(default)]
     pub class: Option<String>,
-    /// How many steps to follow.
+    /// The maximum number of steps.
     #[serde(default = "steps")]
     #[schemars(range(min = 1, max = 50))]
     pub depth: u32,
-    /// The most functions in the graph.
+    /// The maximum number of functions in the graph.
     #[serde(default = "nodes")]
     #[schemars(range(min = 1, max = 400))]
     pub limit: usize,
@@ -84,42 +91,44 @@ about_symbol!(CallGraphRequest {
 pub struct CallGraphAnswer {
     /// Whether the symbol was found.
     pub status: LookupStatus,
-    /// The sentence of what was not found.
+    /// The name that was not found.
     #[serde(skip)]
     pub missing: Option<crate::answer::lookup::Asked>,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which the name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The direction in which calls were followed.
     #[serde(skip)]
     pub direction: Direction,
-    /// Where the graph begins.
+    /// The function at which the graph starts.
     pub root: LispName,
     /// The functions, nearest first.
     pub nodes: Vec<GraphNode>,
-    /// The calls: caller, then what it calls, by their places in `nodes`.
+    /// The calls as pairs of caller and callee, by their indices in `nodes`.
     pub edges: Vec<(usize, usize)>,
-    /// The edges that close a cycle, by their places in `edges`.
+    /// The edges that close a cycle, by their indices in `edges`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cycles: Vec<usize>,
-    /// Whether nodes were left out at the limit.
+    /// Whether functions were omitted because of `limit`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// How many callers outside of the project were left out.
+    /// The number of callers outside the project, which are omitted.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub outside: usize,
-    /// How many functions without a name that were compiled at run time call what was asked for: they are not in the graph.
+    /// The number of unnamed functions, compiled at run time, that call the root. They are not in
+    /// the graph.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// How often the name that was asked for stands in text that the image does not have: callers that are not known yet.
-    #[serde(skip_serializing_if = "Unseen::is_empty")]
-    pub unseen: Unseen,
+    /// Matches of the root's name in text that is not loaded or is stale. They may be further
+    /// callers.
+    #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
+    pub unloaded: UnloadedMatches,
 }
 
 impl CallGraphAnswer {
-    /// Returns what does not exist, if the symbol was not found.
+    /// Returns the error if the symbol was not found.
     pub(super) fn not_found(&self) -> Option<NotFound> {
-        self.missing.as_ref().map(|asked| self.unseen.not_found(asked, self.status))
+        self.missing.as_ref().map(|asked| self.unloaded.not_found(asked, self.status))
     }
 }
 
@@ -129,24 +138,24 @@ impl CallGraphAnswer {
 pub struct GraphNode {
     /// Its name.
     pub name: LispName,
-    /// What it is: function, macro, generic-function, method, …
+    /// Its kind: function, macro, generic-function, method, …
     pub kind: LispKind,
-    /// Where it is defined: `file:line:column`, if that is known.
+    /// The `file:line:column` of its definition, if known.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// How many steps it is from the beginning.
+    /// The number of steps from the root.
     pub depth: u32,
 }
 
 impl CallGraphRequest {
     fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let users = UserFinder::new(context);
-        // From the project the graph does not go on to those outside of it; they are counted.
+        // A root in the project has only callers in the project; others are counted.
         let everywhere = graph.nodes[0].0.target.as_ref().is_none_or(|root| users.is_foreign(root));
         let mut outside = BTreeSet::new();
         let passed = match (&self.class, &graph.nodes[0].0.target) {
-            (Some(class), Some(root)) => Some(users.passed(context, root, class, control)?),
+            (Some(class), Some(root)) => Some(users.argument_classes(context, root, class, control)?),
             _ => None,
         };
         let mut waiting = VecDeque::from([0]);
@@ -166,7 +175,7 @@ impl CallGraphRequest {
                     false => drop(outside.insert(used.user.name)),
                 }
             }
-            // Adds what the compiler recorded: code made by a reader macro has no line of its own.
+            // Adds recorded callers: code that a reader macro generates has no line.
             if !node.is_foreign_method(&users) && (at > 0 || passed.is_none()) {
                 callers.extend(users.recorded(&target, everywhere));
             }
@@ -190,7 +199,8 @@ impl CallGraphRequest {
     fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
         let users = UserFinder::new(context);
-        // Collects the functions that a name can run: its own, its methods, and those local to them.
+        // Maps each function to the callers that it runs: itself, its methods, and its local
+        // functions.
         let mut by_target: HashMap<Target, Vec<&String>> = HashMap::new();
         for caller in calls.keys() {
             if let Some(target) = function_in(caller) {
@@ -236,7 +246,7 @@ impl Question for CallGraphRequest {
                 let target = SoughtSymbol::missing(index, &lookup.asked, lookup.package);
                 let project = context.project;
                 return Ok(CallGraphAnswer {
-                    unseen: text_counts(index, project, &project.now(), &target).unseen_with_definitions(),
+                    unloaded: text_counts(index, project, &project.tree_view(), &target).with_definitions(),
                     status,
                     root: LispName::of_text(&*lookup.asked.name),
                     missing: Some(lookup.asked),
@@ -256,7 +266,7 @@ impl Question for CallGraphRequest {
         answer.looked_up_in = lookup.looked_up_in;
         if let Some(home) = index.symbol_package(symbol).filter(|_| self.direction == Direction::Callers) {
             let (package, name) = (index.package_name(home), index.symbol_name(symbol));
-            answer.unseen = unseen_uses(context, [(package.as_ref(), name.as_ref())]);
+            answer.unloaded = unloaded_matches(context, [(package.as_ref(), name.as_ref())]);
         }
         Ok(answer)
     }
@@ -274,7 +284,8 @@ struct Graph {
 }
 
 impl Graph {
-    /// Adds a node unless it is there. Returns its index and whether it is new; `None` at the limit.
+    /// Adds a node unless it exists. Returns its index and whether it is new, or `None` at the
+    /// limit.
     fn node(&mut self, node: &Node, depth: u32) -> Option<(usize, bool)> {
         if let Some(&at) = self.places.get(&node.name) {
             return Some((at, false));
@@ -338,7 +349,7 @@ impl Graph {
     }
 }
 
-/// Finds the edges that close a cycle: those whose end leads back to their beginning.
+/// Finds the edges that close a cycle: edges from whose end a path leads back to their start.
 fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut next = vec![Vec::new(); count];
     for &(from, to) in edges {
@@ -363,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cycles_are_the_edges_that_lead_back() {
+    fn cycles_lists_edges_that_lead_back() {
         assert_eq!(cycles(4, &[(0, 1), (1, 2), (2, 1), (2, 3), (3, 3)]), [1, 2, 4]);
         assert_eq!(cycles(2, &[(0, 1)]), [0_usize; 0]);
     }

@@ -1,8 +1,12 @@
-//! code-find-references: where a symbol is used, line by line, and how sure each place is.
+//! code-find-references: lists the lines that use a symbol, with evidence for each.
 //!
-//! The compiler's records tell what a use does and in which function; the text tells on which line. Uses that
-//! the compiler does not record (types, classes, quoted symbols, macro templates, package definitions) come
-//! from the text as SBCL's reader saw it.
+//! The compiler's records give the kind of each use and the function around it; the text gives the
+//! line. Uses that the compiler does not record (types, classes, quoted symbols, macro templates,
+//! package definitions) come from the text as SBCL's reader read it.
+//!
+//! A request becomes a [`UseSearch`], which reads every file with records or with the name, places
+//! the records, classifies the remaining tokens, and merges all uses by line.
+//! [`UseSearch::answer`] then turns the lines into a [`CodeFindReferencesAnswer`].
 
 mod text;
 pub(crate) mod tool;
@@ -19,11 +23,11 @@ use std::sync::Arc;
 
 use super::enclosing::Enclosing;
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
-use super::unseen::{
+use super::unloaded::{
     SoughtSymbol, TextDefined, TextState, TextUse, TextUses, text_counts, text_definitions, text_uses,
 };
 use super::via::{ExpansionOrigin, Origins};
-use super::who::{CalledName, Position};
+use super::who::{Position, SetfUse};
 use crate::answer::designator::Designator;
 use crate::answer::location::columns;
 use crate::answer::lookup::{Asked, Lookup};
@@ -39,7 +43,7 @@ use crate::source::positions::{
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Now, Project};
+use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Kind, Package, Symbol};
 
@@ -52,8 +56,8 @@ impl Question for CodeFindReferencesRequest {
         control: &Control,
     ) -> Result<CodeFindReferencesAnswer, Error> {
         control.check()?;
-        searched(context, self, |search, index, looked_up_in| {
-            let (mut answer, vendored) = search.answered(self, index, looked_up_in);
+        with_search(context, self, |search, index, looked_up_in| {
+            let (mut answer, vendored) = search.answer(self, index, looked_up_in);
             answer.cautions.extend(vendored.filter(|_| !self.written));
             answer.loading = context.project.is_loading();
             answer
@@ -61,15 +65,15 @@ impl Question for CodeFindReferencesRequest {
     }
 }
 
-/// Finds the uses of a symbol, for another answer: without the caution about vendored files.
+/// Finds the uses of a symbol for another answer, without the caution about vendored files.
 ///
 /// # Errors
-/// When the symbol or package does not exist, or there is no project to limit the answer to.
+/// The symbol or package does not exist, or `project_only` is set and there is no project.
 pub(crate) fn code_find_references(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<CodeFindReferencesAnswer, Error> {
-    searched(context, request, |search, index, looked_up_in| search.answered(request, index, looked_up_in).0)
+    with_search(context, request, |search, index, looked_up_in| search.answer(request, index, looked_up_in).0)
 }
 
 /// One use of a symbol, with its line.
@@ -82,30 +86,31 @@ pub(crate) struct SingleUse {
 }
 
 impl SingleUse {
-    /// Returns the place of the use and how sure it is.
+    /// Returns the place of the use with its evidence.
     pub(crate) fn position(&self) -> Position {
         let UseOnLine { evidence, place, via, .. } = &self.found;
         Position { place: place.clone(), evidence: *evidence, via: via.clone(), stale: self.stale }
     }
 }
 
-/// Lists the uses of a symbol in loaded text one by one.
+/// Lists the uses of a symbol in loaded text, several on a line included.
 ///
 /// # Errors
-/// As of [`code_find_references`].
+/// The same as for [`code_find_references`].
 pub(crate) fn single_uses(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
 ) -> Result<Vec<SingleUse>, Error> {
-    searched(context, request, |search, _, _| search.single_uses())
+    with_search(context, request, |search, _, _| search.single_uses())
 }
 
-/// Lists the uses of a symbol in loaded text one by one, those in SBCL's own sources left out.
-pub(crate) fn uses_of_symbol(context: &QueryContext<'_>, uses: &SymbolUses<'_>, now: &Now) -> Vec<SingleUse> {
+/// Lists the uses of a symbol in loaded text, except in SBCL's own sources. Several uses on a line
+/// are separate entries.
+pub(crate) fn list_uses(context: &QueryContext<'_>, uses: &SymbolUses<'_>, now: &TreeView) -> Vec<SingleUse> {
     search(context, uses, now, |path| !path.starts_with("SYS:")).single_uses()
 }
 
-fn searched<R>(
+fn with_search<R>(
     context: &QueryContext<'_>,
     request: &CodeFindReferencesRequest,
     then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
@@ -116,10 +121,10 @@ fn searched<R>(
     let symbol = found(index, project, &lookup)?;
     if request.project_only {
         let advised = |error| Error::of_request(error, Some(Advice::SetProjectOrSearchAll));
-        project.own_root().map_err(advised)?;
+        project.project_root().map_err(advised)?;
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
-    let now = project.now();
+    let now = project.tree_view();
     let search = search(&context, &uses, &now, |path| !request.project_only || now.contains(path));
     Ok(then(search, index, lookup.looked_up_in))
 }
@@ -128,7 +133,7 @@ fn searched<R>(
 fn search<'a>(
     context: &'a QueryContext<'a>,
     uses: &'a SymbolUses<'a>,
-    now: &'a Now,
+    now: &'a TreeView,
     wanted: impl Fn(&Path) -> bool,
 ) -> UseSearch<'a> {
     let QueryContext { project, sbcl, .. } = context;
@@ -142,7 +147,7 @@ fn search<'a>(
         wanted
     });
     let mut left_out = left_out.into_inner();
-    // Adds files whose text names the symbol although no record does.
+    // Adds files that contain the name without having a record of it.
     let name = &uses.sought().name;
     let naming = if uses.with_text() { project.naming(name) } else { project.naming_at_toplevel(name) };
     for version in naming {
@@ -161,20 +166,24 @@ fn search<'a>(
         now,
         sbcl,
         uses,
-        facts: Facts::recorded(&recorded.kinds),
-        seen: TextFacts { left_out, without_file: recorded.without_file.len(), ..TextFacts::default() },
+        facts: SymbolNamespaces::recorded(&recorded.kinds),
+        counts: OccurrenceCounts {
+            left_out,
+            without_file: recorded.without_file.len(),
+            ..Default::default()
+        },
         origins: Origins::new(project, now),
         enclosing: Enclosing::new(context),
         lines: BTreeMap::new(),
     };
-    for (path, state) in project.record_gaps() {
+    for (path, state) in project.sidecar_gaps() {
         if wanted(&path) && state != SidecarState::Missing {
-            search.seen.half_known.insert(project.shown(&path));
+            search.counts.incomplete.insert(project.shown(&path));
         }
     }
     let mut files: BTreeMap<FileVersion, Vec<RecordedUse>> = BTreeMap::new();
     for (version, records) in recorded.files {
-        files.entry(one_name(project, now, version)).or_default().extend(records);
+        files.entry(listed_version(project, now, version)).or_default().extend(records);
     }
     let texts: Vec<TextToPlace> = files.into_iter().filter_map(|file| search.read(file)).collect();
     for text in texts {
@@ -183,52 +192,58 @@ fn search<'a>(
     search
 }
 
-/// Chooses the name under which a loaded file is listed: its real one, if it was loaded under that too.
-fn one_name(project: &Project, now: &Now, version: FileVersion) -> FileVersion {
+/// Returns the version under which a file's uses are listed: its real path, if it was loaded under
+/// that path too.
+fn listed_version(project: &Project, now: &TreeView, version: FileVersion) -> FileVersion {
     let FileVersion { path, write_date } = version;
     let real = project.is_link_at(now, &path).then(|| path.canonicalize().ok()).flatten();
     let real = real.filter(|real| project.loaded_date(real) == Some(write_date));
     FileVersion { path: real.unwrap_or(path), write_date }
 }
 
-/// Describes in sentences where unloaded text defines and has a name that the image does not have; empty if none does.
-pub(crate) fn unseen(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
+/// Describes the unloaded text that defines or contains a name which the image does not have.
+/// Returns an empty string if there is none.
+pub(crate) fn unloaded(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
     let target = SoughtSymbol::missing(index, asked, package);
-    let now = project.now();
-    let unseen = text_counts(index, project, &now, &target).unseen_with_definitions();
+    let now = project.tree_view();
+    let unloaded = text_counts(index, project, &now, &target).with_definitions();
     let defined: Vec<String> = text_definitions(index, project, &now, &target)
         .into_iter()
         .map(|TextDefined { symbol, place, kind, .. }| format!("{symbol} ({kind}) in {place}"))
         .collect();
     let defined = (!defined.is_empty())
         .then(|| format!("Text that is not loaded defines {}.", some_of(&defined, String::clone)));
-    let unseen = (!unseen.is_empty()).then(|| unseen.sentence());
-    defined.into_iter().chain(unseen).collect::<Vec<_>>().join(" ")
+    let unloaded = (!unloaded.is_empty()).then(|| unloaded.sentence());
+    defined.into_iter().chain(unloaded).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the symbol that `lookup` has found, or the error that the image has none.
+/// Returns the symbol that `lookup` found.
+///
+/// # Errors
+/// The image has no such symbol; the error mentions unloaded text that has it.
 pub(crate) fn found(index: &Index, project: &Project, lookup: &Lookup) -> Result<Symbol, NotFound> {
     lookup.found.map(|(symbol, _)| symbol).map_err(|status| NotFound::Symbol {
         asked: lookup.asked.clone(),
         status,
-        unseen: unseen(index, project, &lookup.asked, lookup.package),
+        unseen: unloaded(index, project, &lookup.asked, lookup.package),
     })
 }
 
-/// Facts about the symbol that decide how an unrecorded occurrence is read.
+/// The namespaces in which a symbol is used. They decide how an occurrence without a record is
+/// classified.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Facts {
+pub(crate) struct SymbolNamespaces {
     pub(crate) function: bool,
     pub(super) macro_: bool,
     pub(super) variable: bool,
-    /// Whether a local variable or function of the same name exists in any file.
+    /// Whether a local variable or function has the same name in any file.
     pub(super) shadowed: bool,
 }
 
-impl Facts {
-    pub(super) fn recorded(kinds: &BTreeSet<Kind>) -> Facts {
+impl SymbolNamespaces {
+    pub(super) fn recorded(kinds: &BTreeSet<Kind>) -> SymbolNamespaces {
         let any = |some: &[Kind]| some.iter().any(|kind| kinds.contains(kind));
-        Facts {
+        SymbolNamespaces {
             function: any(&[Kind::Calls, Kind::Macroexpands]),
             macro_: any(&[Kind::Macroexpands]),
             variable: any(&[Kind::Binds, Kind::References, Kind::Sets]),
@@ -236,9 +251,9 @@ impl Facts {
         }
     }
 
-    /// What either knows.
-    pub(super) fn or(self, other: Facts) -> Facts {
-        Facts {
+    /// Combines two sets of namespaces.
+    pub(super) fn or(self, other: SymbolNamespaces) -> SymbolNamespaces {
+        SymbolNamespaces {
             function: self.function || other.function,
             macro_: self.macro_ || other.macro_,
             variable: self.variable || other.variable,
@@ -246,7 +261,7 @@ impl Facts {
         }
     }
 
-    /// Adds what an occurrence shows.
+    /// Adds the namespaces that an occurrence shows.
     pub(super) fn add(&mut self, occurrence: &Occurrence) {
         self.function |= occurrence.defined == Some(Defined::Function);
         self.macro_ |= occurrence.defined == Some(Defined::Macro);
@@ -255,7 +270,7 @@ impl Facts {
     }
 }
 
-/// A readable file, with the records and occurrences to place in it.
+/// A readable file with the records and occurrences to place in it.
 struct TextToPlace {
     shown: String,
     file: Arc<PositionedFile>,
@@ -263,7 +278,7 @@ struct TextToPlace {
     occurrences: Vec<Occurrence>,
 }
 
-/// One use on one line, before they are merged.
+/// One use on a line, before the uses of a line are merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UseOnLine {
     pub(crate) evidence: Evidence,
@@ -272,19 +287,19 @@ pub(crate) struct UseOnLine {
     pub(crate) caller: Option<String>,
     via: Option<String>,
     origin: Option<ExpansionOrigin>,
-    /// Which of F and (SETF F) is used, where F stands for both.
-    pub(crate) called: CalledName,
-    /// Whether the compiler recorded the use. If not, the text alone shows it.
+    /// Whether the use is of F or of `(SETF F)`, if the request is for both.
+    pub(crate) called: SetfUse,
+    /// Whether the compiler recorded the use. Otherwise only the text shows it.
     pub(crate) recorded: bool,
 }
 
 impl UseOnLine {
-    /// Whether the use writes what the symbol names.
+    /// Whether the use writes the variable, the slot or the place.
     pub(crate) fn is_written(&self) -> bool {
         match self.use_type {
             UseType::Set => true,
             UseType::Slot | UseType::Call | UseType::Function | UseType::Template => {
-                self.called != CalledName::Itself
+                self.called != SetfUse::Itself
             }
             _ => false,
         }
@@ -311,32 +326,32 @@ struct UsesOnLine {
     stale: bool,
 }
 
-/// Counts of occurrences that are no uses, for the answer's cautions.
+/// Counts of occurrences that are not uses, for the answer's cautions.
 #[derive(Default)]
-struct TextFacts {
+struct OccurrenceCounts {
     definitions: usize,
     structures: usize,
     slots: usize,
-    /// Whether a structure has the slot.
+    /// Whether a structure has a slot of this name.
     of_structure: bool,
     locals: usize,
     loop_words: usize,
     designators: usize,
-    /// Uses recorded for earlier versions of files that were loaded again.
+    /// The number of uses recorded for earlier versions of files that were loaded again.
     replaced: usize,
-    /// Functions that use it and were compiled without a file.
+    /// The number of functions that use the symbol and were compiled without a file.
     without_file: usize,
-    /// Uses in forms that a file has only when it is read with other features.
+    /// The number of uses in forms that exist only when the file is read with other features.
     other_readings: usize,
-    /// Loaded files below the root that belong to no system of the project.
+    /// Loaded files below the root that do not belong to a system of the project.
     left_out: BTreeSet<String>,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
     /// Loaded files whose sidecar is incomplete or cannot be read.
-    half_known: BTreeSet<String>,
+    incomplete: BTreeSet<String>,
 }
 
-impl TextFacts {
+impl OccurrenceCounts {
     fn note(&mut self, occurrence: &Occurrence) {
         match occurrence.role {
             SyntaxRole::Definition | SyntaxRole::Named => self.definitions += 1,
@@ -350,14 +365,14 @@ impl TextFacts {
 
 struct UseSearch<'a> {
     project: &'a Project,
-    now: &'a Now,
+    now: &'a TreeView,
     sbcl: &'a SbclSources,
     uses: &'a SymbolUses<'a>,
-    facts: Facts,
-    seen: TextFacts,
+    facts: SymbolNamespaces,
+    counts: OccurrenceCounts,
     origins: Origins<'a>,
     enclosing: Enclosing<'a>,
-    /// By path and line; where the line is not known, by path and caller.
+    /// Keyed by path and line, or by path and caller if the line is not known.
     lines: BTreeMap<(String, Option<u32>, Option<String>), UsesOnLine>,
 }
 
@@ -371,7 +386,7 @@ impl UseSearch<'_> {
         uses.collect()
     }
 
-    fn answered(
+    fn answer(
         self,
         request: &CodeFindReferencesRequest,
         index: &Index,
@@ -380,10 +395,11 @@ impl UseSearch<'_> {
         let target = SoughtSymbol::of(self.uses);
         let mut text = text_uses(index, self.project, self.now, &target, request.project_only);
         let vendored = text.vendored.take();
-        (CodeFindReferencesAnswer { looked_up_in, ..self.finish(request, text) }, vendored)
+        (CodeFindReferencesAnswer { looked_up_in, ..self.build(request, text) }, vendored)
     }
 
-    /// Reads a file and finds the symbol's occurrences in it. None if it has no text that could be shown.
+    /// Reads a file and finds the symbol's occurrences in it. Returns `None`, after adding the
+    /// records without a line, if the file has no readable text of the loaded version.
     fn read(
         &mut self,
         (FileVersion { path, write_date: date }, records): (FileVersion, Vec<RecordedUse>),
@@ -394,26 +410,26 @@ impl UseSearch<'_> {
         }
         let shown = self.project.shown(&path);
         if !self.project.is_current(&path, date) {
-            self.seen.replaced += records.len();
+            self.counts.replaced += records.len();
             records.iter().for_each(|record| self.unknown(&shown, record, false));
             return None;
         }
         let Ok(file) = self.project.positions_at(self.now, &path, date) else {
             records.iter().for_each(|record| self.unknown(&shown, record, true));
-            self.seen.unreadable.insert(shown);
+            self.counts.unreadable.insert(shown);
             return None;
         };
         let occurrences = self.uses.occurrences(&file);
         if self.uses.with_text() {
             let exists = |package: &str| self.uses.exists(package);
-            self.seen.designators += file.unexplained_designators(self.uses.sought(), &exists);
+            self.counts.designators += file.unexplained_designators(self.uses.sought(), &exists);
         }
-        let slots = self.seen.slots;
+        let slots = self.counts.slots;
         for occurrence in &occurrences {
-            self.seen.note(occurrence);
+            self.counts.note(occurrence);
             self.facts.add(occurrence);
         }
-        self.seen.of_structure |= self.seen.slots > slots && file.has_structure_slot(self.uses.sought());
+        self.counts.of_structure |= self.counts.slots > slots && file.has_structure_slot(self.uses.sought());
         Some(TextToPlace { shown, file, records, occurrences })
     }
 
@@ -425,17 +441,17 @@ impl UseSearch<'_> {
         }
         for occurrence in &occurrences {
             if !claimed.contains(&occurrence.range)
-                && let Some((use_type, sure)) = unrecorded(occurrence, self.facts)
-                && self.stands(&file, occurrence.range)
+                && let Some((use_type, sure)) = classify_occurrence(occurrence, self.facts)
+                && self.is_at(&file, occurrence.range)
             {
                 let sure = sure && file.is_fresh();
                 let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
                 let called = match occurrence.access {
-                    // A macro is expanded as a place as well.
-                    _ if use_type == UseType::Macro => CalledName::Itself,
-                    PlaceAccess::Read => CalledName::Itself,
-                    PlaceAccess::Write => CalledName::Setf,
-                    PlaceAccess::ReadWrite => CalledName::Both,
+                    // Macro places have no SETF function: SETF expands the macro form itself.
+                    _ if use_type == UseType::Macro => SetfUse::Itself,
+                    PlaceAccess::Read => SetfUse::Itself,
+                    PlaceAccess::Write => SetfUse::Setf,
+                    PlaceAccess::ReadWrite => SetfUse::Both,
                 };
                 for use_type in by_access(use_type, occurrence.access) {
                     let place = Location::placed(&shown, &file, occurrence.range);
@@ -456,16 +472,16 @@ impl UseSearch<'_> {
             } else if !occurrence.local && !claimed.contains(&occurrence.range) {
                 match occurrence.role {
                     // A parameter of a generic function.
-                    SyntaxRole::Binding => self.seen.locals += 1,
-                    SyntaxRole::LoopKeyword => self.seen.loop_words += 1,
+                    SyntaxRole::Binding => self.counts.locals += 1,
+                    SyntaxRole::LoopKeyword => self.counts.loop_words += 1,
                     _ => (),
                 }
             }
         }
     }
 
-    /// Adds the uses in a file of SBCL itself, of which only the top-level forms' places are known; the lines' texts are
-    /// if the sources are at hand.
+    /// Adds the uses in one of SBCL's own files. Only the position of the top-level form is known
+    /// there. The line's text is added if SBCL's sources are installed.
     fn sbcl_file(&mut self, logical: &str, records: &[RecordedUse]) {
         let source = self.sbcl.native(logical).and_then(|path| SourceFile::read(&path));
         for record in records {
@@ -482,7 +498,7 @@ impl UseSearch<'_> {
         }
     }
 
-    /// Adds a recorded use where it stands.
+    /// Adds a recorded use at each of its placements.
     fn placed(
         &mut self,
         shown: &str,
@@ -501,9 +517,9 @@ impl UseSearch<'_> {
                     let sought = self.uses.sought();
                     let parts = file.name_parts_in(form, number, &sought.name);
                     let means = |package: &str| self.uses.means(package);
-                    // Takes the name as made by the macro unless it stands in the same form: a local macro's
-                    // template may be there.
-                    let made = || {
+                    // The macro generates the name unless the name occurs in the same form: a local
+                    // macro's template may contain it.
+                    let generated = || {
                         let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
                         match PackageOwner::of(&expander.package).is_locked() {
                             true => here.then_some(ExpansionOrigin::Standard),
@@ -512,17 +528,18 @@ impl UseSearch<'_> {
                         }
                     };
                     let known = self.origins.of(sought, &means, expander, parts.clone());
-                    known.or_else(made)
+                    known.or_else(generated)
                 }
                 _ => None,
             };
-            // Gives up the place if that form number is another form, as after a reading with other features.
+            // The form with this number is a different one, for example after reading with other
+            // features: list the use without a line.
             if is_of_another(file, recorded) {
-                self.seen.other_readings += 1;
+                self.counts.other_readings += 1;
                 self.unknown(shown, recorded, false);
                 continue;
             }
-            if !self.stands(file, placement.range) {
+            if !self.is_at(file, placement.range) {
                 self.unknown(shown, recorded, true);
                 continue;
             }
@@ -544,20 +561,20 @@ impl UseSearch<'_> {
         }
     }
 
-    /// Whether the name stands at `range`, or, in a file that has changed, still on its line.
-    fn stands(&self, file: &PositionedFile, range: Range) -> bool {
+    /// Whether the name is at `range`, or, in a file that has changed, on the same line.
+    fn is_at(&self, file: &PositionedFile, range: Range) -> bool {
         let still = || Some(file.has_name_on(self.uses.sought(), file.position(range.start)?.line));
         file.is_fresh() || still() == Some(true)
     }
 
-    /// Adds a use whose line is not known. `stale`: because the file is not what was loaded.
+    /// Adds a use without a line. `stale`: the file has changed since it was loaded.
     fn unknown(&mut self, shown: &str, recorded: &RecordedUse, stale: bool) {
         let line = self.lines.entry((shown.to_owned(), None, recorded.caller.clone())).or_default();
         line.stale |= stale;
         line.found.insert(UseOnLine::approximate(Location::new(shown), recorded));
     }
 
-    /// Adds a use that stands at `range` of `file`.
+    /// Adds a use at `range` of `file`.
     fn add(&mut self, file: &PositionedFile, range: Range, found: UseOnLine) {
         let line = self.lines.entry((found.place.file.clone(), found.place.line, None)).or_default();
         line.stale = !file.is_fresh();
@@ -565,19 +582,20 @@ impl UseSearch<'_> {
         line.found.insert(found);
     }
 
-    /// Whether the symbol's home is a package of the user's.
+    /// Whether the symbol's home package belongs to the user.
     fn of_project(&self) -> bool {
         let package = self.uses.sought().package.as_str();
         !package.is_empty() && !PackageOwner::of(package).is_locked()
     }
 
-    fn finish(mut self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
-        // Drops unseen text on lines that already have an entry, but for what is left out beside that.
+    fn build(mut self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
+        // Drops unloaded matches on lines that already have an entry, except those that a feature
+        // expression excludes.
         text.lines.retain_mut(|TextUse { place, tokens, state, .. }| {
             if let Some(line) = self.lines.get(&(place.file.clone(), place.line, None)) {
                 let known =
                     |token: &Location| line.found.iter().any(|found| found.place.column == token.column);
-                tokens.retain(|token| *state == TextState::LeftOut && !known(token));
+                tokens.retain(|token| *state == TextState::FeatureExcluded && !known(token));
             }
             !tokens.is_empty()
         });
@@ -627,7 +645,8 @@ impl UsesOnLine {
         self.found.iter().any(UseOnLine::is_written)
     }
 
-    /// Lists the places of the uses with this evidence, one for each column, leaving out those that are surer.
+    /// Lists the places of the uses with this evidence, one for each column, without columns that
+    /// have a stronger evidence.
     fn tokens(&self, evidence: Evidence) -> Vec<Location> {
         let surer = |at: &Location| {
             self.found.iter().any(|found| found.evidence < evidence && found.place.column == at.column)
@@ -639,7 +658,8 @@ impl UsesOnLine {
         places
     }
 
-    /// Merges the uses of this line into an entry, which shows the surest and leftmost of them.
+    /// Merges the uses of this line into one entry. The use with the strongest evidence comes
+    /// first, then the leftmost.
     fn reference(self, index: &Index) -> Option<CodeReference> {
         let (tokens, approximate) = (self.tokens(Evidence::Exact), self.tokens(Evidence::Approximate));
         let surest = self.found.first()?.evidence;
@@ -656,7 +676,7 @@ impl UsesOnLine {
         });
         let uses = uses.collect();
         let first = self.found.into_iter().next()?;
-        // One that stands where the entry does is not told again.
+        // A column that repeats the entry's place is omitted.
         let others = |places: &[Location]| {
             let columns = columns(places);
             if columns.iter().eq(first.place.column.iter()) { Vec::new() } else { columns }
@@ -673,11 +693,11 @@ impl UsesOnLine {
             context: self.context,
             caller: first.caller.or(caller).map(|caller| LispName::new(index, caller)),
             evidence: first.evidence,
-            via_stands_at: match &first.origin {
+            via_template: match &first.origin {
                 Some(ExpansionOrigin::InTemplate(place)) => Some(place.clone()),
                 _ => None,
             },
-            via_made_from: match first.origin {
+            via_name_parts: match first.origin {
                 Some(ExpansionOrigin::Synthesized(parts)) => Some(parts),
                 _ => None,
             },
@@ -687,7 +707,8 @@ impl UsesOnLine {
     }
 }
 
-/// Whether the form defines another function than the recorded one, as after a reading with other features.
+/// Whether the form defines another function than the recorded one, for example after reading with
+/// other features.
 pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
     let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
     let defined = recorded.form.and_then(|form| Some((form, file.function_defined(form)?)));
@@ -698,12 +719,12 @@ pub(super) fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bo
     caller.name != defined && file.symbols_in(form).iter().all(|(_, name)| *name != caller.name)
 }
 
-/// Prints the operator of a placement with evidence `via`.
+/// Formats the operator of a placement with evidence `via`.
 pub(crate) fn shown_expander(placement: &Placement) -> Option<String> {
     placement.expander.as_ref().map(|expander| expander.name.to_lowercase())
 }
 
-/// Divides an unrecorded reference to a variable into what the text does with it: reads it, writes it, or both.
+/// Splits an unrecorded reference to a variable by its access: read, write, or both.
 fn by_access(use_type: UseType, access: PlaceAccess) -> impl Iterator<Item = UseType> {
     let (first, second) = match (use_type, access) {
         (UseType::Reference, PlaceAccess::Write) => (UseType::Set, None),
@@ -724,13 +745,14 @@ pub(super) fn use_type(kind: Kind) -> UseType {
     }
 }
 
-/// Classifies an occurrence without a record of the compiler's, and tells whether that is sure; None for
-/// definitions and for local variables and functions of the same name.
-pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> {
+/// Classifies an occurrence without a compiler record, and returns whether the class is certain.
+/// Returns `None` for definitions and for local variables and functions of the same name.
+pub(super) fn classify_occurrence(found: &Occurrence, facts: SymbolNamespaces) -> Option<(UseType, bool)> {
     let sure = |use_type| Some((use_type, true));
-    // In a template, a local function stays one; what becomes of a variable is up to the macro.
-    let bound_in_template = occurrence.bound && !occurrence.variable;
-    match occurrence.role {
+    // In a template, a local function stays local. A local variable may become a global one: the
+    // macro decides.
+    let bound_in_template = found.bound && !found.variable;
+    match found.role {
         SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::LoopKeyword => None,
         SyntaxRole::Export => sure(UseType::Export),
         SyntaxRole::Import => sure(UseType::Import),
@@ -739,46 +761,43 @@ pub(super) fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseTy
         SyntaxRole::Slot => sure(UseType::Slot),
         // Quoted data may be code in which the symbol is a local variable.
         SyntaxRole::Quoted => {
-            Some((UseType::Quoted, occurrence.position == SyntacticContext::Name || !facts.shadowed))
+            Some((UseType::Quoted, found.position == SyntacticContext::Name || !facts.shadowed))
         }
-        SyntaxRole::Block if occurrence.local => None,
+        SyntaxRole::Block if found.local => None,
         SyntaxRole::Block => sure(UseType::Block),
         SyntaxRole::ReadTime => sure(UseType::ReadTime),
         SyntaxRole::Template if bound_in_template => None,
-        // Not sure: the expansion may bind the symbol as a local variable.
+        // Uncertain, because the expansion may bind the symbol as a local variable.
         SyntaxRole::Template => {
-            let clear = matches!(occurrence.position, SyntacticContext::Operator | SyntacticContext::Name);
+            let clear = matches!(found.position, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
-        // A parameter of the name says nothing of what a macro of the program's own is given to define.
-        SyntaxRole::Named if !occurrence.bound => sure(UseType::Mention),
-        _ if occurrence.local => None,
+        // A parameter of the same name does not shadow the name that a project macro defines.
+        SyntaxRole::Named if !found.bound => sure(UseType::Mention),
+        _ if found.local => None,
         SyntaxRole::Named => sure(UseType::Mention),
         SyntaxRole::Function => sure(UseType::Function),
         SyntaxRole::Variable => sure(UseType::Reference),
         SyntaxRole::Declaration => sure(UseType::Declaration),
-        // A local variable of code that the compiler dropped, or a parameter of a generic function.
+        // A local variable in code that the compiler dropped, or a parameter of a generic function.
         SyntaxRole::Binding if !facts.variable => None,
         SyntaxRole::Binding => sure(UseType::Bind),
-        SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.position {
+        SyntaxRole::Operator | SyntaxRole::Argument => match found.position {
             SyntacticContext::Called if facts.macro_ => sure(UseType::Macro),
             SyntacticContext::Called => sure(UseType::Call),
-            // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.
-            SyntacticContext::Variable
-                if !facts.variable && (occurrence.bound || occurrence.has_variable) =>
-            {
-                None
-            }
+            // Local in code that the compiler dropped. Otherwise a constant that the compiler
+            // folded, or a symbol macro.
+            SyntacticContext::Variable if !facts.variable && (found.bound || found.has_variable) => None,
             SyntacticContext::Variable => sure(UseType::Reference),
-            // In a macro's arguments: a call, unless the macro binds the symbol as a variable, which other
-            // code would read.
-            SyntacticContext::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
-            SyntacticContext::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
-            SyntacticContext::Operator => Some((UseType::Mention, occurrence.never_variable)),
+            // In a macro's arguments: a call, unless the macro binds the symbol as a variable and
+            // the form is no call.
+            SyntacticContext::Operator if facts.macro_ => Some((UseType::Macro, found.never_variable)),
+            SyntacticContext::Operator if facts.function => Some((UseType::Call, found.never_variable)),
+            SyntacticContext::Operator => Some((UseType::Mention, found.never_variable)),
             SyntacticContext::Head if facts.macro_ => Some((UseType::Macro, false)),
             SyntacticContext::Head if facts.function => Some((UseType::Call, false)),
             SyntacticContext::Head => Some((UseType::Mention, false)),
-            SyntacticContext::Argument if occurrence.bound && !facts.variable => None,
+            SyntacticContext::Argument if found.bound && !facts.variable => None,
             SyntacticContext::Argument if !facts.variable => Some((UseType::Mention, false)),
             SyntacticContext::Argument | SyntacticContext::Name | SyntacticContext::Open => {
                 Some((UseType::Mention, !facts.shadowed))

@@ -1,7 +1,8 @@
-//! The definition around a place in a loaded file, and the name under which answers list it as a user.
+//! Finds the definition around a place in a loaded file, and the name under which answers list it
+//! as a user.
 //!
-//! The compiler names the function of each use that it records. For other uses, the name comes from the text: the
-//! innermost definition around the place, printed as SBCL prints the function that the definition makes.
+//! The compiler names the function of each use that it records. For other uses the name comes from
+//! the text: the innermost definition around the place, formatted as SBCL prints the function.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,7 +32,8 @@ impl<'a> Enclosing<'a> {
         Self { context, files: RefCell::default(), texts: RefCell::default() }
     }
 
-    /// Lists the definitions in the file that answers show as `path`; empty if it cannot be read.
+    /// Lists the definitions in the file at `path`, as answers show it. Returns an empty list if it
+    /// cannot be read.
     pub(crate) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
         let mut files = self.files.borrow_mut();
         let known = files.entry(path.to_owned()).or_insert_with(|| {
@@ -41,7 +43,7 @@ impl<'a> Enclosing<'a> {
         Rc::clone(known)
     }
 
-    /// Reads the file that answers show as `path`.
+    /// Reads the file at `path`, as answers show it.
     pub(crate) fn text(&self, path: &str) -> Option<Rc<ParsedFile>> {
         let mut texts = self.texts.borrow_mut();
         let read = texts.entry(path.to_owned()).or_insert_with(|| {
@@ -52,8 +54,8 @@ impl<'a> Enclosing<'a> {
         read.clone()
     }
 
-    /// Returns the printed name of the innermost function, method or macro whose definition contains `place`. `None`:
-    /// the place is in top-level code.
+    /// Returns the printed name of the innermost function, method or macro whose definition
+    /// contains `place`. Returns `None` for top-level code.
     pub(crate) fn function(&self, place: &Location) -> Option<String> {
         let definitions = self.definitions(&place.file);
         let functions = definitions.iter().filter(|known| is_function(known.definition.kind));
@@ -65,7 +67,7 @@ impl<'a> Enclosing<'a> {
         })
     }
 
-    /// Makes the node of a definition in a text.
+    /// Creates the node of a definition in the text.
     pub(crate) fn node(&self, known: &DefinitionInFile) -> Node {
         let target = Target::defined(known);
         let name = match known.definition.kind {
@@ -89,7 +91,7 @@ impl<'a> Enclosing<'a> {
         Node { name, target, is_toplevel: false }
     }
 
-    /// Prints a method as SBCL does, by its lambda list in the text.
+    /// Formats the name of a method as SBCL prints it, from the lambda list in the text.
     fn method(&self, known: &DefinitionInFile) -> Option<String> {
         let file = self.text(&known.path)?;
         let (bytes, text) = (&file.0, &file.1);
@@ -126,7 +128,7 @@ impl<'a> Enclosing<'a> {
     }
 }
 
-/// Whether a definition of this kind makes code that can be a user.
+/// Whether a definition of this kind contains code and can be a user.
 fn is_function(kind: DefinitionKind) -> bool {
     matches!(
         kind,
@@ -139,7 +141,8 @@ fn is_function(kind: DefinitionKind) -> bool {
     )
 }
 
-/// Finds the innermost of `definitions`, of one file, around `place`; accessors have no form of their own.
+/// Finds the innermost of `definitions`, all in one file, around `place`. Accessors are ignored, as
+/// they have no form of their own.
 pub(crate) fn innermost<'d>(
     definitions: impl IntoIterator<Item = &'d DefinitionInFile>,
     place: &Location,
@@ -148,7 +151,7 @@ pub(crate) fn innermost<'d>(
         .into_iter()
         .filter(|known| known.has(place) && known.definition.kind != DefinitionKind::Accessor);
     let at = (place.line, place.column);
-    // Of those on one line, the last that begins before the place.
+    // If several are on one line, the last that begins before the place.
     around.min_by_key(|known| {
         let name = known.definition.place;
         let is_after = place.column.is_some() && (Some(name.line), Some(name.column)) > at;
@@ -157,7 +160,7 @@ pub(crate) fn innermost<'d>(
     })
 }
 
-/// Finds the form that defines `known`, also within another form such as EVAL-WHEN.
+/// Finds the form that defines `known`, which may be nested in a form such as EVAL-WHEN.
 pub(crate) fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
     let lines = LineIndex::new(bytes);
     (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {

@@ -1,4 +1,8 @@
-//! impact: what must be looked at when definitions change.
+//! impact: lists the code to check when definitions change.
+//!
+//! A request gives names, files or the git diff, which become [`Subjects`]. Their users are
+//! followed breadth-first through the graph. The answer adds calls that do not fit a changed lambda
+//! list, subclasses, methods, tests, and the files to recompile.
 
 pub(crate) mod tool;
 
@@ -18,10 +22,10 @@ use steelbank_xref::{Index, Kind};
 use super::code_find_references::{UseType, found, use_type};
 use super::enclosing::form_of;
 use super::graph::{Node, Subclasses, Target, UserFinder};
-use super::kept::last_answer;
+use super::memo::last_answer;
 use super::outline::{DefinitionInFile, files_at, resolved};
 use super::symbol_uses::SymbolUses;
-use super::unseen::{Unseen, unseen_uses};
+use super::unloaded::{UnloadedMatches, unloaded_matches};
 use super::use_counts::is_test_path;
 use super::working_tree::changes;
 use crate::answer::location::as_text;
@@ -30,24 +34,26 @@ use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::workspace::FileVersion;
 
-/// A request for what depends on definitions that change. Names, files and the diff all count.
+/// A request for the code that depends on changed definitions. Names, files and the diff are
+/// combined.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct ImpactRequest {
     /// The symbols that change: functions, macros, classes, variables.
     #[serde(default)]
     pub names: Vec<String>,
-    // Without one CL-USER, or else the one package of the user's that has the name.
+    // Without a package: CL-USER, and otherwise the only user package that has the name.
     /// The package to look the names up in.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     pub package: Option<String>,
-    /// Files that change, relative to the project: everything that they define.
+    /// Changed files, relative to the project. All their definitions count as changed.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// What has changed in the working tree since the last commit of git: tracked files, by their bytes.
+    /// The changes in the working tree since the last git commit: tracked files, compared by their
+    /// bytes.
     #[serde(default)]
     pub diff: bool,
-    /// How many steps to follow those who use what changes.
+    /// The maximum number of steps from a change to a user.
     #[serde(default = "steps")]
     #[schemars(range(min = 1, max = 20))]
     pub depth: u32,
@@ -58,7 +64,7 @@ fn steps() -> u32 {
 }
 
 impl Default for ImpactRequest {
-    /// Makes a request that names nothing yet, and follows users three steps far.
+    /// Creates a request without changes that follows users for three steps.
     fn default() -> Self {
         Self { names: Vec::new(), package: None, paths: Vec::new(), diff: false, depth: steps() }
     }
@@ -68,11 +74,11 @@ impl Default for ImpactRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImpactError {
-    /// The request names nothing.
-    #[error("Nothing is said to change.")]
+    /// The request names no change.
+    #[error("The request names no change.")]
     Nothing,
-    /// git cannot tell.
-    #[error("git cannot tell what has changed: {0}")]
+    /// git failed.
+    #[error("git failed to list the changes: {0}")]
     Git(String),
 }
 
@@ -80,69 +86,69 @@ pub enum ImpactError {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct ImpactAnswer {
-    /// The definitions that change.
+    /// The changed definitions.
     pub changed: Vec<Touched>,
-    /// Who uses them in the project, directly or through others, nearest first.
+    /// Their users in the project, direct and indirect, nearest first.
     pub users: Vec<Affected>,
-    /// How many more there are outside of the project.
+    /// The number of users outside the project.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub outside: usize,
-    /// Calls whose number of arguments does not fit the lambda list that the text has now.
+    /// Calls with a number of arguments that the lambda list in the current text does not accept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls_that_do_not_fit: Vec<BadCall>,
-    /// What changed macros define: the top-level forms that they expand.
+    /// Definitions that changed macros generate: the top-level forms that expand them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub made_by_macros: Vec<Affected>,
-    /// The classes below changed classes.
+    /// The subclasses of changed classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subclasses: Vec<LispName>,
-    /// The methods on changed classes, or of changed generic functions.
+    /// The methods on changed classes, and those of changed generic functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub methods: Vec<LispName>,
-    /// The tests that reach what changes.
+    /// The tests that reach a changed definition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<Affected>,
-    /// The files that are compiled again, the changed ones included.
+    /// The files that are recompiled, including the changed ones.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recompiled: Vec<String>,
-    /// How often the names stand in text that the image does not have: users that are not known yet.
-    #[serde(skip_serializing_if = "Unseen::is_empty")]
-    pub unseen: Unseen,
-    /// Where words of text that is no Lisp spell the given names.
+    /// Matches of the names in text that is not loaded or is stale. They may be further users.
+    #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
+    pub unloaded: UnloadedMatches,
+    /// Matches of the given names in text that is not Lisp.
     #[serde(skip_serializing_if = "OtherText::is_empty")]
     pub other_text: OtherText,
-    /// Whether the search for users stopped at a thousand.
+    /// Whether the search stopped at its limit of a thousand users.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The package in which a name was looked up, if nobody named it.
+    /// The package in which a name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
 
-/// A definition that changes.
+/// A changed definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Touched {
     /// Its name.
     pub name: LispName,
-    /// What it is.
+    /// Its kind.
     #[schemars(with = "String")]
     pub kind: TouchedKind,
     /// `file:line:column`.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// Whether the working tree does not have it any more.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub gone: bool,
+    /// Whether the working tree no longer contains it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", rename = "gone")]
+    pub removed: bool,
 }
 
-/// What changes.
+/// The kind of a changed definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TouchedKind {
-    /// A symbol of which no definition is known in the project.
+    /// A symbol without a known definition in the project.
     Symbol,
     /// A definition.
     #[serde(untagged)]
@@ -158,27 +164,27 @@ impl std::fmt::Display for TouchedKind {
     }
 }
 
-/// A definition that is affected.
+/// A definition that a change affects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Affected {
-    /// How many steps it is away.
+    /// The number of steps from the change.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub steps: u32,
     /// Its name.
     pub name: LispName,
-    /// The first line that uses: `file:line:column`.
+    /// The `file:line:column` of the first line with a use.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// What the use does.
+    /// The kind of use.
     pub does: UseType,
-    /// The definition that it uses, if that is not the one that changes.
+    /// The definition that it uses, if that is not a changed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<LispName>,
 }
 
-/// A call whose arguments do not fit.
+/// A call with arguments that the lambda list does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BadCall {
@@ -186,9 +192,9 @@ pub struct BadCall {
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// The whole call.
+    /// The text of the call.
     pub call: String,
-    /// What does not fit.
+    /// The problem with the arguments.
     pub problem: String,
 }
 
@@ -198,8 +204,8 @@ struct Recompiled {
     files: Vec<String>,
 }
 
-/// The most users that are followed.
-const MOST_USERS: usize = 1_000;
+/// The maximum number of users to follow.
+const MAX_USERS: usize = 1_000;
 
 /// The definitions that change, gathered from the request.
 #[derive(Default)]
@@ -248,7 +254,7 @@ impl ImpactRequest {
                     }
                 }
             }
-            // A name stands for all that it names; (SETF NAME) for itself.
+            // A symbol stands for everything that it names, (SETF NAME) only for itself.
             subjects.targets.insert(match lookup.function_name {
                 FunctionName::Plain => Target::any(&*home, &*bare),
                 written => Target::function(&home, &bare, written),
@@ -258,7 +264,7 @@ impl ImpactRequest {
                     name: LispName::new(index, lookup.function_name.text(index.symbol_text(symbol))),
                     kind: TouchedKind::Symbol,
                     place: None,
-                    gone: false,
+                    removed: false,
                 });
             }
         }
@@ -308,7 +314,7 @@ impl ImpactRequest {
                 let does = used.line.use_type;
                 let name = used.user.name(index);
                 let affected = Affected { steps: steps + 1, name, place, does, through };
-                if steps == 0 && used.is_made {
+                if steps == 0 && used.generated {
                     answer.made_by_macros.push(Affected { steps: 0, ..affected.clone() });
                 }
                 if !seen.insert(user) {
@@ -319,7 +325,7 @@ impl ImpactRequest {
                 } else {
                     answer.users.push(affected);
                 }
-                if answer.users.len() + answer.tests.len() >= MOST_USERS {
+                if answer.users.len() + answer.tests.len() >= MAX_USERS {
                     answer.truncated = true;
                     return Ok(());
                 }
@@ -332,7 +338,7 @@ impl ImpactRequest {
             }
         }
         for target in &subjects.targets {
-            let found = users.counter.without_file(&target.name, &target.package).into_iter();
+            let found = users.use_lines.without_file(&target.name, &target.package).into_iter();
             answer.users.extend(found.map(|(function, kind)| Affected {
                 steps: 1,
                 name: LispName::new(index, function),
@@ -349,7 +355,7 @@ impl ImpactRequest {
     }
 
     fn other_text(&self, context: &QueryContext<'_>) -> Result<OtherText, Error> {
-        let now = context.project.now();
+        let now = context.project.tree_view();
         let mut words = Vec::new();
         for name in &self.names {
             let context = context.with_sidecar_symbols(name, self.package.as_deref());
@@ -373,7 +379,7 @@ impl ImpactRequest {
         self.follow(context, &users, &subjects, control, &mut answer)?;
         let symbols: BTreeSet<(&str, &str)> =
             subjects.targets.iter().map(|target| (target.package.as_str(), target.name.as_str())).collect();
-        answer.unseen = unseen_uses(context, symbols.iter().copied());
+        answer.unloaded = unloaded_matches(context, symbols.iter().copied());
         for (path, at) in &subjects.known {
             control.check()?;
             let definitions = users.enclosing.definitions(path);
@@ -385,7 +391,7 @@ impl ImpactRequest {
             let subclasses = found.subclasses.into_iter();
             answer.subclasses.extend(subclasses.map(|class| LispName::new(&context.index, class)));
             if let Some((symbol, _)) = context.index.symbol_named(package, name) {
-                // Take the methods on the class, and those of the generic function.
+                // Adds the methods on the class, or of the generic function.
                 let methods = context.index.who(Kind::Specializes, symbol, |_| true).into_iter();
                 answer.methods.extend(methods.map(|found| LispName::new(&context.index, found.function)));
             }
@@ -404,31 +410,33 @@ impl Question for ImpactRequest {
     type Answer = ImpactAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
-        // Never reuse an answer about the diff: the commit that git compares with may change without any file.
+        // An answer about the diff is never reused: the commit that git compares with may change
+        // without any file.
         let mut answer = match self.diff {
             true => self.found(context, control),
             false => last_answer(self, context, || self.found(context, control)),
         }?;
-        // What an answer depends on is Lisp: look at other text each time.
+        // The memo covers only Lisp files, so other text is searched every time.
         answer.other_text = self.other_text(context)?;
         Ok(answer)
     }
 }
 
 impl Subjects {
-    /// Adds what the working tree's changes touch: definitions on changed lines, and those that are gone.
+    /// Adds the definitions that the working tree's changes affect: those on changed lines, and
+    /// removed ones.
     fn take_working_tree(
         &mut self,
         context: &QueryContext<'_>,
         users: &UserFinder<'_>,
         control: &Control,
     ) -> Result<(), Error> {
-        let root = context.project.own_root()?;
-        let mut gone = Vec::new();
+        let root = context.project.project_root()?;
+        let mut removed = Vec::new();
         changes(root, control, |changed| {
             let path = root.join(&changed.path);
             let shown = context.project.shown(&path);
-            // Do not open what is no plain file any more.
+            // Skip a path that is no longer a plain file.
             let now = if changed.is_there { users.enclosing.definitions(&shown) } else { Rc::default() };
             for (at, known) in now.iter().enumerate() {
                 if touches(&changed.added, known) {
@@ -444,18 +452,18 @@ impl Subjects {
             let file = changed.path.to_string_lossy();
             let old = lisp_definitions(&changed.old).into_iter();
             let old = old.map(|definition| resolved(&context.index, file.to_string(), definition, false));
-            gone.extend(old.filter(|known| touches(&changed.removed, known) && !is_there(known)));
+            removed.extend(old.filter(|known| touches(&changed.removed, known) && !is_there(known)));
             self.files.insert(path);
         })?;
-        // Know all that is new before: what is gone may have moved.
-        for known in &gone {
-            self.take_gone(&context.index, known);
+        // Handle removed definitions last: they may have moved to another file.
+        for known in &removed {
+            self.take_removed(&context.index, known);
         }
         Ok(())
     }
 
-    /// Adds a definition that its file does not have any more; it may have moved to another file.
-    fn take_gone(&mut self, index: &Index, known: &DefinitionInFile) {
+    /// Adds a removed definition, unless another file has it now.
+    fn take_removed(&mut self, index: &Index, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
@@ -463,7 +471,7 @@ impl Subjects {
         if self.changed.iter().any(|touched| touched.name == name && touched.kind == kind) {
             return;
         }
-        self.changed.push(Touched { name, kind, place: None, gone: true });
+        self.changed.push(Touched { name, kind, place: None, removed: true });
         self.targets.extend(Target::defined(known));
     }
 
@@ -475,7 +483,7 @@ impl Subjects {
             name: known.name(index),
             kind: TouchedKind::Definition(known.definition.kind),
             place: Some(known.place()),
-            gone: false,
+            removed: false,
         };
         if self.changed.contains(&touched) {
             return;
@@ -487,24 +495,24 @@ impl Subjects {
     }
 }
 
-/// Whether one of `ranges`, of lines, touches the definition.
+/// Whether one of the line `ranges` overlaps the definition.
 fn touches(ranges: &[(u32, u32)], known: &DefinitionInFile) -> bool {
     let (start, end) = (known.definition.start, known.definition.end);
     ranges.iter().any(|(first, last)| *first <= end && start <= *last)
 }
 
-/// How many arguments a lambda list takes.
+/// The number of arguments that a lambda list accepts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Arity {
-    least: usize,
-    /// None: any number.
-    most: Option<usize>,
-    /// The lambda lists that stand in a macro's as required parameters, by their places.
+    min: usize,
+    /// `None`: any number.
+    max: Option<usize>,
+    /// The nested lambda lists of a macro, by the positions of their required parameters.
     nested: Vec<(usize, Arity)>,
 }
 
 impl Arity {
-    /// Reads it from the lambda list of a DEFUN, DEFGENERIC, DEFMETHOD or DEFMACRO in the text.
+    /// Reads the lambda list of a DEFUN, DEFGENERIC, DEFMETHOD or DEFMACRO in the text.
     fn of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Self> {
         // Skips the name and, in methods, the qualifiers.
         let list = text.elements(form).skip(2).find_map(|datum| list_in(text, datum))?;
@@ -518,7 +526,7 @@ impl Arity {
     }
 
     fn of_list(text: &LispText, bytes: &[u8], list: FormId, destructures: bool) -> Self {
-        let mut arity = Self { most: Some(0), ..Self::default() };
+        let mut arity = Self { max: Some(0), ..Self::default() };
         let (mut section, mut is_whole) = (0, false);
         for datum in text.elements(list) {
             let keyword = match datum {
@@ -526,30 +534,31 @@ impl Arity {
                 Datum::Form(_) => None,
             };
             match keyword.as_deref() {
-                // A dotted list takes the rest.
-                Some(".") => (section, arity.most) = (2, None),
+                // A dotted list accepts any further arguments.
+                Some(".") => (section, arity.max) = (2, None),
                 Some("&OPTIONAL") => section = 1,
-                Some("&REST" | "&BODY" | "&MORE" | "&KEY") => (section, arity.most) = (2, None),
+                Some("&REST" | "&BODY" | "&MORE" | "&KEY") => (section, arity.max) = (2, None),
                 Some("&AUX") => section = 3,
-                // What follows stands for all of the form, or for none of its arguments.
+                // The parameter after these keywords takes no argument of its own.
                 Some("&WHOLE" | "&ENVIRONMENT") => is_whole = true,
                 Some(other) if other.starts_with('&') => (),
                 _ if std::mem::take(&mut is_whole) => (),
                 _ if section == 0 => {
                     if let Some(list) = list_in(text, datum).filter(|_| destructures) {
-                        arity.nested.push((arity.least, Self::of_list(text, bytes, list, true)));
+                        arity.nested.push((arity.min, Self::of_list(text, bytes, list, true)));
                     }
-                    arity.least += 1;
-                    arity.most = arity.most.map(|most| most + 1);
+                    arity.min += 1;
+                    arity.max = arity.max.map(|max| max + 1);
                 }
-                _ if section == 1 => arity.most = arity.most.map(|most| most + 1),
+                _ if section == 1 => arity.max = arity.max.map(|max| max + 1),
                 _ => (),
             }
         }
         arity
     }
 
-    /// Says what does not fit of the arguments in `list`, the first `skipped` elements left out.
+    /// Returns the problem with the arguments in `list`, after skipping the first `skipped`
+    /// elements.
     fn misfit(&self, text: &LispText, list: FormId, skipped: usize) -> Option<String> {
         let given: Vec<Datum> = text.elements(list).skip(skipped).collect();
         self.fits(given.len()).or_else(|| {
@@ -557,8 +566,8 @@ impl Arity {
                 match (given.get(*at)?, list_in(text, *given.get(*at)?)) {
                     (_, Some(list)) => inner.misfit(text, list, 0),
                     // NIL is the empty list.
-                    (_, None) if inner.least == 0 => None,
-                    (_, None) => Some(format!("argument {} is no list", at + 1)),
+                    (_, None) if inner.min == 0 => None,
+                    (_, None) => Some(format!("argument {} is not a list", at + 1)),
                 }
             })
         })
@@ -566,21 +575,22 @@ impl Arity {
 
     fn fits(&self, count: usize) -> Option<String> {
         let given = counted(count, "argument", "arguments");
-        match self.most {
-            _ if count < self.least => Some(format!("{given} given, at least {} needed", self.least)),
-            Some(most) if count > most => Some(format!("{given} given, at most {most} taken")),
+        match self.max {
+            _ if count < self.min => Some(format!("{given} given, at least {} required", self.min)),
+            Some(max) if count > max => Some(format!("{given} given, at most {max} accepted")),
             _ => None,
         }
     }
 }
 
-/// The list that an element is.
+/// Returns the list form that an element is, or `None`.
 fn list_in(text: &LispText, datum: Datum) -> Option<FormId> {
     let Datum::Form(id) = datum else { return None };
     text.form(id).filter(|form| form.kind == FormKind::List).map(|_| id)
 }
 
-/// Finds the calls of a function, or the uses of a macro, whose arguments do not fit the lambda list in the text.
+/// Finds the calls of a function, or the uses of a macro, with arguments that the lambda list in
+/// the text does not accept.
 fn arity(users: &UserFinder<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall>) {
     let uses = match known.definition.kind {
         _ if known.definition.setf => return,
@@ -636,11 +646,11 @@ mod tests {
     use steelbank_reader::{Dialect, Features};
 
     #[test]
-    fn lambda_lists_tell_how_many_arguments_they_take() {
-        let check = |text: &str, least, most| {
+    fn arity_reads_lambda_lists() {
+        let check = |text: &str, min, max| {
             let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
             let arity = Arity::of(&read, text.as_bytes(), read.toplevel()[0].form.unwrap()).unwrap();
-            assert_eq!((arity.least, arity.most), (least, most), "{text}");
+            assert_eq!((arity.min, arity.max), (min, max), "{text}");
         };
         check("(defun f ())", 0, Some(0));
         check("(defun f (a b &optional (c 1) &aux d))", 2, Some(3));
@@ -650,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_do_not_fit_a_nested_lambda_list_are_told() {
+    fn misfit_checks_nested_lambda_lists() {
         let text = "(defmacro m ((a &key b) &body c)) (m (1) 2) (m x 2) (m () 2) (m (1 :b 2))";
         let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         let forms: Vec<FormId> = read.toplevel().iter().map(|top| top.form.unwrap()).collect();
@@ -658,7 +668,7 @@ mod tests {
         let misfits: Vec<_> = forms[1..].iter().map(|call| taken.misfit(&read, *call, 1)).collect();
         let said = |said: &str| Some(said.to_owned());
         let expected =
-            [None, said("argument 1 is no list"), said("0 arguments given, at least 1 needed"), None];
+            [None, said("argument 1 is not a list"), said("0 arguments given, at least 1 required"), None];
         assert_eq!(misfits, expected);
     }
 }

@@ -1,4 +1,8 @@
-//! interface: what a file, package or system uses of others, and what others use of it.
+//! interface: lists the names that a file, package or system uses from the rest of the project, and
+//! the names that the rest uses from it.
+//!
+//! It maps each name to the files that define it, then reads the occurrences of all loaded files of
+//! the project. Each use whose file and definition are on different sides is counted.
 
 pub(crate) mod tool;
 
@@ -14,7 +18,7 @@ use steelbank_xref::Access;
 use super::code_find_references::UseType;
 use super::occurrences::{FileOccurrence, OccurrencesRequest};
 use super::outline::{OutlineRequest, OutlineTarget, definitions_in};
-use super::use_counts::Counter;
+use super::use_counts::UseLines;
 use crate::actions::symbols::find_definition::ImageDefinitions;
 use crate::answer::LispName;
 use crate::answer::package_owner::PackageOwner;
@@ -22,15 +26,15 @@ use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 use crate::source::positions::SearchTarget;
 
-/// A request for the interface of a file, folder, package or system with the rest of the project.
+/// A request for the names that cross the boundary of a file, folder, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterfaceRequest {
-    /// What the interface is of.
+    /// The module on the inside of the boundary.
     pub of: OutlineTarget,
 }
 
 impl InterfaceRequest {
-    /// Makes the request.
+    /// Creates the request.
     pub fn new(of: OutlineTarget) -> Self {
         Self { of }
     }
@@ -40,18 +44,18 @@ impl InterfaceRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct InterfaceAnswer {
-    /// What it uses of others, the standard left out.
+    /// Names that the module uses from outside, without the standard's.
     pub uses: Vec<CrossingName>,
-    /// What others use of it.
+    /// Names of the module that are used from outside.
     pub used: Vec<CrossingName>,
-    /// How many definitions it has.
+    /// The number of definitions in the module.
     pub definitions: usize,
-    /// Files that are not loaded as they stand, whose uses are not counted.
+    /// Files that are not loaded or are stale; their uses are not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
 }
 
-/// A name that is defined on one side, and used on the other.
+/// A name that is defined on one side of the boundary and used on the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CrossingName {
@@ -59,13 +63,14 @@ pub struct CrossingName {
     pub name: LispName,
     /// Whether its home package exports it.
     pub exported: bool,
-    /// How many tokens use it.
+    /// The number of tokens that use it.
     pub count: usize,
-    /// Where others have it: the files that define what is used, or use what is defined; none of other projects.
+    /// The files on the other side: those that define a used name, or those that use a defined
+    /// name. Files of other projects are omitted.
     pub files: Vec<String>,
 }
 
-/// Names by home package and name.
+/// Crossing names by home package and name.
 type Crossing = BTreeMap<(String, String), CrossingName>;
 
 impl Question for InterfaceRequest {
@@ -79,18 +84,18 @@ impl Question for InterfaceRequest {
             .iter()
             .map(|path| project.shown(path))
             .collect();
-        let counter = Counter::new(context);
+        let use_lines = UseLines::new(context);
         let is_inside = |file: &str, line: u32| match &package {
             None => own.contains(file),
             Some(package) => {
-                let forms = counter.forms(file);
+                let forms = use_lines.forms(file);
                 forms.as_ref().as_ref().and_then(|forms| forms.at(line)).and_then(|(_, found)| found)
                     == Some(package)
             }
         };
         let mut answer = InterfaceAnswer::default();
         let mut defined: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
-        let files = project.own_loaded_files();
+        let files = project.loaded_project_files();
         for path in &files {
             control.check()?;
             let (known, loaded) = definitions_in(context, path)?;
@@ -121,8 +126,9 @@ impl Question for InterfaceRequest {
             for occurrence in found.occurrences.iter().filter(|occurrence| is_use(occurrence)) {
                 let name = (occurrence.package.clone(), occurrence.name.clone());
                 if !defined.contains_key(&name) {
-                    // A form makes the name, or another project defines it.
-                    let files = made_in(context, &name, control)?;
+                    // No definition in the text: a form generates the name, or another project
+                    // defines it.
+                    let files = generated_in(context, &name, control)?;
                     unknown.extend(files.is_none().then(|| name.clone()));
                     defined.insert(name.clone(), files.unwrap_or_default());
                 }
@@ -164,7 +170,7 @@ impl Question for InterfaceRequest {
     }
 }
 
-/// Whether code uses a global name of the user's there.
+/// Whether code uses a global name of the user there.
 fn is_use(occurrence: &FileOccurrence) -> bool {
     use UseType::{Block, Declaration, Export, Import, Slot};
     occurrence.use_type.is_some_and(|found| !matches!(found, Export | Import | Declaration | Block | Slot))
@@ -172,9 +178,9 @@ fn is_use(occurrence: &FileOccurrence) -> bool {
         && PackageOwner::of(&occurrence.package) == PackageOwner::User
 }
 
-/// Lists the project's files in which forms define a name that does not stand in them as a definition's; none if nothing
-/// defines it anywhere, so that it is data.
-fn made_in(
+/// Lists the project's files with forms that generate the definition of a name. Returns `None` if
+/// nothing defines the name, so that it is data.
+fn generated_in(
     context: &QueryContext<'_>,
     (package, name): &(String, String),
     control: &Control,

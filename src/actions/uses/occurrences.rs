@@ -1,13 +1,14 @@
-//! Every symbol that stands in a file: what it is there, what is done with it, and how sure that is.
+//! Lists every symbol in a file with its meaning, its use, and the evidence for that.
 //!
-//! One pass over what the compiler recorded of the file, and over its text; each place is judged as
-//! [`super::code_find_references`] judges it, which looks for one symbol in all files.
+//! One pass over the compiler's records for the file and over its text. Each occurrence is
+//! classified as [`super::code_find_references`] classifies it, which searches for one symbol in
+//! all files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::code_find_references::{Facts, UseType, is_of_another, unrecorded, use_type};
+use super::code_find_references::{SymbolNamespaces, UseType, classify_occurrence, is_of_another, use_type};
 use super::symbol_uses::{PlacedUse, RecordedUse, SymbolUses};
 use crate::answer::designator::FunctionName;
 use crate::answer::package_owner::PackageOwner;
@@ -25,92 +26,93 @@ use crate::workspace::Project;
 use steelbank_reader::{Dialect, Features, LispText, Range};
 use steelbank_xref::{Index, Kind, NameRole, Symbol};
 
-/// A request for what stands in a file.
+/// A request for the symbols in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OccurrencesRequest {
-    /// The file, relative to the project's root or whole.
+    /// The file: an absolute path, or one relative to the project's root.
     pub path: PathBuf,
-    /// Whether other files are read that have the same names: where quoted data or a macro's arguments could be code in
-    /// which a name is a local variable, a place is exact only if the name is one nowhere. Without it, such places are
-    /// approximate.
+    /// Whether to read other files that contain the same names. Quoted data or a macro's arguments
+    /// may be code in which a name is a local variable. Such a place is exact only if no file has a
+    /// local variable with this name. If false, such places are approximate.
     pub elsewhere: bool,
-    /// Whether the text is the one on disk, whatever document is open.
+    /// Whether to use the text on disk, even if an editor has the document open.
     pub on_disk: bool,
 }
 
 impl OccurrencesRequest {
-    /// Makes a request about the file at `path`, that reads other files, too.
+    /// Creates a request for the file at `path` that reads other files as well.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), elsewhere: true, on_disk: false }
     }
 }
 
-/// What stands in a file.
+/// The symbols in a file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OccurrencesAnswer {
-    /// The file, as answers show it.
+    /// The file as answers show it.
     pub path: String,
-    /// The text in which the ranges count, decoded.
+    /// The decoded text to which the ranges refer.
     pub text: String,
-    /// Whether the image was made from this text; ranges in any other text count in the one that was loaded, where
-    /// lines alone are sure.
+    /// Whether the image was loaded from this text. Otherwise the ranges refer to the loaded text,
+    /// and only the lines are reliable.
     pub fresh: bool,
-    /// What is known of the file: without a complete record, what comes after its end is not listed.
+    /// The state of the file's sidecar. If it is incomplete, occurrences after its end are missing.
     pub sidecar: SidecarState,
-    /// In order.
+    /// Sorted by range.
     pub occurrences: Vec<FileOccurrence>,
-    /// The uses of the user's symbols that macros make, in order. Only where a whole project is read.
-    pub made: Vec<MadeUse>,
+    /// The uses of user symbols that macros generate, in order. Filled only when a whole project is
+    /// read.
+    pub generated: Vec<GeneratedUse>,
 }
 
-/// A use that the expansion of a macro makes of a symbol that does not stand there.
+/// A use of a symbol that a macro's expansion generates and that is not in the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub struct MadeUse {
-    /// The form of the macro.
+pub struct GeneratedUse {
+    /// The macro form.
     pub range: Range,
     /// The home package of the symbol.
     pub package: String,
     /// Its name.
     pub name: String,
-    /// What is done with it.
+    /// The kind of use.
     pub use_type: UseType,
-    /// The macro's home package and name, if it has one.
+    /// The macro's home package and name, if it has a name.
     pub expander: Option<(String, String)>,
-    /// The top-level form that it stands in.
+    /// The number of the top-level form that contains it.
     pub form: u32,
 }
 
-/// A symbol that stands in a file.
+/// A symbol in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileOccurrence {
-    /// The whole token, with its prefix, in bytes of the text.
+    /// The token with its package prefix, in bytes of the text.
     pub range: Range,
-    /// The symbol's own name in it.
+    /// The name within the token, without the prefix.
     pub name_range: Range,
     /// The home package of the symbol.
     pub package: String,
     /// Its name.
     pub name: String,
-    /// Its role in the form.
+    /// Its syntactic role in the form.
     pub role: SyntaxRole,
-    /// What it names.
+    /// The kind of thing that it names.
     pub kind: OccurrenceKind,
-    /// What is done with it, as code-find-references tells it; none for definitions and local names.
+    /// The kind of use, as in code-find-references. `None` for definitions and local names.
     pub use_type: Option<UseType>,
-    /// What is done with the variable, or with the place that the slot or accessor names.
+    /// Whether the variable, or the place that the slot or accessor names, is read or written.
     pub access: PlaceAccess,
-    /// How sure it is that the symbol is meant.
+    /// The evidence that the symbol is meant.
     pub evidence: Evidence,
-    /// For a local name: the token that binds it, itself if it does; none for names that are not local.
+    /// For a local name: the token that binds it, which may be this one. `None` for other names.
     pub binding: Option<Range>,
-    /// The top-level form that it stands in.
+    /// The number of the top-level form that contains it.
     pub form: u32,
 }
 
-/// What a symbol names where it stands.
+/// The kind of thing that a symbol names at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OccurrenceKind {
     /// A global function.
@@ -123,7 +125,7 @@ pub enum OccurrenceKind {
     Variable,
     /// A class, structure or condition.
     Class,
-    /// A type, or another thing that is defined.
+    /// A type, or another kind of definition.
     Type,
     /// A slot.
     Slot,
@@ -135,12 +137,12 @@ pub enum OccurrenceKind {
     LocalFunction,
     /// A block or a tag.
     Block,
-    /// Data, or what only a macro knows.
+    /// Data, or an argument that only a macro can interpret.
     Datum,
 }
 
 impl FileOccurrence {
-    /// Makes one of which nothing is known but the symbol.
+    /// Creates an occurrence for a symbol without further information.
     pub(crate) fn of_datum(
         range: Range,
         name_range: Range,
@@ -165,18 +167,18 @@ impl FileOccurrence {
 }
 
 impl OccurrenceKind {
-    /// Whether it is an operator that is no function.
+    /// Whether it is a macro or a special operator.
     pub(crate) fn is_macro(self) -> bool {
         matches!(self, Self::Macro | Self::SpecialOperator)
     }
 }
 
-/// The file cannot be read.
+/// The error that the file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be read: {source}. {advice}", path.display())]
 #[non_exhaustive]
 pub struct OccurrencesError {
-    /// The file, as it was asked for.
+    /// The file as it was requested.
     pub path: PathBuf,
     /// The operating system's error.
     pub source: std::io::Error,
@@ -195,7 +197,7 @@ impl Question for OccurrencesRequest {
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<OccurrencesAnswer, Error> {
         control.check()?;
         let project = context.project;
-        let now = project.now();
+        let now = project.tree_view();
         let native = project.native(&self.path);
         let path = if project.loaded_date(&native).is_some() { native } else { project.real(&self.path) };
         let date = project.loaded_date(&path);
@@ -212,13 +214,13 @@ impl Question for OccurrencesRequest {
             let naming = naming.filter(|version| version.path != path && now.contains(&version.path));
             let files = naming
                 .filter_map(|version| project.positions_at(&now, &version.path, version.write_date).ok());
-            let mut facts = Facts::default();
+            let mut facts = SymbolNamespaces::default();
             files.for_each(|file| uses.occurrences(&file).iter().for_each(|found| facts.add(found)));
             facts
         };
-        let elsewhere: &dyn Fn(&SymbolUses<'_>) -> Facts = match self.elsewhere {
+        let elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces = match self.elsewhere {
             true => &elsewhere,
-            false => &|_| Facts { shadowed: true, ..Facts::default() },
+            false => &|_| SymbolNamespaces { shadowed: true, ..SymbolNamespaces::default() },
         };
         let occurrences = occurrences_in(index, &file, records, elsewhere);
         Ok(OccurrencesAnswer::of(project.shown(&path), &file, occurrences, Vec::new()))
@@ -231,10 +233,11 @@ impl OccurrencesRequest {
     }
 }
 
-/// What stands in all files of a project, one after the other: what other files have of a symbol is gathered once.
+/// Lists the symbols of all files of a project. Information about a symbol from other files is
+/// collected once.
 pub(crate) struct ProjectOccurrences<'a> {
     context: &'a QueryContext<'a>,
-    known: HashMap<Symbol, Facts>,
+    known: HashMap<Symbol, SymbolNamespaces>,
 }
 
 impl<'a> ProjectOccurrences<'a> {
@@ -244,7 +247,7 @@ impl<'a> ProjectOccurrences<'a> {
     /// The question was cancelled.
     pub(crate) fn new(context: &'a QueryContext<'a>, control: &Control) -> Result<Self, Error> {
         let (index, project) = (&context.index, context.project);
-        let mut known: HashMap<Symbol, Facts> = HashMap::new();
+        let mut known: HashMap<Symbol, SymbolNamespaces> = HashMap::new();
         for (path, date) in project.loaded() {
             control.check()?;
             let Ok(file) = project.positions_on_disk(&path, date) else { continue };
@@ -259,7 +262,7 @@ impl<'a> ProjectOccurrences<'a> {
         Ok(Self { context, known })
     }
 
-    /// What stands in the file at `path`, a real path, on disk.
+    /// Lists the symbols in the file on disk at `path`, a real path.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -270,15 +273,16 @@ impl<'a> ProjectOccurrences<'a> {
             .positions_on_disk(path, date.unwrap_or(0))
             .map_err(|source| OccurrencesRequest::new(path).unreadable(source, project))?;
         let records = date.map(|date| recorded(index, path, date)).unwrap_or_default();
-        let mut made = BTreeSet::new();
+        let mut generated = BTreeSet::new();
         let elsewhere = |uses: &SymbolUses<'_>| self.known.get(&uses.symbol()).copied().unwrap_or_default();
-        let occurrences = all_in(index, &file, records, &elsewhere, Some(&mut made));
-        let made = made.into_iter().filter(|made| !PackageOwner::of(&made.package).is_locked()).collect();
-        Ok(OccurrencesAnswer::of(project.shown(path), &file, occurrences, made))
+        let occurrences = list_all(index, &file, records, &elsewhere, Some(&mut generated));
+        let generated = generated.into_iter().filter(|found| !PackageOwner::of(&found.package).is_locked());
+        Ok(OccurrencesAnswer::of(project.shown(path), &file, occurrences, generated.collect()))
     }
 }
 
-/// What the compiler recorded in the version of the file at `path` that was written at `date`, by home package and name.
+/// Returns the compiler's records for the version of the file written at `date`, by home package
+/// and name.
 fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<(String, String), Vec<RecordedUse>> {
     let mut records: HashMap<(String, String), Vec<RecordedUse>> = HashMap::new();
     for (symbol, role, kind, number) in path.to_str().map(|path| index.uses_in(path)).unwrap_or_default() {
@@ -290,49 +294,49 @@ fn recorded(index: &Index, path: &Path, date: u64) -> HashMap<(String, String), 
     records
 }
 
-/// Lists what stands in `file`. `records`: what the compiler recorded there, by home package and name. `elsewhere`: what
-/// other files show of a symbol.
+/// Lists the symbols in `file`. `records`: the compiler's records there, by home package and name.
+/// `elsewhere`: returns the namespaces that other files show for a symbol.
 pub(crate) fn occurrences_in(
     index: &Index,
     file: &PositionedFile,
     records: HashMap<(String, String), Vec<RecordedUse>>,
-    elsewhere: &dyn Fn(&SymbolUses<'_>) -> Facts,
+    elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
 ) -> Vec<FileOccurrence> {
-    all_in(index, file, records, elsewhere, None)
+    list_all(index, file, records, elsewhere, None)
 }
 
-/// As [`occurrences_in`]; adds to `made` what macros make, if it is given.
-fn all_in(
+/// Works as [`occurrences_in`]. Adds the uses that macros generate to `generated`, if given.
+fn list_all(
     index: &Index,
     file: &PositionedFile,
     mut records: HashMap<(String, String), Vec<RecordedUse>>,
-    elsewhere: &dyn Fn(&SymbolUses<'_>) -> Facts,
-    mut made: Option<&mut BTreeSet<MadeUse>>,
+    elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
+    mut generated: Option<&mut BTreeSet<GeneratedUse>>,
 ) -> Vec<FileOccurrence> {
     let mut seen: HashSet<Symbol> = HashSet::new();
     let mut found = Vec::new();
     for (package, name) in file.symbols() {
         let Some((symbol, _)) = index.symbol_named(package, name) else {
-            // The image does not have the symbol any more: only the text tells of it.
+            // The symbol no longer exists in the image; only the text has it.
             let target = SearchTarget { package: package.to_owned(), name: name.to_owned() };
             let there = file.occurrences(&target, &|other| other == package);
-            found.extend(there.iter().map(|found| judged(found, &target, Facts::default(), None)));
+            found.extend(there.iter().map(|found| classified(found, &target, Default::default(), None)));
             continue;
         };
         if seen.insert(symbol) {
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
             let home = (uses.sought().package.clone(), uses.sought().name.clone());
             let records = records.remove(&home).unwrap_or_default();
-            found.extend(of_symbol(index, file, &uses, records, elsewhere, made.as_deref_mut()));
+            found.extend(of_symbol(index, file, &uses, records, elsewhere, generated.as_deref_mut()));
         }
     }
-    if let Some(made) = made {
-        // The symbols that stand nowhere in the file.
+    if let Some(generated) = generated {
+        // The symbols that do not occur in the file's text.
         for ((package, name), records) in records {
             let Some((symbol, _)) = index.symbol_named(&package, &name) else { continue };
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
             for PlacedUse { recorded, placements } in uses.place(file, &[], records) {
-                made.extend(placements.iter().filter_map(|found| made_use(&uses, &recorded, found)));
+                generated.extend(placements.iter().filter_map(|at| via_use(&uses, &recorded, at)));
             }
         }
     }
@@ -349,20 +353,20 @@ fn all_in(
     found
 }
 
-/// Judges what stands in `file` of one symbol.
+/// Classifies the occurrences of one symbol in `file`.
 fn of_symbol(
     index: &Index,
     file: &PositionedFile,
     uses: &SymbolUses<'_>,
     records: Vec<RecordedUse>,
-    elsewhere: &dyn Fn(&SymbolUses<'_>) -> Facts,
-    mut made: Option<&mut BTreeSet<MadeUse>>,
+    elsewhere: &dyn Fn(&SymbolUses<'_>) -> SymbolNamespaces,
+    mut generated: Option<&mut BTreeSet<GeneratedUse>>,
 ) -> Vec<FileOccurrence> {
     let there = uses.occurrences(file);
     let used = |kind: &Kind| index.is_used(*kind, uses.symbol(), |role| uses.accepts(role));
-    let mut facts = Facts::recorded(&Kind::ALL.into_iter().filter(used).collect());
+    let mut facts = SymbolNamespaces::recorded(&Kind::ALL.into_iter().filter(used).collect());
     there.iter().for_each(|found| facts.add(found));
-    // By range, the surest record.
+    // Keyed by range, with the record that has the strongest evidence.
     let mut claimed: BTreeMap<Range, (Evidence, UseType)> = BTreeMap::new();
     let mut approximate = Vec::new();
     for PlacedUse { recorded, placements } in uses.place(file, &there, records) {
@@ -374,32 +378,32 @@ fn of_symbol(
                 }
                 Evidence::Approximate => approximate.push((placement.range, use_type(recorded.kind))),
                 Evidence::Via => {
-                    made.iter_mut().for_each(|made| made.extend(made_use(uses, &recorded, &placement)));
+                    generated.iter_mut().for_each(|all| all.extend(via_use(uses, &recorded, &placement)));
                 }
             }
         }
     }
-    let mut whole = None;
+    let mut combined = None;
     there
         .iter()
         .map(|found| {
             if let Some(&claim) = claimed.get(&found.range) {
-                return judged(found, uses.sought(), facts, Some(claim));
+                return classified(found, uses.sought(), facts, Some(claim));
             }
-            // Ask other files only where their answer matters.
-            let unsure = Facts { shadowed: true, ..facts };
-            let sure = Facts { shadowed: false, ..facts };
-            let facts = match unrecorded(found, unsure) == unrecorded(found, sure) {
+            // Read other files only if they can change the result.
+            let unsure = SymbolNamespaces { shadowed: true, ..facts };
+            let sure = SymbolNamespaces { shadowed: false, ..facts };
+            let facts = match classify_occurrence(found, unsure) == classify_occurrence(found, sure) {
                 true => facts,
-                false => *whole.get_or_insert_with(|| {
+                false => *combined.get_or_insert_with(|| {
                     let other = elsewhere(uses);
                     facts.or(other)
                 }),
             };
             let maybe = approximate.iter().find(|(range, _)| *range == found.range);
             let maybe = maybe.map(|&(_, use_type)| (Evidence::Approximate, use_type));
-            let clear = unrecorded(found, facts).is_some_and(|(_, sure)| sure && file.is_fresh());
-            judged(found, uses.sought(), facts, maybe.filter(|_| !clear))
+            let clear = classify_occurrence(found, facts).is_some_and(|(_, sure)| sure && file.is_fresh());
+            classified(found, uses.sought(), facts, maybe.filter(|_| !clear))
         })
         .map(|mut found| {
             if !file.is_fresh() {
@@ -410,8 +414,8 @@ fn of_symbol(
         .collect()
 }
 
-fn made_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placement) -> Option<MadeUse> {
-    (found.evidence == Evidence::Via).then(|| MadeUse {
+fn via_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placement) -> Option<GeneratedUse> {
+    (found.evidence == Evidence::Via).then(|| GeneratedUse {
         range: found.range,
         package: uses.sought().package.clone(),
         name: uses.sought().name.clone(),
@@ -421,15 +425,15 @@ fn made_use(uses: &SymbolUses<'_>, recorded: &RecordedUse, found: &Placement) ->
     })
 }
 
-/// Makes an entry of an occurrence. `claim`: what the compiler recorded there.
-fn judged(
+/// Creates the entry for an occurrence. `claim`: the compiler's record there.
+fn classified(
     found: &Occurrence,
     target: &SearchTarget,
-    facts: Facts,
+    facts: SymbolNamespaces,
     claim: Option<(Evidence, UseType)>,
 ) -> FileOccurrence {
     let known = claim.map(|(evidence, use_type)| (use_type, evidence == Evidence::Exact));
-    let known = known.or_else(|| unrecorded(found, facts));
+    let known = known.or_else(|| classify_occurrence(found, facts));
     let names_it = matches!(found.role, SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named);
     let local = known.is_none() && !names_it && found.role != SyntaxRole::LoopKeyword;
     FileOccurrence {
@@ -450,8 +454,8 @@ fn judged(
     }
 }
 
-/// What a symbol names where it stands.
-fn kind(found: &Occurrence, target: &SearchTarget, facts: Facts, local: bool) -> OccurrenceKind {
+/// Returns the kind of thing that a symbol names at its place.
+fn kind(found: &Occurrence, target: &SearchTarget, facts: SymbolNamespaces, local: bool) -> OccurrenceKind {
     let by_operator = || match found.operator {
         NameKind::Function => OccurrenceKind::Function,
         NameKind::Macro => match operator(&target.package, &target.name) {
@@ -459,7 +463,7 @@ fn kind(found: &Occurrence, target: &SearchTarget, facts: Facts, local: bool) ->
             _ => OccurrenceKind::Macro,
         },
         NameKind::SymbolMacro => OccurrenceKind::Variable,
-        // A designator names no operator itself.
+        // A function designator has no operator kind.
         NameKind::Other if facts.macro_ => OccurrenceKind::Macro,
         NameKind::Other if facts.function => OccurrenceKind::Function,
         NameKind::Other if facts.variable => OccurrenceKind::Variable,
@@ -499,12 +503,13 @@ fn kind(found: &Occurrence, target: &SearchTarget, facts: Facts, local: bool) ->
 }
 
 impl OccurrencesAnswer {
-    fn of(path: String, file: &PositionedFile, occurrences: Vec<FileOccurrence>, made: Vec<MadeUse>) -> Self {
+    fn of(path: String, file: &PositionedFile, found: Vec<FileOccurrence>, uses: Vec<GeneratedUse>) -> Self {
         let (fresh, sidecar) = (file.is_fresh(), file.sidecar_state());
-        Self { path, text: file.text().to_owned(), fresh, sidecar, occurrences, made }
+        Self { path, text: file.text().to_owned(), fresh, sidecar, occurrences: found, generated: uses }
     }
 
-    /// The occurrence at `offset`, a byte of the text; at the end of a token, that token's.
+    /// Returns the occurrence at the byte offset `offset`. At a boundary between tokens, the later
+    /// one wins.
     pub fn at(&self, offset: u32) -> Option<&FileOccurrence> {
         let touching =
             self.occurrences.iter().filter(|found| found.range.start <= offset && offset <= found.range.end);

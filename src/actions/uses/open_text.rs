@@ -1,11 +1,12 @@
-//! What stands in text that is not loaded as it is: what an editor has open. Forms whose text was loaded have the places
-//! that the compiler knows, moved to where they stand now; the others are read without Lisp.
+//! Lists the symbols in the text that an editor has open, which may differ from the loaded text.
+//! Unchanged forms have the compiler's positions, shifted to their new places. Changed forms are
+//! read without Lisp.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::code_find_references::Facts;
+use super::code_find_references::SymbolNamespaces;
 use super::occurrences::{FileOccurrence, OccurrencesAnswer, occurrences_in};
 use super::symbol_uses::SymbolUses;
 use crate::engine::control::Control;
@@ -19,41 +20,42 @@ use crate::source::tap::sidecar::{Name, NameKind};
 use steelbank_reader::{Dialect, Features, LispText, Marker, Range, Token, TokenKind};
 use steelbank_xref::{Access, Index, Kind, NameRole, Package};
 
-/// A request for what stands in a text.
+/// A request for the symbols in an open text.
 #[derive(Debug, Clone)]
 pub struct OpenTextRequest {
-    /// The file that the text is of.
+    /// The file to which the text belongs.
     pub path: PathBuf,
     /// The text.
     pub text: Arc<str>,
-    /// What stands in the text that was loaded, if the file is loaded and that is known.
+    /// The symbols of the loaded text, if the file is loaded and they are available.
     pub loaded: Option<Arc<OccurrencesAnswer>>,
 }
 
-/// What stands in a text.
+/// The symbols in an open text.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct OpenTextAnswer {
-    /// In order. What stands in changed forms is approximate.
+    /// Sorted by range. Occurrences in changed forms are approximate.
     pub occurrences: Vec<FileOccurrence>,
-    /// The forms that are not loaded as they are.
+    /// The forms that differ from the loaded text.
     pub changed: Vec<Range>,
     map: EditMap,
 }
 
 impl OpenTextAnswer {
-    /// Where what stands at `range` of the loaded text stands in the open one; none if its form has changed.
+    /// Maps a `range` of the loaded text to the open text. Returns `None` if its form has changed.
     pub fn moved(&self, range: Range) -> Option<Range> {
         self.map.moved(range)
     }
 
-    /// The occurrence at `offset`, a byte of the text; between two tokens, the one that starts there.
+    /// Returns the occurrence at the byte offset `offset`. Between two tokens, the one that starts
+    /// there.
     pub fn at(&self, offset: u32) -> Option<&FileOccurrence> {
         let after = self.occurrences.partition_point(|found| found.range.start <= offset);
         self.occurrences[..after].last().filter(|found| offset <= found.range.end)
     }
 
-    /// Whether `offset` lies in a form that is not loaded as it is.
+    /// Whether `offset` is in a form that differs from the loaded text.
     pub fn is_changed(&self, offset: u32) -> bool {
         self.changed.iter().any(|form| form.contains(offset))
     }
@@ -91,15 +93,15 @@ impl Question for OpenTextRequest {
             let resolve = |token: &Token, package: Option<&str>| resolve(index, &self.text, token, package);
             let sidecar = of_text(&self.text, &open, |number| changed.contains_key(&number), &resolve);
             let file = PositionedFile::new(self.path.clone(), self.text.as_bytes(), Some(sidecar), true);
-            let elsewhere = |_: &SymbolUses<'_>| Facts { shadowed: true, ..Facts::default() };
+            let elsewhere = |_: &SymbolUses<'_>| SymbolNamespaces { shadowed: true, ..Default::default() };
             let read = occurrences_in(index, &file, HashMap::new(), &elsewhere);
             occurrences.extend(
                 read.into_iter().map(|found| FileOccurrence { evidence: Evidence::Approximate, ..found }),
             );
         }
         occurrences.sort_by_key(|found| found.range);
-        let unseen = unseen(index, &self.text, &open, &occurrences);
-        occurrences.extend(unseen);
+        let skipped = skipped(index, &self.text, &open, &occurrences);
+        occurrences.extend(skipped);
         occurrences.sort_by_key(|found| found.range);
         let mut changed: Vec<Range> = changed.into_values().collect();
         changed.sort();
@@ -107,9 +109,9 @@ impl Question for OpenTextRequest {
     }
 }
 
-/// The symbols of the text that SBCL did not read, as under a feature that it lacks: as the reader without Lisp sees them.
-fn unseen(index: &Index, text: &str, read: &LispText, seen: &[FileOccurrence]) -> Vec<FileOccurrence> {
-    let mut unseen = Vec::new();
+/// Lists the symbols in text that SBCL skipped, for example under a feature that it lacks.
+fn skipped(index: &Index, text: &str, read: &LispText, seen: &[FileOccurrence]) -> Vec<FileOccurrence> {
+    let mut skipped = Vec::new();
     let mut forms = read.toplevel().iter().enumerate().peekable();
     let last = read.toplevel().iter().enumerate().next_back();
     for token in read.tokens().iter().filter(|token| token.kind == TokenKind::Symbol) {
@@ -118,7 +120,7 @@ fn unseen(index: &Index, text: &str, read: &LispText, seen: &[FileOccurrence]) -
             continue;
         }
         while forms.next_if(|(_, top)| top.span.end <= token.span.start).is_some() {}
-        // Text that is left out at top level stands in no form.
+        // Text that is skipped at top level is in no form: use the next form, or the last one.
         let top = forms.peek().map(|(form, top)| (*form, *top)).or(last);
         let Some((form, top)) = top else { continue };
         let Some((Name::Symbol { package, name }, _)) = resolve(index, text, token, top.package.as_deref())
@@ -127,13 +129,13 @@ fn unseen(index: &Index, text: &str, read: &LispText, seen: &[FileOccurrence]) -
         };
         let home = index.find_package(&package, None);
         if package != "KEYWORD" && home.and_then(|home| index.find_symbol(&name, home)).is_some() {
-            unseen.push(FileOccurrence::of_datum(token.span, token.name_span(), package, name, form as u32));
+            skipped.push(FileOccurrence::of_datum(token.span, token.name_span(), package, name, form as u32));
         }
     }
-    unseen
+    skipped
 }
 
-/// The symbol that a token means where `package` is current, and what it names.
+/// Returns the symbol that a token denotes in `package`, and the kind of operator that it names.
 fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> Option<(Name, NameKind)> {
     let symbol = token.symbol(text.as_bytes());
     let current = package.unwrap_or("COMMON-LISP-USER");
@@ -147,7 +149,8 @@ fn resolve(index: &Index, text: &str, token: &Token, package: Option<&str>) -> O
             (prefix, index.find_package(prefix, within))
         }
     };
-    // Where the package is not known the standard's names are, as nearly every package uses them.
+    // If the current package is unknown, resolve the standard's names, as nearly every package uses
+    // COMMON-LISP.
     let found = found.or_else(|| {
         let standard = index.find_package("COMMON-LISP", None).filter(|_| token.marker == Marker::None)?;
         index.find_symbol(&symbol.name, standard).filter(|(_, access)| *access == Access::External)?;

@@ -1,6 +1,9 @@
-//! outline: the definitions of a file, package or system with their uses; and which of them nothing uses.
+//! outline: lists the definitions of a file, package or system with the number of their uses, and
+//! finds unused ones.
 //!
-//! Definitions come from the text; their uses from the image and from the text of all loaded files.
+//! Definitions come from the text, which is read without Lisp. Uses come from the image and from
+//! the text of all loaded files, through [`UseLines`]. For an unused definition, [`reach`] collects
+//! the reasons why it may still be in use, such as an export or a quoted name.
 
 pub(crate) mod tool;
 
@@ -20,9 +23,9 @@ use steelbank_xref::{Access, Index};
 
 use super::code_find_references::UseType;
 use super::enclosing::innermost;
-use super::kept::last_answer;
-use super::unseen::{SoughtSymbol, TextUse, text_uses};
-use super::use_counts::{Counted, Counter, is_test_path};
+use super::memo::last_answer;
+use super::unloaded::{SoughtSymbol, TextUse, text_uses};
+use super::use_counts::{UseLine, UseLines, is_test_path};
 use crate::answer::location::{Location, as_text};
 use crate::answer::lookup::find_package;
 use crate::answer::package_owner::PackageOwner;
@@ -38,16 +41,17 @@ use crate::workspace::write::is_nothing;
 pub struct OutlineRequest {
     /// Where to look for definitions.
     pub of: OutlineTarget,
-    /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] knows; empty for all.
+    /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] accepts. Empty:
+    /// all kinds.
     pub kinds: Vec<String>,
-    /// Only what nothing uses, surest first.
+    /// Only unused definitions, the most certain first.
     pub unused: bool,
-    /// Only those definitions that begin on these lines of these files, as answers show them.
+    /// Only definitions that begin on these lines of these files, given by their paths in answers.
     pub only: Option<BTreeSet<(String, u32)>>,
 }
 
 impl OutlineRequest {
-    /// Makes a request for all definitions there.
+    /// Creates a request for all definitions there.
     pub fn new(of: OutlineTarget) -> Self {
         Self { of, kinds: Vec::new(), unused: false, only: None }
     }
@@ -58,14 +62,14 @@ impl OutlineRequest {
 pub enum OutlineTarget {
     /// A file, or all Lisp files below a folder, relative to the project.
     Path(String),
-    /// The definitions in a package, in all files that are loaded.
+    /// A package: its definitions in all loaded files.
     Package(String),
-    /// The files of a system.
+    /// A system: its files.
     System(String),
 }
 
 impl OutlineTarget {
-    /// Returns the name of the package, if it is one.
+    /// Returns the name of the package if the target is one.
     pub(super) fn package(&self, index: &Index) -> Result<Option<String>, NotFound> {
         let Self::Package(package) = self else { return Ok(None) };
         let unknown = || NotFound::Package(package.to_uppercase());
@@ -92,7 +96,7 @@ pub enum OutlineError {
         /// The path as it was given.
         path: String,
     },
-    /// An unknown kind.
+    /// The kind does not exist.
     #[error("There is no kind {kind:?}. The kinds are {}.", DefinitionKind::all().map(DefinitionKind::name).collect::<Vec<_>>().join(", "))]
     Kind {
         /// The kind as given.
@@ -104,14 +108,15 @@ pub enum OutlineError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct OutlineAnswer {
-    /// The definitions, by file and place; with `unused`, the surest first.
+    /// The definitions by file and place. With `unused`: the most certain first.
     pub definitions: Vec<Outlined>,
-    /// How many definitions were looked at; with `unused`, those that are loaded as they are.
+    /// The number of definitions searched. With `unused`: only those whose loaded text is current.
     pub looked_at: usize,
-    /// Files whose text is not what was loaded: their definitions are read off the text, and their uses are not counted.
+    /// Files that are not loaded or are stale. Their definitions are listed, but their uses are not
+    /// counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
-    /// Whether it was asked what nothing else uses.
+    /// Whether the request was for unused definitions.
     #[serde(skip)]
     pub unused: bool,
 }
@@ -120,60 +125,61 @@ pub struct OutlineAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Outlined {
-    /// Its name with its home package, if that is known: `shop:total`, `(setf shop::rate)`.
+    /// Its name with its home package, if known: `shop:total`, `(setf shop::rate)`.
     pub name: LispName,
-    /// What it is: function, macro, method, class, …
+    /// Its kind: function, macro, method, class, …
     pub kind: DefinitionKind,
-    /// The name.
+    /// The place of its name.
     #[serde(serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// The last line.
+    /// Its last line.
     pub end: u32,
-    /// The beginning of the text, where the name alone says too little: methods, and definitions by operators of the
-    /// project.
+    /// The beginning of the text, for definitions that the name alone does not identify: methods,
+    /// and definitions by operators of the project.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Whether its package exports it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exported: bool,
-    /// How many lines use it; absent where that is not counted.
+    /// The number of lines that use it; absent where they are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uses: Option<UseCount>,
-    /// With `unused`: what might still reach it. None means that it can go.
+    /// With `unused`: the reasons why it may still be in use. Empty: it can be removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reached_by: Vec<String>,
 }
 
-/// How many lines use a definition.
+/// The number of lines that use a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UseCount {
-    /// By other definitions, tests apart.
+    /// In other definitions, except tests.
     pub others: usize,
-    /// By tests.
+    /// In tests.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub tests: usize,
-    /// By itself.
+    /// In the definition itself.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub itself: usize,
 }
 
-/// A definition, and the file that it is in.
+/// A definition and its file.
 pub(crate) struct DefinitionInFile {
     pub(crate) path: String,
     pub(crate) definition: LispDefinition,
-    /// The symbol's home package, if the image has the symbol.
+    /// The symbol's home package, if the symbol exists in the image.
     pub(crate) home: Option<String>,
-    /// The symbol's canonical name, if the image has it.
+    /// The symbol's canonical name, if the symbol exists in the image.
     pub(crate) symbol: Option<String>,
     pub(crate) exported: bool,
-    /// Whether the file is loaded as it is.
+    /// Whether the loaded version of the file is current.
     pub(crate) loaded: bool,
 }
 
 impl DefinitionInFile {
-    /// Whether it is a form of the project's own with a name, such as LIST, that is not what the standard calls so.
+    /// Whether it is a form of a project operator with a standard symbol, such as LIST, as its
+    /// name. It does not define the standard's function.
     pub(crate) fn names_standard(&self) -> bool {
         self.definition.kind == DefinitionKind::Definition
             && self.home.as_deref().is_some_and(|home| PackageOwner::of(home).is_locked())
@@ -187,7 +193,7 @@ impl DefinitionInFile {
         }
     }
 
-    /// Returns the canonical name, or what stands in its place.
+    /// Returns the canonical name, or the literal that stands for a name.
     pub(crate) fn canonical(&self) -> String {
         if let Some(literal) = &self.definition.literal {
             return literal.clone();
@@ -213,7 +219,7 @@ impl DefinitionInFile {
 }
 
 impl OutlineRequest {
-    /// Lists the files to read.
+    /// Lists the files that the request covers.
     pub(crate) fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, Error> {
         match &self.of {
             OutlineTarget::Path(path) => files_at(context, path),
@@ -235,7 +241,7 @@ impl OutlineRequest {
 }
 
 impl OutlineRequest {
-    /// Answers as [`Question::answer`] does; gives the last answer again if it still holds.
+    /// Answers like [`Question::answer`], but reuses the last answer if nothing has changed.
     pub(crate) fn answer_once(
         &self,
         context: &QueryContext<'_>,
@@ -256,10 +262,11 @@ impl Question for OutlineRequest {
         }
         let wanted_package = self.of.package(&context.index)?;
         let mut answer = OutlineAnswer { unused: self.unused, ..OutlineAnswer::default() };
-        let counter = Counter::new(context);
+        let use_lines = UseLines::new(context);
         let (mut all, mut wanted, mut files) = (Vec::new(), Vec::new(), Vec::new());
-        // The lines that use a generic function, by package and name: it can have hundreds of methods.
-        let mut methods: HashMap<(String, String), Rc<[Counted]>> = HashMap::new();
+        // Caches the lines that use a generic function, by package and name: it may have hundreds
+        // of methods.
+        let mut methods: HashMap<(String, String), Rc<[UseLine]>> = HashMap::new();
         for path in self.files(context)? {
             control.check()?;
             let (known, loaded) = definitions_in(context, &path)?;
@@ -294,7 +301,7 @@ impl Question for OutlineRequest {
                     DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
                 );
             let lines = known.home.as_ref().filter(|_| counts).map(|home| {
-                let ask = || Rc::<[Counted]>::from(counter.lines(&definition.name, home));
+                let ask = || Rc::<[UseLine]>::from(use_lines.lines(&definition.name, home));
                 match definition.kind {
                     DefinitionKind::Method => {
                         let lines = methods.entry((home.clone(), definition.name.clone()));
@@ -307,7 +314,7 @@ impl Question for OutlineRequest {
             if let (Some(count), Some(home)) = (&mut count, &known.home)
                 && definition.kind != DefinitionKind::Method
             {
-                count.others += counter.without_file(&definition.name, home).len();
+                count.others += use_lines.without_file(&definition.name, home).len();
             }
             let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
             let mut outlined = Outlined {
@@ -325,7 +332,7 @@ impl Question for OutlineRequest {
                 if count.others > 0 || definition.declaration {
                     continue;
                 }
-                let Some(reached_by) = reach(context, &counter, text, known, &lines, count, &all)? else {
+                let Some(reached_by) = reach(context, &use_lines, text, known, &lines, count, &all)? else {
                     continue;
                 };
                 outlined.reached_by = reached_by;
@@ -339,8 +346,8 @@ impl Question for OutlineRequest {
     }
 }
 
-/// Lists the Lisp files at `path`, relative to the project: the file itself, or all below the folder but
-/// hidden ones.
+/// Lists the Lisp files at `path`, relative to the project: the file itself, or all files below the
+/// folder except hidden ones.
 pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| -> Error {
         match is_nothing(&error) {
@@ -384,7 +391,7 @@ fn is_lisp(path: &Path) -> bool {
     })
 }
 
-/// Reads the definitions in the file at `path`, and tells whether it is loaded as it is.
+/// Reads the definitions in the file at `path`. Also returns whether the loaded version is current.
 pub(crate) fn definitions_in(
     context: &QueryContext<'_>,
     path: &Path,
@@ -401,7 +408,7 @@ pub(crate) fn definitions_in(
     Ok((known.collect(), loaded))
 }
 
-/// Adds to a definition in the file shown as `path` the symbol that the image has by its name.
+/// Resolves a definition in the file shown as `path` to the image's symbol with its name.
 pub(crate) fn resolved(
     index: &Index,
     path: String,
@@ -421,16 +428,16 @@ pub(crate) fn resolved(
     DefinitionInFile { path, definition, home, symbol, exported, loaded }
 }
 
-/// Whether a line runs the symbol, or names it where code runs: not in an export, a declaration or data.
-fn is_live(line: &Counted) -> bool {
+/// Whether code on the line may run the symbol, unlike in an export, a declaration or quoted data.
+fn is_live(line: &UseLine) -> bool {
     !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
 }
 
-/// Counts the lines that use `known`, one of those `in_file`.
-fn count(known: &DefinitionInFile, lines: &[Counted], in_file: &[DefinitionInFile]) -> UseCount {
+/// Counts the lines that use `known`; `in_file` holds all definitions of its file.
+fn count(known: &DefinitionInFile, lines: &[UseLine], in_file: &[DefinitionInFile]) -> UseCount {
     let mut count = UseCount::default();
     for line in lines.iter().filter(|line| is_live(line)) {
-        if line.place.file == known.path && is_own(known, &line.place, in_file) {
+        if line.place.file == known.path && is_in_definition(known, &line.place, in_file) {
             count.itself += 1;
         } else if line.in_tests && !is_test_path(&known.path) {
             count.tests += 1;
@@ -441,8 +448,9 @@ fn count(known: &DefinitionInFile, lines: &[Counted], in_file: &[DefinitionInFil
     count
 }
 
-/// Whether `place` is in the form of `known`, or in a definition around that, and not in a sibling of it.
-fn is_own(known: &DefinitionInFile, place: &Location, in_file: &[DefinitionInFile]) -> bool {
+/// Whether `place` is in the form of `known`, or in an enclosing or enclosed definition, but not in
+/// a sibling.
+fn is_in_definition(known: &DefinitionInFile, place: &Location, in_file: &[DefinitionInFile]) -> bool {
     let lines = |of: &DefinitionInFile| (of.definition.start, of.definition.end);
     let encloses = |outer: &DefinitionInFile, inner: &DefinitionInFile| {
         let ((start, end), (from, to)) = (lines(outer), lines(inner));
@@ -450,29 +458,30 @@ fn is_own(known: &DefinitionInFile, place: &Location, in_file: &[DefinitionInFil
     };
     innermost(in_file, place).is_some_and(|around| {
         around.definition.place == known.definition.place
-            // An accessor has the form of its class.
+            // An accessor shares the form of its class.
             || (known.definition.kind == DefinitionKind::Accessor && lines(around) == lines(known))
             || encloses(known, around)
             || encloses(around, known)
     })
 }
 
-/// Lists what might still reach a definition that no other uses; `None` if something certainly does.
+/// Lists the reasons why a definition without other users may still be in use. Returns `None` if it
+/// is certainly in use.
 fn reach(
     context: &QueryContext<'_>,
-    counter: &Counter<'_>,
+    use_lines: &UseLines<'_>,
     text: Option<&TextIndex>,
     known: &DefinitionInFile,
-    lines: &[Counted],
+    lines: &[UseLine],
     count: UseCount,
     all: &[DefinitionInFile],
 ) -> Result<Option<Vec<String>>, Error> {
     let definition = &known.definition;
     let home = known.home.as_deref().unwrap_or_default();
     let mut reasons = Vec::new();
-    let elsewhere = |line: &&Counted| !known.has(&line.place);
+    let elsewhere = |line: &&UseLine| !known.has(&line.place);
     match definition.kind {
-        // A method of a generic function that others define may run whenever that is called.
+        // A method of a generic function from outside may run whenever that function is called.
         DefinitionKind::Method => {
             let own = all.iter().any(|other| {
                 other.definition.kind == DefinitionKind::GenericFunction
@@ -483,8 +492,8 @@ fn reach(
             }
             reasons.push("a method of a generic function that nothing calls".to_owned());
         }
-        // A structure is used if a function that DEFSTRUCT made for it is.
-        DefinitionKind::Struct if is_structure_used(context, counter, known) => return Ok(None),
+        // A structure is used if one of the functions that DEFSTRUCT generated for it is.
+        DefinitionKind::Struct if is_structure_used(context, use_lines, known) => return Ok(None),
         DefinitionKind::Definition => {
             reasons.push(format!(
                 "defined by {}, which may register it under another name",
@@ -511,14 +520,14 @@ fn reach(
     let unloaded = unloaded_uses(context, known);
     let first =
         |of: fn(TextState) -> bool| unloaded.iter().find(|line| of(line.state)).map(|line| &line.place);
-    let read = first(|state| state == TextState::Named);
+    let read = first(|state| state == TextState::RuntimeName);
     if let Some(place) = read {
         reasons.push(format!("named in a string in {place}"));
     }
-    if let Some(place) = first(|state| state == TextState::LeftOut) {
+    if let Some(place) = first(|state| state == TextState::FeatureExcluded) {
         reasons.push(format!("used in {place}, in code that a feature expression excludes"));
     }
-    let unloaded = first(|state| !matches!(state, TextState::Named | TextState::LeftOut));
+    let unloaded = first(|state| !matches!(state, TextState::RuntimeName | TextState::FeatureExcluded));
     if let Some(text) = text {
         let (strings, other) = textual(context, text, known)?;
         if let Some(place) = strings.filter(|_| read.is_none()) {
@@ -531,8 +540,8 @@ fn reach(
     Ok(Some(reasons))
 }
 
-/// Whether a function that DEFSTRUCT made for `known` is used by another form.
-fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &DefinitionInFile) -> bool {
+/// Whether another form uses a function that DEFSTRUCT generated for `known`.
+fn is_structure_used(context: &QueryContext<'_>, use_lines: &UseLines<'_>, known: &DefinitionInFile) -> bool {
     let index = &context.index;
     let name = &known.definition.name;
     let Some(home) = known.home.as_deref().and_then(|home| index.find_package(home, None)) else {
@@ -549,23 +558,24 @@ fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &
         .collect();
     let package = index.package_name(home);
     made.iter().any(|other| {
-        counter.lines(other, &package).iter().any(|line| is_live(line) && !known.has(&line.place))
+        use_lines.lines(other, &package).iter().any(|line| is_live(line) && !known.has(&line.place))
     })
 }
 
-/// Lists the lines outside of the definition that name it in text that is not loaded, that a feature expression excludes, or
-/// from which code makes its name.
+/// Lists the lines outside the definition that name it in text that is not loaded or that a feature
+/// expression excludes, or in strings that code interns.
 fn unloaded_uses(context: &QueryContext<'_>, known: &DefinitionInFile) -> Vec<TextUse> {
     let (index, name) = (&context.index, &known.definition.name);
     let Some(home) = known.home.as_deref() else { return Vec::new() };
     let symbol = index.symbol_named(home, name).map(|(symbol, _)| symbol);
     let target = SoughtSymbol { name: name.clone(), package: home.to_owned(), symbol };
-    let mut uses = text_uses(index, context.project, &context.project.now(), &target, false);
+    let mut uses = text_uses(index, context.project, &context.project.tree_view(), &target, false);
     uses.lines.retain(|line| !known.has(&line.place));
     uses.lines
 }
 
-/// Finds a string that names the definition, and an occurrence in a Lisp file that is not loaded: their lines.
+/// Finds the lines of a string that names the definition, and of an occurrence in a Lisp file that
+/// is not loaded.
 fn textual(
     context: &QueryContext<'_>,
     text: &TextIndex,

@@ -1,4 +1,8 @@
-//! path: how one definition reaches another: by calls, and by tables, hooks and quoted names, where that is a guess.
+//! path: finds a call path between two definitions. Steps through tables, hooks and quoted names
+//! are marked as guesses.
+//!
+//! The search goes backwards from the end through the users of each definition, in order of
+//! guesses, then steps.
 
 pub(crate) mod tool;
 
@@ -22,18 +26,18 @@ use crate::source::tap::sidecar::Name;
 /// A request for a path from one definition to another.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct PathRequest {
-    /// Where it begins: a function, macro or variable.
+    /// The start: a function, macro or variable.
     pub from: String,
-    /// Where it ends.
+    /// The end.
     pub to: String,
-    /// The package to look the names up in.
+    /// The package in which to look the names up.
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     pub package: Option<String>,
 }
 
 impl PathRequest {
-    /// Makes a request for a path from `from` to `to`.
+    /// Creates a request for a path from `from` to `to`.
     pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
         Self { from: from.into(), to: to.into(), package: None }
     }
@@ -43,52 +47,54 @@ impl PathRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathAnswer {
-    /// Where it begins.
+    /// The start.
     pub from: LispName,
-    /// Where it ends.
+    /// The end.
     pub to: LispName,
-    /// The path: of those with the fewest guesses one of the shortest; empty if none was found.
+    /// The shortest path among those with the fewest guesses. Empty if no path was found.
     pub steps: Vec<PathStep>,
-    /// How many definitions were looked at.
+    /// The number of definitions that were searched.
     pub looked_at: usize,
-    /// Whether the search was given up at so many.
+    /// Whether the search stopped at its limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// If none was found: how many functions that were compiled at run time use one of those that were looked at.
+    /// If no path was found: the number of functions compiled at run time that use one of the
+    /// definitions searched.
     #[serde(skip_serializing_if = "crate::answer::is_zero")]
     pub without_file: usize,
-    /// The package in which a name was looked up, if nobody named it.
+    /// The package in which a name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
 
-/// A definition on the path, and how it leads to the next one.
+/// A definition on the path, and its link to the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct PathStep {
     /// Its name.
     pub name: LispName,
-    /// Where it uses the next one: `file:line:column`; none at the end.
+    /// The `file:line:column` where it uses the next definition. `None` at the end.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     #[schemars(with = "Option<String>")]
     pub place: Option<Location>,
-    /// What it does with the next one: a kind of use, or `holds`; none at the end.
+    /// The kind of use of the next definition, or `holds`. `None` at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub does: Option<PathLink>,
-    /// Whether it is a guess that control gets to the next one from here.
+    /// Whether it is only a guess that this definition leads to the next.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub guess: bool,
 }
 
-/// How a definition leads to another.
+/// How a definition leads to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PathLink {
-    /// The variable stands in a form that names the other, and may hold it: a table, a hook.
+    /// The variable is in a form that names the other definition and may hold it, such as a table
+    /// or a hook.
     Holds,
-    /// It uses the other.
+    /// It uses the other definition.
     #[serde(untagged)]
     Use(UseType),
 }
@@ -102,16 +108,16 @@ impl std::fmt::Display for PathLink {
     }
 }
 
-/// The most definitions that are looked at.
-const MOST_DEFINITIONS: usize = 1_000;
+/// The maximum number of definitions to search.
+const MAX_DEFINITIONS: usize = 1_000;
 
-/// A definition that leads to the end, found from there.
+/// A definition that leads to the end of the path.
 #[derive(Debug, Clone)]
 struct Reached {
     node: Node,
-    /// The guesses and the steps from here to the end.
+    /// The number of guesses and the number of steps to the end.
     cost: (usize, usize),
-    /// The next one, and how it is reached.
+    /// The next definition by index, the link, its place, and whether it is a guess.
     next: Option<(usize, PathLink, Location, bool)>,
 }
 
@@ -150,7 +156,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Goes from the end to those who use it, the ones with the fewest guesses first.
+    /// Searches backwards from the end through its users, those with the fewest guesses first.
     fn run(&self, from: &Target, end: Node, control: &Control, answer: &mut PathAnswer) -> Result<(), Error> {
         let mut places = BTreeMap::from([(end.name.clone(), 0)]);
         let mut reached = vec![Reached { node: end, cost: (0, 0), next: None }];
@@ -166,7 +172,7 @@ impl Search<'_> {
                 answer.steps = steps(&self.context.index, &reached, at);
                 break;
             }
-            if done.len() > MOST_DEFINITIONS {
+            if done.len() > MAX_DEFINITIONS {
                 answer.truncated = true;
                 break;
             }
@@ -197,7 +203,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Finds what leads to a definition: those who use it, and the variables that may hold it.
+    /// Finds the definitions that lead to `node`: its users, and the variables that may hold it.
     fn before(&self, node: &Node, control: &Control) -> Result<Vec<(Node, PathLink, Location, bool)>, Error> {
         let name = node.target.as_ref().map(|target| target.name.clone()).unwrap_or_default();
         let mut found = Vec::new();
@@ -215,7 +221,8 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Lists the variables of the project that stand in the top-level form of a use, or in the macro that begins it.
+    /// Lists the project's variables in the top-level form of a use, and in the macro whose form
+    /// this is.
     fn holders(&self, used: &UsedBy) -> Vec<Node> {
         let (context, place) = (self.context, &used.line.place);
         let path = context.project.native(&place.file);
@@ -255,7 +262,7 @@ impl Search<'_> {
                     && known.definition.name == name
                     && known.home.as_deref() == Some(package)
             }) {
-                let forms = self.users.counter.forms(&shown);
+                let forms = self.users.use_lines.forms(&shown);
                 let form = forms.as_ref().as_ref().and_then(|forms| forms.at(known.definition.start));
                 let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
                 found

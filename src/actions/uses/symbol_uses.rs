@@ -1,20 +1,21 @@
-//! The uses of one symbol that the compiler recorded, file by file, and where in the file each of them stands.
+//! Collects the compiler's records of one symbol, file by file, and places each record in the
+//! source text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::who::CalledName;
+use super::who::SetfUse;
 use crate::answer::LispName;
 use crate::answer::designator::FunctionName;
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Now, Project};
+use crate::workspace::{FileVersion, Project, TreeView};
 use steelbank_reader::upcase;
 use steelbank_text::WordMatch;
 use steelbank_xref::{Index, Kind, NameRole, Symbol, Use};
 
-/// A symbol whose uses are looked for.
+/// A symbol whose uses are searched, in the index of one image.
 pub(crate) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
@@ -22,26 +23,26 @@ pub(crate) struct SymbolUses<'a> {
     sought: SearchTarget,
 }
 
-/// A use as the index has it.
+/// A use as the index records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordedUse {
     pub(crate) kind: Kind,
     /// The number of the top-level form in its file.
     pub(crate) form: Option<u32>,
-    /// The number of the sub-form in it.
+    /// The number of the subform within the top-level form.
     pub(crate) number: Option<u32>,
-    /// Where the top-level form starts, in bytes, counted before the white space in front of it.
+    /// The byte offset of the top-level form, including the white space before it.
     pub(crate) bytes: Option<u32>,
     /// The printed name of the function that contains the use. `None`: top-level code contains it.
     pub(crate) caller: Option<String>,
-    /// Whether top-level code makes the use; SBCL keeps no record of those.
+    /// Whether top-level code contains the use. SBCL records none of those; the sidecar does.
     pub(crate) toplevel: bool,
-    /// Whether `(SETF F)` is used.
+    /// Whether `(SETF F)` is used instead of F.
     pub(crate) setf: bool,
 }
 
 impl RecordedUse {
-    /// Takes what the index has of a use.
+    /// Copies a use from the index.
     pub(crate) fn read(found: Use<'_>, kind: Kind, setf: bool) -> Self {
         Self {
             kind,
@@ -54,31 +55,32 @@ impl RecordedUse {
         }
     }
 
-    /// Which of F and (SETF F) is used.
-    pub(crate) fn called(&self) -> CalledName {
-        if self.setf { CalledName::Setf } else { CalledName::Itself }
+    /// Whether F or (SETF F) is used.
+    pub(crate) fn called(&self) -> SetfUse {
+        if self.setf { SetfUse::Setf } else { SetfUse::Itself }
     }
 }
 
-/// A use, and where it stands: nowhere if the file has no such form any more.
+/// A use with its placements, which are empty if the file no longer has the form.
 pub(crate) struct PlacedUse {
     pub(crate) recorded: RecordedUse,
     pub(crate) placements: Vec<Placement>,
 }
 
-/// What the compiler recorded of a symbol.
+/// The compiler's records of a symbol.
 #[derive(Default)]
 pub(crate) struct RecordedUses {
-    /// By file.
+    /// The records by file.
     pub(crate) files: BTreeMap<FileVersion, Vec<RecordedUse>>,
-    /// The kinds of use anywhere, in other files too.
+    /// The kinds of use in all files, including those that were not wanted.
     pub(crate) kinds: BTreeSet<Kind>,
-    /// The functions without a file, each with what it does: compiled at run time, as FiveAM compiles the bodies of tests.
+    /// Functions without a file, each with a kind of use. They were compiled at run time, as FiveAM
+    /// compiles the bodies of tests.
     pub(crate) without_file: BTreeSet<(String, Kind)>,
 }
 
 impl<'a> SymbolUses<'a> {
-    /// The uses of `symbol`, or of the function with a name made from it.
+    /// Selects the uses of `symbol`, or of a function name such as (SETF symbol).
     pub(crate) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
         let package = index.symbol_package(symbol);
         let sought = SearchTarget {
@@ -100,46 +102,46 @@ impl<'a> SymbolUses<'a> {
         self.function_name
     }
 
-    /// Returns the index that has the symbol.
+    /// Returns the index that contains the symbol.
     pub(crate) fn index(&self) -> &Index {
         self.index
     }
 
-    /// Names the symbol, or the function with the name made from it.
+    /// Returns the symbol, or the function name made from it.
     pub(crate) fn name(&self) -> LispName {
         LispName::new(self.index, self.function_name.text(self.index.symbol_text(self.symbol)))
     }
 
-    /// Whether the symbol is the standard's or SBCL's own.
+    /// Whether the symbol belongs to the standard or to SBCL.
     pub(crate) fn is_standard(&self) -> bool {
         PackageOwner::of(&self.sought.package) != PackageOwner::User
     }
 
-    /// Whether every occurrence of the symbol counts, and not only the uses of one function made from it.
+    /// Whether all occurrences of the symbol count. False for a function name such as (SETF F).
     pub(crate) fn with_text(&self) -> bool {
         self.function_name == FunctionName::Plain
     }
 
-    /// Whether the symbol is what its name means in a package, which is given by name or nickname.
+    /// Whether the name denotes the symbol in a package, given by name or nickname.
     pub(crate) fn means(&self, package: &str) -> bool {
         self.index.symbol_named(package, &self.sought.name).is_some_and(|(found, _)| found == self.symbol)
     }
 
-    /// Finds the words of the project's text that is no Lisp that spell the name, without a prefix or with one that means
-    /// it. None if that cannot be searched.
-    pub(crate) fn words(&self, project: &Project, now: &Now) -> Option<Vec<WordMatch>> {
+    /// Finds the words in the project's non-Lisp text that spell the name, without a prefix or with
+    /// one that denotes the symbol. Returns `None` if the text cannot be searched.
+    pub(crate) fn words(&self, project: &Project, now: &TreeView) -> Option<Vec<WordMatch>> {
         let mut words = project.words(now, &self.sought.name)?;
         let is_meant = |prefix: &String| self.means(&prefix.chars().map(upcase).collect::<String>());
         words.retain(|word| word.prefix.as_ref().is_none_or(is_meant));
         Some(words)
     }
 
-    /// Whether there is a package of that name or nickname.
+    /// Whether a package with that name or nickname exists.
     pub(crate) fn exists(&self, package: &str) -> bool {
         self.index.find_package(package, None).is_some()
     }
 
-    /// Whether a record of this role belongs to the function name that was asked for: F unites F, (SETF F),
+    /// Whether a record with this role belongs to the requested function name. F includes (SETF F),
     /// (CAS F), its compiler macro and its methods.
     pub(crate) fn accepts(&self, role: NameRole) -> bool {
         match self.function_name {
@@ -150,7 +152,7 @@ impl<'a> SymbolUses<'a> {
         }
     }
 
-    /// Collects what the compiler recorded in the files that `wanted` accepts by path and write date.
+    /// Collects the compiler's records in the files that `wanted` accepts by path and write date.
     pub(crate) fn recorded(&self, wanted: impl Fn(&Path, u64) -> bool) -> RecordedUses {
         let mut recorded = RecordedUses::default();
         for (kind, setf) in Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
@@ -158,7 +160,7 @@ impl<'a> SymbolUses<'a> {
             for found in self.index.who(kind, self.symbol, accepts) {
                 recorded.kinds.insert(kind);
                 let Some(file) = &found.file else {
-                    // CLOS makes the methods of accessors.
+                    // CLOS generates accessor methods without a file.
                     if kind != Kind::Specializes {
                         recorded.without_file.insert((found.function.into_owned(), kind));
                     }
@@ -174,8 +176,8 @@ impl<'a> SymbolUses<'a> {
         recorded
     }
 
-    /// Finds where the symbol stands in text that was read, not left out by features. Needs the file's
-    /// sidecar.
+    /// Finds the symbol's tokens in text that SBCL read. Needs the file's sidecar; returns nothing
+    /// without one.
     pub(crate) fn occurrences(&self, file: &PositionedFile) -> Vec<Occurrence> {
         match self.with_text() {
             true => file.occurrences(&self.sought, &|package| self.means(package)),
@@ -183,10 +185,11 @@ impl<'a> SymbolUses<'a> {
         }
     }
 
-    /// Finds where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no
-    /// record.
+    /// Places the records `recorded` of `file`. Adds the uses by top-level code, which SBCL does
+    /// not record.
     ///
-    /// All records of the file are to be given together: what one of them surely means is no other's.
+    /// Pass all records of the file together: a token that one record claims for certain is not
+    /// available to the others.
     pub(crate) fn place(
         &self,
         file: &PositionedFile,
@@ -196,7 +199,7 @@ impl<'a> SymbolUses<'a> {
         let wanted: &[bool] = match self.function_name {
             FunctionName::Plain => &[false, true],
             FunctionName::Setf => &[true],
-            // The compiler does not tell them from the function's uses.
+            // Top-level uses do not distinguish these from uses of the function.
             FunctionName::Cas | FunctionName::CompilerMacro => &[],
         };
         for &setf in wanted {
@@ -229,7 +232,7 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-/// None for methods that specialize: CLOS knows those, and the compiler numbers no form of theirs.
+/// Returns `None` for methods that specialize: CLOS supplies those records, without a form number.
 fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     Some(XrefRecord {
         kind: Some(recorded.kind).filter(|kind| *kind != Kind::Specializes)?,
@@ -239,13 +242,13 @@ fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     })
 }
 
-/// Places a method that specializes on the class: its record tells no more than the top-level form.
+/// Places a method that specializes on the class. Its record has only the top-level form.
 fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &RecordedUse) -> Vec<Placement> {
     let named = occurrences
         .iter()
         .find(|found| Some(found.form) == recorded.form && found.role == SyntaxRole::Class)
         .map(|found| found.range);
-    // The operator, if the method comes from a macro's expansion.
+    // The method comes from a macro's expansion: use the macro's operator.
     let expander = recorded.form.and_then(|form| file.form_expander(form));
     let place = named.or_else(|| file.form_range(recorded.form?, 0));
     let placement = place.map(|place| match (named.is_some(), expander) {

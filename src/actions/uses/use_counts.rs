@@ -1,4 +1,7 @@
-//! Counts the uses of a symbol, as the lines that code-find-references lists.
+//! Counts the uses of a symbol by the lines that code-find-references lists.
+//!
+//! [`UseLines`] runs the search for a symbol and adds to each line its top-level form, its package,
+//! and whether it is in a test file. Outline, the call graph and impact use it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -10,7 +13,7 @@ use super::code_find_references::{
 };
 use super::outline::DefinitionInFile;
 use super::symbol_uses::SymbolUses;
-use super::who::CalledName;
+use super::who::SetfUse;
 use crate::answer::Location;
 use crate::answer::designator::FunctionName;
 use crate::handle::QueryContext;
@@ -18,13 +21,13 @@ use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 use steelbank_xref::Kind;
 
-/// Counts uses. Reads each file once for the packages of its forms.
-pub(crate) struct Counter<'a> {
+/// Lists the lines that use symbols. Reads each file once, for the packages of its forms.
+pub(crate) struct UseLines<'a> {
     context: &'a QueryContext<'a>,
     files: RefCell<HashMap<String, Rc<Option<Forms>>>>,
 }
 
-/// A file's top-level forms: first and last line, and the package that they are in.
+/// The top-level forms of a file: first line, last line, and current package.
 pub(crate) struct Forms {
     forms: Vec<(u32, u32, Option<String>)>,
 }
@@ -41,7 +44,7 @@ impl Forms {
         Some(Self { forms: forms.collect() })
     }
 
-    /// Finds the number of the top-level form on `line`, and its package.
+    /// Returns the number of the top-level form on `line`, and its package.
     pub(crate) fn at(&self, line: u32) -> Option<(usize, Option<&str>)> {
         let number = self.forms.iter().position(|(first, last, _)| (*first..=*last).contains(&line))?;
         Some((number, self.forms[number].2.as_deref()))
@@ -50,26 +53,26 @@ impl Forms {
 
 /// A line that uses a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct UseLine {
     pub(crate) place: Location,
     pub(crate) use_type: UseType,
     pub(crate) caller: Option<String>,
     pub(crate) context: Option<String>,
-    /// The number of the top-level form that the line is in.
+    /// The number of the top-level form around the line.
     pub(crate) form: Option<usize>,
-    /// The package of that form, or of the function that contains the use.
+    /// The package of that form, or otherwise of the function that contains the use.
     pub(crate) package: Option<String>,
-    /// Whether the line only exports, imports or declares the symbol, or names a block.
+    /// Whether the use only exports, imports or declares the symbol, or names a block.
     pub(crate) is_declaration: bool,
-    /// Whether the symbol stands in quoted data or a macro's arguments, from where it may be called.
+    /// Whether the symbol is in quoted data or in a macro's arguments, where code may call it.
     pub(crate) is_quoted: bool,
-    /// Whether the line is in a file of tests.
+    /// Whether the line is in a test file.
     pub(crate) in_tests: bool,
-    /// Which of F and (SETF F) is used, where a single use is told.
-    pub(crate) called: CalledName,
+    /// Whether F or (SETF F) is used, if the line was listed as a single use.
+    pub(crate) called: SetfUse,
 }
 
-impl Counted {
+impl UseLine {
     /// Whether the use is the operator of the definition's form.
     pub(crate) fn is_operator(&self, known: &DefinitionInFile) -> bool {
         let (place, name) = (&self.place, known.definition.place);
@@ -79,7 +82,7 @@ impl Counted {
             && place.column.is_some_and(|column| name.line > known.definition.start || column < name.column)
     }
 
-    /// Whether `name` begins a list on the line, or is quoted as a function.
+    /// Whether `name` is the operator of a list on the line, or is quoted with `#'`.
     pub(crate) fn calls_in_text(&self, name: &str) -> bool {
         let text = self.context.as_deref().unwrap_or_default().to_lowercase();
         let name = name.to_lowercase();
@@ -95,12 +98,12 @@ impl Counted {
     }
 }
 
-impl<'a> Counter<'a> {
+impl<'a> UseLines<'a> {
     pub(crate) fn new(context: &'a QueryContext<'a>) -> Self {
         Self { context, files: RefCell::default() }
     }
 
-    /// Returns the file's top-level forms; `path` as answers show it.
+    /// Returns the top-level forms of a file; `path` is relative to the root, as in answers.
     pub(crate) fn forms(&self, path: &str) -> Rc<Option<Forms>> {
         let mut files = self.files.borrow_mut();
         let entry = files
@@ -109,15 +112,15 @@ impl<'a> Counter<'a> {
         Rc::clone(entry)
     }
 
-    /// Lists the lines that use the symbol called `name`, exactly as written, of `package`.
-    pub(crate) fn lines(&self, name: &str, package: &str) -> Vec<Counted> {
+    /// Lists the lines that use the symbol with exactly this `name` in `package`.
+    pub(crate) fn lines(&self, name: &str, package: &str) -> Vec<UseLine> {
         let answer = code_find_references(self.context, &everywhere(name, package));
         let lines = answer.map(|answer| answer.refs).unwrap_or_default().into_iter();
         let lines = lines.map(|found| {
             let caller = found.caller.map(|caller| caller.canonical().to_owned());
             (found.place, found.use_type, caller, found.context)
         });
-        lines.map(|found| self.counted(found, CalledName::Itself)).collect()
+        lines.map(|found| self.use_line(found, SetfUse::Itself)).collect()
     }
 
     /// Lists the functions that use the symbol and were compiled without a file.
@@ -128,26 +131,26 @@ impl<'a> Counter<'a> {
         uses.map(|uses| uses.recorded(|_, _| false).without_file).unwrap_or_default()
     }
 
-    /// Lists the uses one by one, also of those on one line.
-    pub(crate) fn uses(&self, name: &str, package: &str) -> Vec<Counted> {
+    /// Lists all uses, several on a line included.
+    pub(crate) fn uses(&self, name: &str, package: &str) -> Vec<UseLine> {
         let uses = single_uses(self.context, &everywhere(name, package)).unwrap_or_default().into_iter();
         uses.map(|SingleUse { found, line, .. }| {
             let context = line.map(|line| line.to_string());
-            self.counted((found.place, found.use_type, found.caller, context), found.called)
+            self.use_line((found.place, found.use_type, found.caller, context), found.called)
         })
         .collect()
     }
 
-    fn counted(
+    fn use_line(
         &self,
         (place, use_type, caller, context): (Location, UseType, Option<String>, Option<String>),
-        called: CalledName,
-    ) -> Counted {
+        called: SetfUse,
+    ) -> UseLine {
         let forms = self.forms(&place.file);
         let at = place.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
         let package = at.and_then(|(_, package)| package.map(String::from));
         let by_caller = || caller.as_deref().and_then(package_of_name);
-        Counted {
+        UseLine {
             form: at.map(|(form, _)| form),
             package: package.or_else(by_caller),
             is_declaration: use_type.is_declaration(),
@@ -162,7 +165,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// The request for all uses of the symbol called `name`, exactly as written, of `package`.
+/// Creates the request for all uses of the symbol with exactly this `name` in `package`.
 fn everywhere(name: &str, package: &str) -> CodeFindReferencesRequest {
     let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
     CodeFindReferencesRequest {
@@ -173,15 +176,15 @@ fn everywhere(name: &str, package: &str) -> CodeFindReferencesRequest {
     }
 }
 
-/// Finds the package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
+/// Returns the package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
 fn package_of_name(name: &str) -> Option<String> {
     let start = name.trim_start_matches('(');
     let start = start.split_once(' ').filter(|_| name.starts_with('(')).map_or(start, |(_, rest)| rest);
     Some(start.trim_start_matches('(').split_once("::")?.0.to_owned())
 }
 
-/// Whether a path is of tests, by the usual names: a folder `t`, `test` or `tests`, or a file with `test` in
-/// its name.
+/// Whether a path is a test file by the usual names: a folder `t`, `test` or `tests`, or a file
+/// with `test` in its name.
 pub(crate) fn is_test_path(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let file = parts.next().unwrap_or_default().to_lowercase();
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_known_by_their_paths() {
+    fn test_files_are_recognized_by_path() {
         for path in
             ["t/a.lisp", "src/tests/b.lisp", "test.lisp", "app-tests.lisp", "foo-test.lisp", "Test/x.lisp"]
         {
@@ -210,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_from_other_words_of_a_line() {
-        let line = |context: &str| Counted {
+    fn calls_in_text_ignores_other_words() {
+        let line = |context: &str| UseLine {
             place: Location::default(),
             use_type: UseType::Template,
             caller: None,
@@ -221,7 +224,7 @@ mod tests {
             is_declaration: false,
             is_quoted: false,
             in_tests: false,
-            called: CalledName::Itself,
+            called: SetfUse::Itself,
         };
         for called in ["`(F 1)", "`(list (p::f))", "(mapcar #'f x)"] {
             assert!(line(called).calls_in_text("F"), "{called}");
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_their_package() {
+    fn package_of_name_reads_printed_names() {
         assert_eq!(package_of_name("P::F").as_deref(), Some("P"));
         assert_eq!(package_of_name("(METHOD P::F (Q::C))").as_deref(), Some("P"));
         assert_eq!(package_of_name("(SETF P::F)").as_deref(), Some("P"));

@@ -1,5 +1,6 @@
-//! Origins of uses in macro expansions: the symbol stands in the macro's definition, so that a rename there
-//! changes the use, or the macro makes it from parts of names, so that no rename does.
+//! Finds the origin of uses in macro expansions. Either the symbol is in the macro's definition, so
+//! that a rename there changes the use, or the macro builds the symbol from parts of names, so that
+//! no rename does.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -7,38 +8,38 @@ use crate::answer::Location;
 use crate::answer::package_owner::PackageOwner;
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::roles::SyntaxRole;
-use crate::workspace::{FileVersion, Now, Project};
+use crate::workspace::{FileVersion, Project, TreeView};
 
 /// The origin of a symbol in a macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ExpansionOrigin {
-    /// The symbol stands here, in the definition of the macro or of what that names: its line.
+    /// The line with the symbol in the macro's definition, or in a definition that this one names.
     InTemplate(Location),
-    /// The symbol stands in no such definition: the macro makes it, from these names among its arguments if
-    /// from any.
+    /// No such definition contains the symbol. The macro builds it from these names among its
+    /// arguments, or without any.
     Synthesized(Vec<String>),
-    /// The standard's operator makes the use of what stands in the same form.
+    /// A standard operator expands into the use, and the symbol is in the same form.
     Standard,
 }
 
-/// Finds the origins of one symbol in the expansions of macros.
+/// Finds the origins of one symbol in macro expansions.
 pub(crate) struct Origins<'a> {
     project: &'a Project,
-    now: &'a Now,
-    /// The results of [`Origins::stands`], by the macro's package and name.
+    now: &'a TreeView,
+    /// Caches the results of [`Origins::find_in_definitions`] by the macro's package and name.
     known: HashMap<(String, String), Option<Option<Location>>>,
 }
 
-/// How many definitions to search for one macro.
-const MOST_NAMES_FOLLOWED: usize = 200;
+/// The maximum number of definitions to search for one macro.
+const MAX_DEFINITIONS: usize = 200;
 
 impl<'a> Origins<'a> {
-    pub(crate) fn new(project: &'a Project, now: &'a Now) -> Origins<'a> {
+    pub(crate) fn new(project: &'a Project, now: &'a TreeView) -> Origins<'a> {
         Origins { project, now, known: HashMap::new() }
     }
 
-    /// Finds the origin of `sought` in the expansion of `expander`; None if that has no definition that is
-    /// known. `parts`: the names in the form that are parts of the symbol's.
+    /// Finds the origin of `sought` in the expansion of `expander`. Returns `None` if no definition
+    /// of `expander` is known. `parts`: the names in the form that are parts of the symbol's name.
     pub(crate) fn of(
         &mut self,
         sought: &SearchTarget,
@@ -50,7 +51,7 @@ impl<'a> Origins<'a> {
         let found = match self.known.get(&key) {
             Some(found) => found.clone(),
             None => {
-                let found = self.stands(sought, means, expander);
+                let found = self.find_in_definitions(sought, means, expander);
                 self.known.insert(key, found.clone());
                 found
             }
@@ -61,9 +62,10 @@ impl<'a> Origins<'a> {
         })
     }
 
-    /// Finds where `sought` stands in the definition of `expander`, or of what that names; None if `expander`
-    /// has no definition here, or a file that may have one has changed.
-    fn stands(
+    /// Finds the line with `sought` in the definition of `expander`, or in definitions that this
+    /// one names. Returns `None` if `expander` has no definition here, or if a file that may
+    /// contain one has changed.
+    fn find_in_definitions(
         &self,
         sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,
@@ -90,7 +92,7 @@ impl<'a> Origins<'a> {
                     for (package, name) in file.symbols_in(form) {
                         let own = !PackageOwner::of(package).is_locked();
                         if own
-                            && seen.len() < MOST_NAMES_FOLLOWED
+                            && seen.len() < MAX_DEFINITIONS
                             && seen.insert((package.to_owned(), name.to_owned()))
                         {
                             queue.push_back(SearchTarget {

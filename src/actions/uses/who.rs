@@ -1,15 +1,17 @@
-//! who-calls, who-references and their family: the functions and top-level forms that use a symbol in one way.
+//! The who family (who-calls, who-references, who-binds, who-sets, who-macroexpands,
+//! who-specializes): lists the functions and top-level forms that use a symbol in one way.
 //!
-//! The compiler's records name the functions. The places, and the users that the compiler did not record, come from
-//! code-find-references' search, which
-//! [`UseType::kind`](super::code_find_references::UseType::kind) divides among the tools.
+//! [`Users::recorded`] takes the functions from the compiler's records. Their places, and the users
+//! without a record, come from the search of code-find-references.
+//! [`UseType::kind`](super::code_find_references::UseType::kind) assigns each of its uses to one
+//! tool.
 
 mod text;
 pub(crate) mod tool;
 
-use super::code_find_references::{SingleUse, uses_of_symbol};
+use super::code_find_references::{SingleUse, list_uses};
 use super::symbol_uses::SymbolUses;
-use super::unseen::{SoughtSymbol, Unseen, text_counts};
+use super::unloaded::{SoughtSymbol, UnloadedMatches, text_counts};
 use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{Asked, LookupStatus, NamedSymbol};
 use crate::answer::{Caution, LispName, Location, OtherText};
@@ -25,7 +27,7 @@ use steelbank_xref::{Access, Index, Kind};
 
 mod users;
 
-pub use users::{CalledName, User, Users};
+pub use users::{SetfUse, User, Users};
 
 /// A request for the code that uses a symbol in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,40 +36,42 @@ pub struct WhoRequest {
     pub kind: Kind,
     /// The symbol.
     pub symbol: NamedSymbol,
-    /// Whether only the compiler's records are listed, without places in the text. Reads no source.
+    /// Whether to list only the compiler's records, without places. No source file is read.
     pub recorded_only: bool,
 }
 
 impl WhoRequest {
-    /// Makes a request about `name`. It is looked up in CL-USER, or else in the only one of the user's packages that
-    /// has it.
+    /// Creates a request about `name`. The name is looked up in CL-USER, and otherwise in the only
+    /// user package that has it.
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         Self { kind, symbol: NamedSymbol { name: name.into(), package: None }, recorded_only: false }
     }
 
-    /// Makes a request for the callers of `name`.
+    /// Creates a request for the callers of `name`.
     pub fn calls(name: impl Into<String>) -> Self {
         Self::new(Kind::Calls, name)
     }
 
-    /// Lists only the compiler's records, without lines: takes microseconds, as no source is read.
+    /// Lists only the compiler's records, without lines. This takes microseconds, as no source file
+    /// is read.
     #[must_use]
     pub fn recorded(mut self) -> Self {
         self.recorded_only = true;
         self
     }
 
-    /// Looks the name up in `package` instead.
+    /// Looks the name up in `package`.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.symbol.package = Some(package.into());
         self
     }
 
-    /// Answers from the index alone: without lines, and without code outside of functions.
+    /// Answers from the index alone, without lines and without top-level code.
     ///
     /// # Errors
-    /// The name cannot be read. A symbol or package that does not exist is an answer.
+    /// The name cannot be parsed. A missing symbol or package is not an error but a status in the
+    /// answer.
     pub fn answer_from_index(&self, index: &Index) -> Result<WhoAnswer, DesignatorError> {
         let lookup = self.symbol.lookup(index)?;
         let mut answer = WhoAnswer {
@@ -79,7 +83,7 @@ impl WhoRequest {
             count: 0,
             users: Users::default(),
             toplevel: Vec::new(),
-            unseen: Unseen::default(),
+            unloaded: UnloadedMatches::default(),
             elsewhere: Vec::new(),
             cautions: Vec::new(),
         };
@@ -103,17 +107,17 @@ impl WhoRequest {
     /// Adds the places, the users without a record, and the cautions.
     fn complete(&self, context: &QueryContext<'_>, answer: &mut WhoAnswer) -> Result<(), Error> {
         let (index, project) = (&context.index, context.project);
-        let now = project.now();
+        let now = project.tree_view();
         let lookup = self.symbol.lookup(index)?;
         let Ok((symbol, _)) = lookup.found else {
             let target = SoughtSymbol::missing(index, &answer.asked, lookup.package);
             let mut text = text_counts(index, project, &now, &target);
             answer.cautions = std::mem::take(&mut text.cautions);
-            answer.unseen = text.unseen_with_definitions();
+            answer.unloaded = text.with_definitions();
             return Ok(());
         };
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
-        let found = if self.recorded_only { Vec::new() } else { uses_of_symbol(context, &uses, &now) };
+        let found = if self.recorded_only { Vec::new() } else { list_uses(context, &uses, &now) };
         if !self.recorded_only {
             let of_kind = found.iter().filter(|used| used.found.use_type.kind() == Some(self.kind));
             let (users, toplevel): (Vec<&SingleUse>, Vec<&SingleUse>) =
@@ -126,8 +130,8 @@ impl WhoRequest {
         }
         let mut text = text_counts(index, project, &now, &SoughtSymbol::of(&uses));
         answer.cautions.append(&mut text.cautions);
-        answer.unseen = text.unseen();
-        // A variable is set in scripts and configuration, too.
+        answer.unloaded = text.without_definitions();
+        // Scripts and configuration files may set a variable as well.
         if subject(self.kind) == subject(Kind::References)
             && !uses.is_standard()
             && let Some(words) = uses.words(project, &now).filter(|words| !words.is_empty())
@@ -150,7 +154,7 @@ impl WhoRequest {
     }
 }
 
-/// Counts the functions that use the symbol in one way.
+/// Counts the functions that use the symbol in this way, with and without a record.
 fn users_of_kind(index: &Index, kind: Kind, uses: &SymbolUses<'_>, found: &[SingleUse]) -> usize {
     let of_kind = found.iter().map(|used| &used.found);
     let of_kind = of_kind.filter(|found| found.use_type.kind() == Some(kind) && !found.recorded);
@@ -170,47 +174,49 @@ impl Question for WhoRequest {
     }
 }
 
-/// The answer: each function once, sorted by the symbol under which it is filed, then by its printed name.
+/// The answer. Each function is listed once, sorted by the symbol in its name, then by its printed
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WhoAnswer {
-    /// What the code listed does.
+    /// The kind of use.
     pub kind: Kind,
     /// Whether the symbol was found.
     pub status: LookupStatus,
-    /// What was looked up.
+    /// The name and package of the request.
     pub asked: Asked,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which the name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The symbol, if it was found.
     pub symbol: Option<QueriedSymbol>,
-    /// How many functions there are.
+    /// The number of functions.
     pub count: usize,
     /// The functions.
     #[schemars(with = "Vec<User<'static>>")]
     pub users: Users,
-    /// Uses by code outside of functions, by path and line.
+    /// Uses by top-level code, sorted by path and line.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub toplevel: Vec<TopLevelUse>,
-    /// Where the name stands in text that the image does not have as it stands on disk: whether it is used so there is
-    /// not known.
-    #[serde(skip_serializing_if = "Unseen::is_empty", default)]
-    pub unseen: Unseen,
-    /// If nothing does what was asked: what is done with the symbol as another kind of thing.
+    /// Matches of the name in text that is not loaded or is stale. They may or may not be uses of
+    /// this kind.
+    #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen", default)]
+    pub unloaded: UnloadedMatches,
+    /// If there are no uses of this kind: the numbers of functions that use the symbol in other
+    /// ways.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub elsewhere: Vec<Elsewhere>,
-    /// What the answer cannot cover.
+    /// Limits of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,
 }
 
-/// A use by code outside of functions.
+/// A use by top-level code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TopLevelUse {
-    /// Where it stands.
+    /// The place.
     #[serde(flatten)]
     pub position: Position,
     /// The line's text.
@@ -223,40 +229,41 @@ impl TopLevelUse {
     }
 }
 
-/// How many functions do something else with the symbol than was asked.
+/// The number of functions that use the symbol in another way than the request's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Elsewhere {
-    /// What they do.
+    /// The kind of use.
     pub kind: Kind,
-    /// How many.
+    /// The number of functions.
     pub count: usize,
 }
 
-/// The symbol that an answer is about.
+/// The symbol of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct QueriedSymbol {
-    /// The symbol, or the list that was asked for.
+    /// The symbol, or the function name such as (SETF F) that was requested.
     pub text: LispName,
     /// The symbol's name.
     pub name: String,
-    /// The home package's name; none if the symbol has no home.
+    /// The name of the home package. `None`: the symbol has no home package.
     pub package: Option<String>,
-    /// How the symbol is accessible in the package that it was looked up in.
+    /// The accessibility of the symbol in the package where it was looked up.
     pub accessibility: Access,
 }
 
-/// A place in a source file, and how sure it is.
+/// A place in a source file with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Position {
     /// The place.
     #[serde(flatten)]
     pub place: Location,
-    /// How sure the place is. In SBCL's own sources it is the start of the top-level form, so `approximate`.
+    /// How the place was determined. In SBCL's own sources it is the start of the top-level form,
+    /// hence `approximate`.
     pub evidence: Evidence,
-    /// For evidence `via`: the operator whose expansion makes the use.
+    /// For evidence `via`: the operator that expands into the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub via: Option<String>,
     /// The file has changed since it was loaded, so that lines may have moved.
@@ -264,7 +271,7 @@ pub struct Position {
     pub stale: bool,
 }
 
-/// Numbers the namespace of a kind of use: functions, macros, variables or classes.
+/// Returns a number for the namespace of a kind of use: functions, macros, variables or classes.
 fn subject(kind: Kind) -> u8 {
     match kind {
         Kind::Calls => 0,

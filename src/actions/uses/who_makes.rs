@@ -1,4 +1,6 @@
-//! who-makes: the code that makes instances of a class.
+//! who-makes: lists the code that creates instances of a class or of its subclasses. It searches
+//! for the class in arguments of constructors such as MAKE-INSTANCE, and for calls of a structure's
+//! constructors.
 
 pub(crate) mod tool;
 
@@ -16,7 +18,8 @@ use crate::answer::{LispName, Location};
 use crate::engine::Control;
 use crate::handle::{Error, QueryContext, Question};
 
-/// A request for the code that makes instances of a class, structure or condition, or of one below it.
+/// A request for the code that creates instances of a class, structure or condition, or of a
+/// subclass.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct WhoMakesRequest {
     /// The class.
@@ -32,26 +35,27 @@ about_symbol!(WhoMakesRequest {});
 pub struct WhoMakesAnswer {
     /// The class.
     pub class: LispName,
-    /// The code, by class and place; what only may make one comes last.
-    pub makers: Vec<Maker>,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The code, sorted by class and place. Code that only may create an instance comes last.
+    pub makers: Vec<Construction>,
+    /// The package in which the name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
 }
 
-/// Code that makes an instance.
+/// Code that creates an instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Maker {
-    /// The class that it makes an instance of.
+pub struct Construction {
+    /// The class of the instance.
     pub class: LispName,
     /// `file:line:column` of the class's name, or of a structure's constructor.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
-    /// The definition that it stands in.
+    /// The definition that contains the code.
     pub by: LispName,
-    /// Whether it only gives the class to a function of somebody else's, which may make an instance.
+    /// Whether the code only passes the class to a non-standard function, which may create an
+    /// instance.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub possible: bool,
     /// The line's text.
@@ -77,7 +81,7 @@ impl Question for WhoMakesRequest {
             control.check()?;
             let Some(Target { package, name, .. }) = function_in(class) else { continue };
             let mut add = |found: Vec<(UsedBy, bool)>| {
-                makers.extend(found.into_iter().map(|(used, makes)| Maker {
+                makers.extend(found.into_iter().map(|(used, makes)| Construction {
                     class: LispName::new(index, class),
                     place: used.line.place,
                     by: used.user.name(index),
@@ -85,12 +89,12 @@ impl Question for WhoMakesRequest {
                     context: used.line.context.map(|line| line.trim().to_owned()),
                 }));
             };
-            add(users.given(&Target::any(package, name)));
+            add(users.class_arguments(&Target::any(package, name)));
             let described = DescribeSymbolRequest::new(class.as_str()).answer(context, control)?.description;
             let structure =
                 described.and_then(|description| description.class).and_then(|class| class.structure);
             for constructor in structure.into_iter().flat_map(|structure| structure.constructors) {
-                // As they are called: with their parameters.
+                // A constructor is described with its parameters, as a list.
                 let name =
                     constructor.canonical().trim_start_matches('(').split(' ').next().unwrap_or_default();
                 let Some(target) = function_in(name.trim_end_matches(')')) else { continue };
@@ -99,7 +103,7 @@ impl Question for WhoMakesRequest {
                 add(calls.map(|used| (used, true)).collect());
             }
         }
-        let mut makers: Vec<Maker> = makers.into_iter().collect();
+        let mut makers: Vec<Construction> = makers.into_iter().collect();
         makers.sort_by_key(|maker| maker.possible);
         Ok(WhoMakesAnswer { class: LispName::new(index, class), makers, looked_up_in: lookup.looked_up_in })
     }

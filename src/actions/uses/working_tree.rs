@@ -1,9 +1,11 @@
-//! The state of the working tree by git: the lines that differ from the last commit, and texts as they were in it.
+//! Finds the lines of the working tree that differ from the last git commit, with the old text of
+//! each file.
 //!
-//! git is asked for the names and contents that it has stored, and for nothing else: the files are compared here, by
-//! their bytes. So nothing runs that a repository's configuration or attributes name: a filter, a hook, a file system
-//! monitor, a program that fetches what is missing. What a clean filter would make of a file is not known, therefore;
-//! of a file that has not been touched since git wrote it, nothing needs to be.
+//! git only supplies names and stored contents; this module compares the files by their bytes. So
+//! nothing that a repository's configuration or attributes name is run: no filter, no hook, no file
+//! system monitor, no program that fetches missing objects. The output of a clean filter is
+//! therefore unknown. A file that was not touched since git wrote it counts as unchanged without
+//! being read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -25,7 +27,7 @@ use crate::engine::control::Control;
 use crate::engine::deadline_after;
 use crate::handle::Error;
 
-/// Ranges of lines, from 1, both ends included.
+/// Ranges of lines, counted from 1, both ends included.
 type Ranges = Vec<(u32, u32)>;
 
 /// A file that differs from the last commit.
@@ -33,42 +35,45 @@ type Ranges = Vec<(u32, u32)>;
 pub(crate) struct ChangedFile {
     /// Its path below the root.
     pub(crate) path: PathBuf,
-    /// New lines. Where lines were only removed, the empty range of the gap, which only a definition on both
-    /// its sides touches.
+    /// New lines. If lines were only removed, an empty range for the gap: only a definition with
+    /// lines on both sides of the gap overlaps it.
     pub(crate) added: Ranges,
-    /// Old lines that are not there any more.
+    /// Lines of the old text that the new text does not contain.
     pub(crate) removed: Ranges,
-    /// Its text in the last commit; empty if it is not in it.
+    /// The file's text in the last commit, or empty if the commit does not contain the file.
     pub(crate) old: Vec<u8>,
-    /// Whether the working tree has it, as a plain file.
+    /// Whether the working tree contains the file as a plain file.
     pub(crate) is_there: bool,
 }
 
-/// How long git may say nothing: what it opens in a repository may be a FIFO, or have no end.
-const SILENCE: Duration = Duration::from_secs(4);
-/// The memory that it may take, in bytes, files that it maps apart.
+/// The maximum time without output from git: it may open a FIFO or an endless file in a repository.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The maximum size of git's data segment, in bytes. Mapped files do not count.
 const MEMORY: u64 = 1 << 30;
-/// The interval at which a wait for git checks for its cancellation.
-const GLANCE: Duration = Duration::from_millis(20);
-/// The largest file that is compared, in bytes. A larger one that was touched counts as changed throughout.
+/// The interval at which a wait for git checks for cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The largest file that is compared, in bytes. A larger file that was touched counts as changed
+/// throughout.
 const LARGEST_FILE: u64 = 64 << 20;
-/// The most that git's lists may take, in bytes.
+/// The maximum size of git's output, in bytes.
 const LONGEST_LIST: u64 = 1 << 30;
 
-/// A blob's name, in hexadecimal digits.
+/// The hash of a blob, in hexadecimal digits.
 type Blob = Vec<u8>;
 
 /// An entry of the index.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct IndexEntry {
     blob: Blob,
-    /// Whether git does not look at the file: it is outside of a sparse checkout, or is to count as unchanged.
+    /// Whether git ignores changes of the file: it is outside a sparse checkout, or marked as
+    /// unchanged.
     ignored: bool,
-    /// What the file's status was when git wrote or read it.
+    /// The file's status when git last wrote or read it.
     status: Option<Status>,
 }
 
-/// What tells a file that was touched: both times in seconds and nanoseconds, inode and size.
+/// The metadata that show whether a file was touched: both times in seconds and nanoseconds, inode
+/// and size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Status {
     changed: (i64, i64),
@@ -79,7 +84,7 @@ struct Status {
 
 impl Status {
     fn of(metadata: &std::fs::Metadata) -> Self {
-        // The index has the lower halves of inode and size.
+        // The index stores only the lower halves of inode and size.
         let half = |number: u64| number & u64::from(u32::MAX);
         Self {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -90,14 +95,14 @@ impl Status {
     }
 }
 
-/// Calls of git in a folder, within a time.
+/// Runs git in a folder until a deadline.
 struct Git<'a> {
     root: &'a Path,
     control: &'a Control,
     deadline: Instant,
 }
 
-/// A running git, ended when dropped.
+/// A git process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -119,21 +124,22 @@ impl Git<'_> {
             command.args(["-c", setting]);
         }
         command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(errors);
-        // What is missing stays so: older versions of git know the second of these only.
+        // Never fetch missing objects. Older versions of git only support the second variable.
         command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none");
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0");
         let running = command.spawn().map(Running).map_err(|error| failed(&error))?;
         let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
-        // Ignore an error: it has ended, or the limit is lower.
+        // Ignore the error: the process has ended, or the limit is already lower.
         let _ = prlimit(Pid::from_raw(running.0.id().cast_signed()), Resource::Data, limit);
         Ok(running)
     }
 
-    /// Waits for what a thread that reads from git sends; none once that has ended.
+    /// Waits for the next item from a thread that reads git's output. Returns `None` when the
+    /// thread has ended.
     fn wait<T>(&self, sent: &Receiver<T>) -> Result<Option<T>, Error> {
-        let silence = Instant::now() + SILENCE;
+        let silence = Instant::now() + OUTPUT_TIMEOUT;
         loop {
-            match sent.recv_timeout(GLANCE) {
+            match sent.recv_timeout(POLL_INTERVAL) {
                 Ok(sent) => return Ok(Some(sent)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => self.control.check()?,
@@ -144,13 +150,16 @@ impl Git<'_> {
                 return Err(ImpactError::Git(format!("it did not answer within {milliseconds} ms")).into());
             }
             if now >= silence {
-                let why = format!("it said nothing for {} s", SILENCE.as_secs());
+                let why = format!("it printed nothing for {} s", OUTPUT_TIMEOUT.as_secs());
                 return Err(ImpactError::Git(why).into());
             }
         }
     }
 
-    /// Returns the output of a git that succeeds.
+    /// Returns the output of a git command.
+    ///
+    /// # Errors
+    /// The command fails, does not answer in time, or is cancelled.
     fn list(&self, arguments: &[&str]) -> Result<Vec<u8>, Error> {
         let mut git = self.start(arguments, Stdio::null(), Stdio::piped())?;
         let (sender, sent) = channel();
@@ -171,7 +180,7 @@ impl Git<'_> {
                         Err(error) => Err(error),
                     };
                     let failed = read.is_err();
-                    // Nobody waits any more if the question was called off.
+                    // Nobody receives after a cancellation.
                     sender.send(read).ok().filter(|()| !failed)?;
                 }
             });
@@ -209,8 +218,9 @@ impl Git<'_> {
         Ok(entries(&self.list(&["ls-files", "-s", "-v", "-z", "--debug"])?))
     }
 
-    /// Returns when the index was written last: a file that was touched since may look untouched. Without an index, no
-    /// file is untouched.
+    /// Returns the time when the index was last written. A file that was touched after that may
+    /// have the recorded status all the same. Without an index, the time is 0, so that no file
+    /// counts as untouched.
     fn index_written(&self) -> Result<(i64, i64), Error> {
         let output = self.list(&["rev-parse", "--git-path", "index"])?;
         let path = named(output.strip_suffix(b"\n").unwrap_or(&output));
@@ -223,18 +233,19 @@ fn named(path: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(path))
 }
 
-/// Whether `mode`, as git writes it, is a file's: not a link's, nor that of another repository.
+/// Whether `mode`, as git writes it, is that of a file, not of a link or a submodule.
 fn is_plain(mode: &[u8]) -> bool {
     mode.starts_with(b"100")
 }
 
-/// Reads what `git ls-files -s -v -z --debug` lists. What is not written as expected has no status.
+/// Parses the output of `git ls-files -s -v -z --debug`. An entry with an unexpected format has no
+/// status.
 fn entries(listed: &[u8]) -> BTreeMap<PathBuf, IndexEntry> {
     let mut found = BTreeMap::new();
     let mut rest = listed;
     while let Some(end) = rest.iter().position(|byte| *byte == 0) {
         let (start, after) = (&rest[..end], &rest[end + 1..]);
-        // The status stands in the lines that begin with two blanks.
+        // The lines of the status begin with two spaces.
         let mut length = 0;
         for line in after.split_inclusive(|byte| *byte == b'\n') {
             if !line.starts_with(b"  ") {
@@ -257,7 +268,7 @@ fn entries(listed: &[u8]) -> BTreeMap<PathBuf, IndexEntry> {
     found
 }
 
-/// Reads the status that `git ls-files --debug` tells of a file.
+/// Parses the status that `git ls-files --debug` prints for a file.
 fn status(text: &str) -> Option<Status> {
     let mut words = text.split_ascii_whitespace();
     let mut status = Status::default();
@@ -278,9 +289,9 @@ fn status(text: &str) -> Option<Status> {
     (status.modified != (0, 0)).then_some(status)
 }
 
-/// A git that hands out the contents of blobs.
+/// A `git cat-file` process that returns the contents of blobs.
 struct Blobs {
-    // Ends git, and with it the thread that reads.
+    // Dropping it kills git, which ends the reading thread.
     _git: Running,
     input: ChildStdin,
     contents: Receiver<std::io::Result<Option<Vec<u8>>>>,
@@ -304,7 +315,8 @@ impl Blobs {
         Ok(Self { _git: running, input, contents })
     }
 
-    /// Returns the contents of `blob`, which the last commit has at `path`; none if it is too large.
+    /// Returns the contents of `blob`, which the last commit has at `path`. They are empty if the
+    /// file is too large.
     fn read(&mut self, git: &Git<'_>, blob: &[u8], path: &Path) -> Result<Vec<u8>, Error> {
         self.input
             .write_all(&[blob, b"\n"].concat())
@@ -316,8 +328,7 @@ impl Blobs {
             .map_err(|error| failed(&error))?;
         contents.ok_or_else(|| {
             let why = format!(
-                "this repository does not have {} as it was committed, and nothing is fetched; `git show HEAD:./FILE` \
-                 fetches it",
+                "this repository lacks the committed version of {}; fetch it with `git show HEAD:./FILE`",
                 path.display()
             );
             ImpactError::Git(why).into()
@@ -325,8 +336,8 @@ impl Blobs {
     }
 }
 
-/// Reads the next answer of `git cat-file --batch`. Outer none: there is no more; inner none: the blob is missing. Of
-/// one that is too large, nothing is kept.
+/// Reads the next answer of `git cat-file --batch`. `None`: end of the output. `Some(None)`: the
+/// blob is missing. The contents of a blob that is too large are dropped.
 fn next_blob(output: &mut impl BufRead) -> std::io::Result<Option<Option<Vec<u8>>>> {
     let mut header = String::new();
     if output.read_line(&mut header)? == 0 {
@@ -345,8 +356,8 @@ fn next_blob(output: &mut impl BufRead) -> std::io::Result<Option<Option<Vec<u8>
     Ok(Some(Some(contents)))
 }
 
-/// Tells `take` of each file below `root` that differs from the last commit, by the lines, without their ends. Files
-/// that git does not track are not told; one that was moved counts as removed and as new.
+/// Calls `take` for each file below `root` that differs from the last commit in its lines, ignoring
+/// line ends. Untracked files are ignored. A moved file counts as removed and added.
 pub(crate) fn changes(
     root: &Path,
     control: &Control,
@@ -393,14 +404,14 @@ pub(crate) fn changes(
     Ok(())
 }
 
-/// The lines of `text`, without their ends: git may convert those.
+/// Splits `text` into lines without their ends, which git may convert.
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     let lines = text.split_inclusive(|byte| *byte == b'\n');
     let bare = |line| <[u8]>::strip_suffix(line, b"\n").unwrap_or(line);
     lines.map(bare).map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect()
 }
 
-/// Returns the lines of `new` that `old` does not have, and those of `old` that `new` does not have.
+/// Returns the lines of `new` that `old` does not contain, and the reverse.
 fn changed_lines(old: &[u8], new: &[u8]) -> (Ranges, Ranges) {
     if old == new {
         return Default::default();
@@ -434,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_the_new_lines_and_the_old_ones() {
+    fn changed_lines_lists_both_sides() {
         let old: String = (1..=40).map(|line| format!("({line})\n")).collect();
         let new = old
             .replace("(3)\n(4)\n", "(a)\n(b)\n(c)\n(d)\n")
@@ -448,13 +459,13 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_that_git_converts_are_no_change() {
+    fn line_end_conversion_is_no_change() {
         assert_eq!(changed_lines(b"(a)\n(b)\n", b"(a)\r\n(b)\r\n"), Default::default());
         assert_eq!(changed_lines(b"(a)\n(b)\n", b"(a)\r\n(c)"), (vec![(2, 2)], vec![(2, 2)]));
     }
 
     #[test]
-    fn the_index_is_read_with_and_without_the_status_of_files() {
+    fn entries_reads_files_with_and_without_status() {
         let listed = b"H 100644 aa 0\ta b.lisp\0  ctime: 17:5\n  mtime: 16:4\n  dev: 1\tino: 9\n  uid: 0\tgid: 0\n  \
             size: 2\tflags: 0\nS 100755 bb 0\tb\0  new words\nh 100644 cc 2\tc\0H 160000 dd 0\tsub\0H 120000 ee 0\tlink\0";
         let found = entries(listed);
@@ -472,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn blobs_are_read_one_after_another() {
+    fn next_blob_reads_consecutive_answers() {
         let mut output = &b"aa blob 3\nx\ny\nbb missing\ncc blob 0\n\n"[..];
         let mut next = || next_blob(&mut output).unwrap();
         assert_eq!(next(), Some(Some(b"x\ny".to_vec())));

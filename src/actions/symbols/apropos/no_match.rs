@@ -2,7 +2,7 @@
 //! find something.
 
 use super::{AproposAnswer, AproposRequest, Matching};
-use crate::actions::uses::code_find_references::unseen;
+use crate::actions::uses::code_find_references::unloaded;
 use crate::answer::lookup::{Asked, DEFAULT_PACKAGE, find_package};
 use crate::answer::{LispName, nearest};
 use crate::engine::Control;
@@ -88,7 +88,7 @@ pub(super) fn no_match(
         let package = prefix.or(request.packages.first().map(String::as_str)).unwrap_or(DEFAULT_PACKAGE);
         let asked = Asked { name: words.join("-"), package: package.to_uppercase() };
         let package = find_package(&context.index, package);
-        nothing.unseen = unseen(&context.index, context.project, &asked, package);
+        nothing.unseen = unloaded(&context.index, context.project, &asked, package);
     }
     Ok(nothing)
 }

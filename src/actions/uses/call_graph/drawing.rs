@@ -1,4 +1,5 @@
-//! A call graph drawn: in the languages of Graphviz and Mermaid, and as SVG. What is drawn is bounded, and the rest counted in it.
+//! Draws a call graph in Graphviz's DOT, in Mermaid, and as SVG. Drawings have a maximum size and
+//! show the numbers of functions and calls that they omit.
 
 use std::fmt::Write as _;
 
@@ -7,33 +8,33 @@ use crate::answer::escape::{Markup, uri_path};
 use crate::answer::name::short;
 use crate::answer::{LispKind, counted};
 
-/// The most functions that a drawing has.
+/// The maximum number of functions in a drawing.
 const NODES: usize = 60;
-/// The most calls that it has.
+/// The maximum number of calls in a drawing.
 const EDGES: usize = 240;
-/// The longest label, in characters.
+/// The maximum length of a label in characters.
 const LONGEST_LABEL: usize = 44;
 
-/// The height of a box, and the distance from one to the next.
+/// The height of a box, and the vertical distance between boxes, in pixels.
 const BOX: usize = 36;
 const STEP: usize = 50;
-/// The distance between columns, and around all.
+/// The distance between columns, and the outer margin, in pixels.
 const GAP: usize = 70;
 const MARGIN: usize = 16;
 
-/// Colours by class: for light pages, and for dark ones.
+/// The colours for light and dark pages.
 const STYLE: &str = "\
 .back{fill:#fff}.box{fill:#f6f8fa;stroke:#59636e}.root{stroke-width:2.5}.name{fill:#1f2328}.place{fill:#59636e}\
 .call{stroke:#59636e;fill:none}.tip{fill:#59636e}.cycle{stroke:#cf222e;fill:none}.cycle-tip{fill:#cf222e}\
 @media (prefers-color-scheme: dark){.back{fill:#0d1117}.box{fill:#161b22;stroke:#9198a1}.name{fill:#f0f6fc}\
 .place{fill:#9198a1}.call{stroke:#9198a1}.tip{fill:#9198a1}.cycle{stroke:#ff7b72}.cycle-tip{fill:#ff7b72}}";
 
-/// What is drawn of a graph: its first nodes, which are the nearest, and the calls between them.
+/// The part of a graph that is drawn: the nodes nearest to the root and the calls between them.
 struct Picture<'a> {
     nodes: &'a [GraphNode],
     /// From, to, and whether the call closes a cycle.
     edges: Vec<(usize, usize, bool)>,
-    /// What is left out, as a phrase; empty if nothing is.
+    /// A phrase with the numbers that are omitted, or an empty string.
     rest: String,
 }
 
@@ -44,7 +45,7 @@ impl CallGraphAnswer {
             self.edges.iter().enumerate().map(|(at, (from, to))| (*from, *to, self.cycles.contains(&at)));
         let mut edges: Vec<_> =
             edges.filter(|(from, to, _)| *from < nodes.len() && *to < nodes.len()).collect();
-        // Keep those that are nearest to the beginning.
+        // Keep the calls nearest to the root.
         edges.sort_by_key(|(from, to, _)| (*from.max(to), *from.min(to)));
         let calls = edges.len().saturating_sub(EDGES);
         edges.truncate(EDGES);
@@ -76,7 +77,6 @@ impl CallGraphAnswer {
                 LispKind::Method => "circle",
                 _ => "box",
             };
-            // Writing to a string cannot fail.
             let _ = writeln!(text, "  n{at} [label=\"{label}\", shape={shape}];");
         }
         for (from, to, closes) in picture.edges {
@@ -114,8 +114,9 @@ impl CallGraphAnswer {
         text
     }
 
-    /// Draws the graph as SVG: a column for each number of steps, callers on the left of what they call. Each box has its kind and
-    /// place, a title with the whole name, and a link to the file, relative to the project's root.
+    /// Draws the graph as SVG, with a column for each number of steps and callers to the left of
+    /// their callees. Each box shows kind and place, has the full name as its title, and links to
+    /// the file relative to the project's root.
     pub fn svg(&self) -> String {
         let picture = self.picture();
         let nodes = picture.nodes;
@@ -126,7 +127,7 @@ impl CallGraphAnswer {
         };
         let columns = ordered(nodes.len(), deepest + 1, column, &picture.edges);
         let lines: Vec<(String, String)> =
-            nodes.iter().map(|node| (cut(&label(node)), cut(&subtitle(node)))).collect();
+            nodes.iter().map(|node| (shorten(&label(node)), shorten(&subtitle(node)))).collect();
         let width =
             |at: &usize| 18 + (lines[*at].0.chars().count() * 29 / 4).max(lines[*at].1.chars().count() * 6);
         let tallest = columns.iter().map(Vec::len).max().unwrap_or(0);
@@ -169,7 +170,8 @@ impl CallGraphAnswer {
                 let bend = (end - x) / 2;
                 format!("M{x} {y}C{} {y} {} {end_y} {end} {end_y}", x + bend, end - bend)
             } else {
-                // Come back around the right side; a call of itself leaves above and comes back below.
+                // Curve around the right side. A recursive call leaves above the middle and returns
+                // below it.
                 let (out, end) = (x.max(end + end_wide) + 40, end + end_wide);
                 let (y, end_y) = if from == to { (y - 8, end_y + 8) } else { (y, end_y) };
                 format!("M{x} {y}C{out} {y} {out} {end_y} {end} {end_y}")
@@ -216,8 +218,8 @@ impl CallGraphAnswer {
     }
 }
 
-/// Puts nodes into `count` columns, each in the order of the mean place of what its nodes are joined with. Three passes do: more
-/// change little, and there is no end to be waited for.
+/// Distributes nodes into `count` columns. Sorts each column by the mean position of the connected
+/// nodes, in three passes. More passes change little and need not converge.
 fn ordered(
     nodes: usize,
     count: usize,
@@ -246,18 +248,18 @@ fn ordered(
     columns
 }
 
-/// Labels a node: a place, or its name without packages.
+/// Returns the label of a node: its place, or its name without packages.
 fn label(node: &GraphNode) -> String {
     if node.kind == LispKind::TopLevel { node.name.to_string() } else { short(node.name.as_str()) }
 }
 
-/// What stands below the name: what it is, and where.
+/// Returns the text below the name: kind and place.
 fn subtitle(node: &GraphNode) -> String {
     let place = node.place.as_ref().map(|place| place.clone().whole_line().to_string());
     place.map_or_else(|| node.kind.to_string(), |place| format!("{} {place}", node.kind))
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(LONGEST_LABEL) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
@@ -269,7 +271,7 @@ mod tests {
     use super::*;
     use crate::answer::LispName;
 
-    /// A graph of `count` functions, each of which calls `each` of those before it.
+    /// A graph of `count` functions that call the `each` functions before them.
     fn graph(count: usize, each: usize) -> CallGraphAnswer {
         let nodes = (0..count).map(|at| GraphNode {
             name: LispName::of_text(format!("p:f<{at}>")),
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawing_is_bounded_and_counts_the_rest() {
+    fn large_drawing_is_bounded_and_counts_omissions() {
         for direction in [Direction::Callers, Direction::Callees] {
             let svg = CallGraphAnswer { direction, ..graph(400, 10) }.svg();
             assert!(svg.len() < 100_000, "{}", svg.len());
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drawing_has_titles_links_and_colours_for_dark_pages() {
+    fn drawing_has_titles_links_and_dark_colours() {
         let svg = graph(3, 1).svg();
         assert!(
             svg.contains("<a href=\"a%20b.lisp#L3\"><g><title>p:f&lt;1&gt; [function] a b.lisp:3</title>"),

@@ -1,4 +1,5 @@
-//! The tool call-graph: the callers of a function, or its callees, drawn or as data.
+//! The tool call-graph: renders the callers or callees of a function as JSON, text, Mermaid, DOT or
+//! an SVG file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ enum Format {
 struct Arguments {
     #[serde(flatten)]
     request: CallGraphRequest,
-    /// How the graph is given: `json` alone, or also as `mermaid` or `dot`, or as `svg` in a file.
+    /// The output format: `json` alone, or also `mermaid` or `dot`, or an `svg` file.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["json", "mermaid", "dot", "svg"]))]
     format: Format,
@@ -40,30 +41,32 @@ struct Arguments {
 struct Drawn {
     #[serde(flatten)]
     graph: CallGraphAnswer,
-    /// The drawing in Mermaid or DOT, which is the text of the answer, too: at most 60 functions, the rest counted.
+    /// The Mermaid or DOT drawing, which is also the text of the answer. It has at most 60
+    /// functions and counts the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     drawing: Option<String>,
     /// The file with the SVG.
     #[serde(skip_serializing_if = "Option::is_none")]
     drawing_file: Option<PathBuf>,
-    /// The text below its heading.
+    /// The lines of the text below its heading.
     #[serde(skip)]
     lines: Vec<String>,
 }
 
-/// The tree of the text has another order than the lists: pages divide each of them by itself.
+/// The tree in the text is ordered differently from the lists, so a page takes the same range of
+/// each.
 impl Sequence for Drawn {
     fn lists(&mut self, part: &mut Part) {
-        let CallGraphAnswer { nodes, edges, cycles, unseen, .. } = &mut self.graph;
+        let CallGraphAnswer { nodes, edges, cycles, unloaded, .. } = &mut self.graph;
         let lengths =
-            [self.lines.len(), nodes.len(), edges.len(), cycles.len(), unseen.files.len()].into_iter();
+            [self.lines.len(), nodes.len(), edges.len(), cycles.len(), unloaded.files.len()].into_iter();
         let kept = part.take(lengths.max().unwrap_or_default());
         let part = || Part::new(kept.start, kept.len());
         part().keep(&mut self.lines);
         part().keep(nodes);
         part().keep(edges);
         part().keep(cycles);
-        part().keep(&mut unseen.files);
+        part().keep(&mut unloaded.files);
     }
 }
 
@@ -71,7 +74,7 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "call-graph",
         title: "Draw who calls whom",
-        description: "Follows calls from a function or macro to those who call it, or to what it calls, to a depth: \
+        description: "Follows calls from a function or macro to its callers or to its callees, up to a depth: \
             functions, generic functions, methods, macros and top-level code, with cycles marked. As data, and \
             drawn in Mermaid, Graphviz or, as a file, SVG. Use it to see what depends on a function.",
         effect: Effect::Reads,
@@ -90,11 +93,11 @@ fn graph(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<
         Format::Mermaid => (graph.mermaid(), Some(graph.mermaid()), None),
         Format::Dot => (graph.dot(), Some(graph.dot()), None),
         Format::Svg => {
-            let file = kept(bank, &given.request.request, &graph.svg())?;
+            let file = save_drawing(bank, &given.request.request, &graph.svg())?;
             (format!("Drawn into {}.\n\n{graph}", file.display()), None, Some(file))
         }
     };
-    // A drawing is whole on each page.
+    // A drawing is complete on every page.
     let (heading, lines) = match text.split_once('\n') {
         Some((heading, lines)) if drawing.is_none() => {
             (heading, lines.split('\n').map(str::to_owned).collect())
@@ -110,14 +113,15 @@ fn graph(session: &Session, given: Continued<Arguments>, call: &Call) -> Result<
     Ok(page.looked_up_in(looked_up_in))
 }
 
-/// The most drawings that are kept.
-const KEPT_DRAWINGS: usize = 32;
+/// The maximum number of drawings in the cache.
+const MAX_DRAWINGS: usize = 32;
 
-/// Writes a drawing into the cache: as text it would fill a model's context. The oldest ones go.
-fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathBuf, Failure> {
+/// Writes a drawing into the cache and removes the oldest ones. As text, the SVG would fill a
+/// model's context.
+fn save_drawing(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathBuf, Failure> {
     let project = bank.project();
     let folder = project.settings().map(|settings| settings.cache.join("drawings")).ok_or_else(|| {
-        Failure::engine("There is no cache folder for the drawing. Ask for format mermaid or dot.")
+        Failure::engine("No cache folder is available for the SVG file. Use format mermaid or dot.")
     })?;
     let name = fnv_1a(format!("{:?} {request:?}", project.root()).as_bytes());
     let path = folder.join(format!("{name:016x}.svg"));
@@ -132,7 +136,7 @@ fn kept(bank: &Steelbank, request: &CallGraphRequest, svg: &str) -> Result<PathB
     let mut drawings: Vec<_> =
         entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
     drawings.sort();
-    for (_, old) in drawings.iter().take(drawings.len().saturating_sub(KEPT_DRAWINGS)) {
+    for (_, old) in drawings.iter().take(drawings.len().saturating_sub(MAX_DRAWINGS)) {
         // Ignore errors: another process may have removed it.
         let _ = std::fs::remove_file(old);
     }
@@ -146,7 +150,7 @@ impl fmt::Display for GraphNode {
     }
 }
 
-/// Draws the graph as an indented text: each function once, with the functions that it leads to.
+/// Renders the graph as an indented tree. Each function is expanded once.
 impl fmt::Display for CallGraphAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(missing) = self.not_found() {
@@ -171,10 +175,10 @@ impl fmt::Display for CallGraphAnswer {
             waiting.extend(next);
         }
         if !self.cycles.is_empty() {
-            write!(f, "\n\n{} calls close a cycle.", self.cycles.len())?;
+            write!(f, "\n\n{} a cycle.", counted(self.cycles.len(), "call closes", "calls close"))?;
         }
         if self.truncated {
-            f.write_str("\n\nMore functions were left out: ask with a smaller depth or a higher limit.")?;
+            f.write_str("\n\nSome functions were omitted. Use a smaller depth or a higher limit.")?;
         }
         if self.outside > 0 {
             write!(f, "\n\nAnd {} outside of the project.", counted(self.outside, "caller", "callers"))?;
@@ -182,6 +186,6 @@ impl fmt::Display for CallGraphAnswer {
         if self.without_file > 0 {
             write!(f, "\n\nNote: {}", Caution::WithoutFile(self.without_file))?;
         }
-        f.write_str(&self.unseen.note())
+        f.write_str(&self.unloaded.note())
     }
 }

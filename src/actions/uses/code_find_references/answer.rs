@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::actions::uses::unseen::TextUse;
-use crate::actions::uses::who::CalledName;
+use crate::actions::uses::unloaded::TextUse;
+use crate::actions::uses::who::SetfUse;
 use crate::answer::lookup::DEFAULT_PACKAGE;
 use crate::answer::words::words;
 use crate::answer::{Caution, LispName, Location};
@@ -16,21 +16,21 @@ use steelbank_xref::Kind;
 pub struct CodeFindReferencesRequest {
     /// The symbol, in any case: my-func, pkg:name, pkg::name, |Mixed Case|, (setf name).
     pub symbol: String,
-    // Without one, the only package of the user's that has the name will do.
+    // Without a package, the only user package that has the name is used.
     /// Package name (defaults to CL-USER).
     #[serde(default)]
     #[schemars(extend("default" = DEFAULT_PACKAGE))]
     pub package: Option<String>,
-    /// Only uses in the project's own files. False: in all that is loaded, SBCL itself included.
+    /// Only uses in the project's files. False: uses in all loaded code, including SBCL.
     #[serde(default = "yes")]
     pub project_only: bool,
-    /// Only lines that write: the variable, the slot, or the place of the accessor.
+    /// Only lines that write the variable, the slot, or the accessor's place.
     #[serde(default)]
     pub written: bool,
-    /// How many entries to list at most.
+    /// The maximum number of entries.
     #[serde(skip)]
     pub limit: usize,
-    /// How many entries to leave out first.
+    /// The number of entries to skip.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub offset: usize,
@@ -41,8 +41,8 @@ fn yes() -> bool {
 }
 
 impl CodeFindReferencesRequest {
-    /// Makes a request about `symbol`: uses in the project only, the first 200 entries. It is looked up in CL-USER, or
-    /// else in the only one of the user's packages that has it.
+    /// Creates a request for the first 200 uses in the project. The name is looked up in CL-USER,
+    /// and otherwise in the only user package that has it.
     pub fn new(symbol: impl Into<String>) -> CodeFindReferencesRequest {
         CodeFindReferencesRequest {
             symbol: symbol.into(),
@@ -56,12 +56,12 @@ impl CodeFindReferencesRequest {
 }
 
 words! {
-    /// What a use does with the symbol.
+    /// The kind of a use.
     #[derive(PartialOrd, Ord)]
     UseType {
         /// Calls the function, or refers to it by `#'`.
         Call = "call",
-        /// Is expanded from the macro.
+        /// A use of the macro.
         Macro = "macro",
         /// Binds the special variable.
         Bind = "bind",
@@ -69,37 +69,38 @@ words! {
         Set = "set",
         /// Reads the variable or constant.
         Reference = "reference",
-        /// A method that specializes on the class.
+        /// A specializer of a method.
         Specialize = "specialize",
-        /// Names it as a class, structure or condition.
+        /// The name of a class, structure or condition.
         Class = "class",
-        /// Names it as a type, or within a type specifier.
+        /// A type specifier, or a part of one.
         Type = "type",
-        /// Names it as a slot.
+        /// The name of a slot.
         Slot = "slot",
-        /// Names it as a function without the compiler having recorded a call.
+        /// The name of a function, without a call that the compiler recorded.
         Function = "function",
-        /// Names it in a declaration.
+        /// The subject of a declaration.
         Declaration = "declaration",
-        /// Exports it, in a package definition.
+        /// An export in a package definition.
         Export = "export",
-        /// Imports or shadows it, in a package definition.
+        /// An import or a shadowing symbol in a package definition.
         Import = "import",
-        /// Names a block, as in `(return-from x)`: a function's name does so within it.
+        /// The name of a block, as in `(return-from x)`. Every function establishes a block of its
+        /// name.
         Block = "block",
-        /// Stands in quoted data.
+        /// Part of quoted data.
         Quoted = "quoted",
-        /// Stands in a backquoted form, from which a macro makes code.
+        /// Part of a backquoted form, which a macro turns into code.
         Template = "template",
-        /// Is read while the file is read, inside `#.` or the like.
+        /// Evaluated by the reader, for example inside `#.`.
         ReadTime = "read-time",
-        /// Stands in the arguments of a macro, or where the compiler dropped the code.
+        /// An argument of a macro, or part of code that the compiler dropped.
         Mention = "mention",
     }
 }
 
 impl UseType {
-    /// The kind of use that a who-tool lists, with the function that makes it. `None`: the use has no user.
+    /// Returns the kind under which the who tools list the use. `None`: no who tool lists it.
     pub fn kind(self) -> Option<Kind> {
         match self {
             Self::Call | Self::Function => Some(Kind::Calls),
@@ -112,7 +113,8 @@ impl UseType {
         }
     }
 
-    /// Whether the use only exports, imports or declares the symbol, or names a block: nothing depends on it.
+    /// Whether the use only exports, imports or declares the symbol, or names a block. No code
+    /// depends on it.
     pub fn is_declaration(self) -> bool {
         matches!(self, Self::Export | Self::Import | Self::Declaration | Self::Block)
     }
@@ -123,57 +125,57 @@ impl UseType {
     }
 }
 
-/// One line with uses.
+/// A line with uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeReference {
     /// The first use in the line.
     #[serde(flatten)]
     pub place: Location,
-    /// The columns of all uses in the line that are exact, unless the entry's is the only one.
+    /// The columns of all exact uses in the line, unless there is only the entry's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub columns: Vec<u32>,
-    /// Columns of uses in the line that are not sure.
+    /// The columns of uncertain uses in the line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub approximate_columns: Vec<u32>,
-    /// All uses in the line that are exact.
+    /// The places of all exact uses in the line.
     #[serde(skip)]
     pub tokens: Vec<Location>,
-    /// Uses in the line that are not sure.
+    /// The places of uncertain uses in the line.
     #[serde(skip)]
     pub approximate: Vec<Location>,
-    /// What the first use does.
+    /// The kind of the first use.
     #[serde(rename = "type")]
     pub use_type: UseType,
-    /// Whether a use in the line writes: the variable, the slot, or the place of the accessor.
+    /// Whether a use in the line writes the variable, the slot, or the accessor's place.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub written: bool,
     /// The line's text.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub context: Option<String>,
-    /// Each use in the line.
+    /// All uses in the line.
     #[serde(skip)]
     pub uses: Vec<UseInLine>,
-    /// The function, method or macro that contains the use, if it is in one.
+    /// The function, method or macro that contains the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub caller: Option<LispName>,
-    /// How sure the line is, if it is not exact.
+    /// How the place was determined; absent if exact.
     #[serde(skip_serializing_if = "Evidence::is_exact")]
     #[schemars(with = "Option<Evidence>")]
     pub evidence: Evidence,
-    /// For evidence `via`: the operator whose expansion makes the use.
+    /// For evidence `via`: the operator that expands into the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub via: Option<String>,
-    /// For evidence `via`: the line on which the symbol stands in the definition of that operator, or of what it calls:
-    /// a rename there changes this use.
+    /// For evidence `via`: the line in the operator's definition, or in a function called there,
+    /// that contains the symbol. A rename there changes this use.
     #[serde(skip)]
-    pub via_stands_at: Option<Location>,
-    /// For evidence `via`: the symbol stands in no such definition: the operator makes it, from these names in the form
-    /// if from any. No rename of the symbol changes this use.
+    pub via_template: Option<Location>,
+    /// For evidence `via`: the operator builds the symbol from these names in the form, or without
+    /// any. A rename of the symbol does not change this use.
     #[serde(skip)]
-    pub via_made_from: Option<Vec<String>>,
+    pub via_name_parts: Option<Vec<String>>,
     /// The file has changed since it was loaded, so that lines may have moved.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub stale: bool,
@@ -183,50 +185,51 @@ pub struct CodeReference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UseInLine {
-    /// What it does with the symbol.
+    /// The kind of the use.
     pub use_type: UseType,
     /// Whether F or `(SETF F)` is used.
-    pub called: CalledName,
-    /// The function, method or macro around it. `None`: top-level code.
+    pub called: SetfUse,
+    /// The function, method or macro around the use. `None`: top-level code.
     pub caller: Option<LispName>,
 }
 
-/// The answer: one entry per file and line, sorted by them.
+/// The answer: one entry for each line, sorted by file and line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeFindReferencesAnswer {
-    /// The symbol as a person writes it: shop:price, shop::%helper, cl:mapcar.
+    /// The symbol as it is written in code: shop:price, shop::%helper, cl:mapcar.
     pub symbol: LispName,
     /// The entries.
     pub refs: Vec<CodeReference>,
-    /// How many entries are listed.
+    /// The number of entries listed.
     pub count: usize,
-    /// How many there are in all.
+    /// The number of entries in all.
     pub total: usize,
-    /// Whether some were left out because of `limit`.
+    /// Whether entries were omitted because of `limit`.
     #[serde(skip)]
     pub truncated: bool,
-    /// Lines with the name in text that the image does not have as it stands on disk: files that are not loaded or have
-    /// changed since, and what feature expressions leave out. Evidence `text`: the place is known, the meaning is not.
+    /// Lines with the name in files that are not loaded or are stale, and in text that feature
+    /// expressions exclude. The place is certain, the meaning is not.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub text: Vec<TextUse>,
-    /// How often the name stands in such text, those left out because of `limit` included.
+    /// The number of such matches, including those omitted because of `limit`.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub text_total: usize,
-    /// A system is being loaded just now: the answer may soon be another.
+    /// A system is loading; the answer may be incomplete.
     #[serde(skip)]
     pub loading: bool,
-    /// The package in which the name was looked up, if nobody named it.
+    /// The package in which the name was looked up, if the request did not give one.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
-    /// What a rename must know beyond the entries: names made from this one, uses made by macros, and the like.
+    /// SymbolNamespaces that a rename must consider beyond the entries, such as derived names and uses that
+    /// macros generate.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     #[schemars(with = "Vec<String>")]
     pub cautions: Vec<Caution>,
     /// The files that have changed since they were loaded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stale: Vec<String>,
-    /// Where the list goes on.
+    /// The cursor of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Cautions about the uses that were found.
+//! Derives the cautions of code-find-references from the counts of a search.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,25 +11,25 @@ use crate::source::positions::Evidence;
 impl UseSearch<'_> {
     /// Lists the cautions, the most important first.
     pub(super) fn cautions(&self) -> Vec<Caution> {
-        let seen = &self.seen;
+        let counts = &self.counts;
         let mut cautions = Vec::new();
-        if seen.structures > 0 {
+        if counts.structures > 0 {
             cautions.push(Caution::NamesStructure);
         }
-        if seen.of_structure {
-            cautions.push(Caution::NamesStructureSlot(seen.slots));
+        if counts.of_structure {
+            cautions.push(Caution::NamesStructureSlot(counts.slots));
         }
-        if seen.locals > 0 {
-            cautions.push(Caution::LocalsOmitted(seen.locals));
+        if counts.locals > 0 {
+            cautions.push(Caution::LocalsOmitted(counts.locals));
         }
-        if seen.loop_words > 0 {
-            cautions.push(Caution::LoopKeywordsOmitted(seen.loop_words));
+        if counts.loop_words > 0 {
+            cautions.push(Caution::LoopKeywordsOmitted(counts.loop_words));
         }
-        if seen.designators > 0 {
-            cautions.push(Caution::Designators(seen.designators));
+        if counts.designators > 0 {
+            cautions.push(Caution::Designators(counts.designators));
         }
         if self.uses.with_text()
-            && seen.definitions + seen.structures == 0
+            && counts.definitions + counts.structures == 0
             && !self.lines.is_empty()
             && self.of_project()
         {
@@ -41,33 +41,33 @@ impl UseSearch<'_> {
         if approximate > 0 {
             cautions.push(Caution::Approximate(approximate));
         }
-        if seen.replaced > 0 {
-            cautions.push(Caution::Replaced(seen.replaced));
+        if counts.replaced > 0 {
+            cautions.push(Caution::Replaced(counts.replaced));
         }
-        if seen.without_file > 0 && self.of_project() {
-            cautions.push(Caution::WithoutFile(seen.without_file));
+        if counts.without_file > 0 && self.of_project() {
+            cautions.push(Caution::WithoutFile(counts.without_file));
         }
-        if seen.other_readings > 0 {
-            cautions.push(Caution::OtherFeatures(seen.other_readings));
+        if counts.other_readings > 0 {
+            cautions.push(Caution::OtherFeatures(counts.other_readings));
         }
         let list = |files: &BTreeSet<String>| files.iter().cloned().collect();
-        if !seen.left_out.is_empty() {
-            cautions.push(Caution::UsedOutsideSystems(list(&seen.left_out)));
+        if !counts.left_out.is_empty() {
+            cautions.push(Caution::UsedOutsideSystems(list(&counts.left_out)));
         }
-        if !seen.unreadable.is_empty() {
-            cautions.push(Caution::LoadedUnreadable(list(&seen.unreadable)));
+        if !counts.unreadable.is_empty() {
+            cautions.push(Caution::LoadedUnreadable(list(&counts.unreadable)));
         }
-        if !seen.half_known.is_empty() {
-            cautions.push(Caution::PositionsIncomplete(list(&seen.half_known)));
+        if !counts.incomplete.is_empty() {
+            cautions.push(Caution::PositionsIncomplete(list(&counts.incomplete)));
         }
         cautions
     }
 
-    /// Lists the cautions about uses that macros make.
+    /// Lists the cautions about uses that macros generate.
     fn via_cautions(&self) -> Vec<Caution> {
-        let mut standing: BTreeMap<&str, &Location> = BTreeMap::new();
-        let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        let (mut stand, mut parts, mut unknown) = (0_usize, 0_usize, 0_usize);
+        let mut templates: BTreeMap<&str, &Location> = BTreeMap::new();
+        let mut name_parts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let (mut in_templates, mut parts, mut unknown) = (0_usize, 0_usize, 0_usize);
         for line in self.lines.values() {
             let exact = columns(&line.tokens(Evidence::Exact));
             let via = line.found.iter().filter(|found| found.evidence == Evidence::Via);
@@ -75,12 +75,12 @@ impl UseSearch<'_> {
                 let name = found.via.as_deref().unwrap_or_default();
                 match &found.origin {
                     Some(ExpansionOrigin::InTemplate(place)) => {
-                        stand += 1;
-                        standing.insert(name, place);
+                        in_templates += 1;
+                        templates.insert(name, place);
                     }
                     Some(ExpansionOrigin::Synthesized(from)) => {
                         parts += 1;
-                        made.entry(name).or_default().extend(from.iter().map(String::as_str));
+                        name_parts.entry(name).or_default().extend(from.iter().map(String::as_str));
                     }
                     Some(ExpansionOrigin::Standard) => (),
                     None => unknown += 1,
@@ -88,12 +88,12 @@ impl UseSearch<'_> {
             }
         }
         let mut cautions = Vec::new();
-        if stand > 0 {
-            let macros = standing.iter().map(|(name, place)| format!("{name} ({place})"));
-            cautions.push(Caution::UsesFromTemplates { uses: stand, macros: macros.collect() });
+        if in_templates > 0 {
+            let macros = templates.iter().map(|(name, place)| format!("{name} ({place})"));
+            cautions.push(Caution::UsesFromTemplates { uses: in_templates, macros: macros.collect() });
         }
         if parts > 0 {
-            let macros = made.into_iter().map(|(name, from)| match from.is_empty() {
+            let macros = name_parts.into_iter().map(|(name, from)| match from.is_empty() {
                 true => name.to_owned(),
                 false => format!("{name} from {}", from.into_iter().collect::<Vec<_>>().join(" and ")),
             });

@@ -1,9 +1,9 @@
-//! code-find-references' answer as the contract's text.
+//! Renders code-find-references' answer as the contract's text.
 
 use std::fmt::Write as _;
 
 use super::{CodeFindReferencesAnswer, UseType};
-use crate::actions::uses::unseen::TextState;
+use crate::actions::uses::unloaded::TextState;
 use crate::answer::location::columns;
 use crate::answer::{Caution, counted};
 use crate::source::positions::Evidence;
@@ -14,22 +14,21 @@ impl std::fmt::Display for CodeFindReferencesAnswer {
     }
 }
 
-/// Renders code-find-references: a line for each place, then the cautions, as they are `worded`.
+/// Renders one line for each place, then the cautions; `worded` formats a caution.
 pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Caution) -> String) -> String {
-    let unseen = match answer.text_total {
+    let unloaded = match answer.text_total {
         0 => String::new(),
         total => format!(", and {total} in text that is not loaded"),
     };
     let symbol = answer.symbol.canonical();
     let mut text = match answer.total {
-        0 if unseen.is_empty() => format!("No references found for {symbol}"),
-        0 => format!("0 references to {symbol}{unseen}:\n"),
+        0 if unloaded.is_empty() => format!("No references found for {symbol}"),
+        0 => format!("0 references to {symbol}{unloaded}:\n"),
         total => {
-            format!("{} to {symbol}{unseen}:\n", counted(total, "reference", "references"))
+            format!("{} to {symbol}{unloaded}:\n", counted(total, "reference", "references"))
         }
     };
     for found in &answer.refs {
-        // Writing to a string cannot fail.
         let _ = write!(text, "\n  {}: {}", found.place, found.use_type);
         if found.written && found.use_type != UseType::Set {
             text.push_str(", written");
@@ -63,9 +62,9 @@ pub(super) fn references(answer: &CodeFindReferencesAnswer, worded: impl Fn(&Cau
         let state = match found.state {
             TextState::NotLoaded => "not loaded",
             TextState::Changed => "changed since it was loaded",
-            TextState::Unrecorded => "loaded without a record",
-            TextState::LeftOut => "left out by a feature expression",
-            TextState::Named => "a name from which code makes the symbol",
+            TextState::NoSidecar => "loaded without a record",
+            TextState::FeatureExcluded => "left out by a feature expression",
+            TextState::RuntimeName => "a name from which code makes the symbol",
         };
         let possible = if found.possible { ", perhaps another symbol" } else { "" };
         let Some((first, others)) = found.tokens.split_first() else { continue };

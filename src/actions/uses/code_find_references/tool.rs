@@ -25,21 +25,21 @@ impl Sequence for CodeFindReferencesAnswer {
     }
 }
 
-/// The most entries on a page.
+/// The maximum number of entries on a page.
 const ENTRIES: usize = 1_000;
 
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "code-find-references",
         title: "Find where a symbol is used",
-        description: "Finds every line of the project where a symbol is used, as the compiler recorded it and as the \
-            text has it. Use it before renaming or changing anything. Each entry has path, line, column, the line's \
+        description: "Lists every line of the project that uses a symbol, from the compiler's records and from the \
+            source text. Use it before renaming or changing anything. Each entry has path, line, column, the line's \
             text, the calling function, and `type`: call, macro, bind, set, reference, specialize; class, type, slot, \
             function, declaration, export, import, block, quoted, template (of a macro), read-time, mention. \
-            The symbol stands there (edit it) unless \
-            `evidence` says via (a macro expands into the use: edit the macro) or approximate (look first). \
+            The symbol is at the given place (edit it) unless \
+            `evidence` is via (a macro expands into the use: edit the macro) or approximate (check first). \
             The system must be loaded; entries of files that changed since then are marked stale. Definitions are not \
-            listed: ask find-definition.",
+            listed: use find-definition.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<CodeFindReferencesAnswer>>(about, references).of_image().immediate()
@@ -86,7 +86,7 @@ mod tests {
     use crate::actions::uses::code_find_references::UseType;
 
     #[test]
-    fn the_description_has_every_type_of_use() {
+    fn description_lists_every_use_type() {
         assert!(UseType::ALL.len() > 10);
         let said: Vec<&str> = tool().about().description.split([' ', ',', ';', '.', '(']).collect();
         for word in UseType::ALL {

@@ -1,4 +1,4 @@
-//! The tool interface: what a file, package or system uses of others, and others of it.
+//! The tool interface: renders the names that cross the boundary of a file, package or system.
 
 use std::fmt::{self, Write as _};
 
@@ -39,10 +39,10 @@ impl Sequence for InterfaceAnswer {
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "interface",
-        title: "Tell what a module and the others use of each other",
-        description: "Lists what the code of a file, folder, package or system uses of others, with the files that define \
-            it, and what others use of it, with the files that use it; of each name whether it is exported. The standard \
-            is left out. Use it before you move code or split a package: what is internal would have to be exported.",
+        title: "List the names that cross a module's boundary",
+        description: "Lists the names that a file, folder, package or system uses from the rest of the project, with the files that define \
+            them, and the names that the rest uses from it, with the files that use them. Marks internal names. The standard \
+            is omitted. Use it before you move code or split a package: internal names would have to be exported.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<InterfaceAnswer>>>(about, interface).of_image()
@@ -71,7 +71,7 @@ impl fmt::Display for InterfaceAnswer {
 
 fn heading(answer: &InterfaceAnswer) -> String {
     format!(
-        "{}: others use {} of it, and it uses {} of others.",
+        "{}: {} used from outside, {} used from other code.",
         counted(answer.definitions, "definition", "definitions"),
         counted(answer.used.len(), "name", "names"),
         counted(answer.uses.len(), "name", "names"),
@@ -81,12 +81,11 @@ fn heading(answer: &InterfaceAnswer) -> String {
 fn names(answer: &InterfaceAnswer) -> String {
     let mut text = String::new();
     let sides: [(&str, &str, &[CrossingName]); 2] =
-        [("Others use of it", "in", &answer.used), ("It uses of others", "from", &answer.uses)];
+        [("Used from outside", "in", &answer.used), ("Used from other code", "from", &answer.uses)];
     for (heading, whence, names) in sides {
         if names.is_empty() {
             continue;
         }
-        // Writing to a string cannot fail.
         let _ = write!(text, "\n\n{heading}:");
         for each in names {
             let access = if each.exported { "" } else { " (internal)" };
@@ -98,7 +97,7 @@ fn names(answer: &InterfaceAnswer) -> String {
         }
     }
     if !answer.not_loaded.is_empty() {
-        let _ = write!(text, "\n\nNot loaded as they stand: {}.", answer.not_loaded.join(", "));
+        let _ = write!(text, "\n\nNot loaded or stale: {}.", answer.not_loaded.join(", "));
     }
     text
 }

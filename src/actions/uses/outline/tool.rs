@@ -1,4 +1,4 @@
-//! The tool outline: the definitions of a file, package or system; and dead code.
+//! The tool outline: renders the definitions of a file, package or system, or the unused ones.
 
 use crate::handle::QueryContext;
 use std::fmt::{self, Write as _};
@@ -27,7 +27,8 @@ struct Arguments {
     /// Only these kinds: function, macro, generic-function, method, variable, class, struct, condition, type, …
     #[serde(default)]
     kinds: Vec<String>,
-    /// Only what nothing else uses, most certain first, each with the reason why it may still be in use.
+    /// Only definitions without other users, the most certain first, each with the reasons why it
+    /// may still be in use.
     #[serde(default)]
     unused: bool,
     #[serde(flatten)]
@@ -36,7 +37,7 @@ struct Arguments {
 
 impl Sequence for OutlineAnswer {
     fn lists(&mut self, part: &mut Part) {
-        // Tell first what was not seen.
+        // Unloaded files come first, as they limit the answer.
         part.keep(&mut self.not_loaded);
         part.keep(&mut self.definitions);
     }
@@ -48,7 +49,7 @@ pub(crate) fn tool() -> Tool {
         title: "List definitions, or find dead code",
         description: "Lists the definitions of a file, folder, package or system, each with kind, place, whether it is \
             exported, and how many lines use it: in other definitions, in tests, in itself. With unused=true it finds \
-            dead code: what nothing else uses, most certain first, with the reason why it may still be in use (exported, \
+            dead code: definitions without other users, the most certain first, with the reasons why they may still be in use (exported, \
             quoted, named in a string, used by tests, in files that are not loaded). Use it to get to know a module in one \
             call.",
         effect: Effect::Reads,
@@ -56,7 +57,7 @@ pub(crate) fn tool() -> Tool {
     Tool::new::<Arguments, LookupReply<Paged<OutlineAnswer>>>(about, outline).of_image()
 }
 
-/// Reads what is asked about, by whichever of its names is not empty; the whole project by none.
+/// Returns the target that the nonempty argument gives. Without one, it is the project's root.
 pub(crate) fn target(path: String, package: String, system: String) -> Result<OutlineTarget, Failure> {
     let targets = [path, package, system].map(|text| Some(text).filter(|text| !text.is_empty()));
     Ok(match targets {
@@ -94,23 +95,23 @@ impl fmt::Display for OutlineAnswer {
     }
 }
 
-/// Renders an outline of `total` definitions, or a page of it, with what is said of the `rest`.
+/// Renders an outline of `total` definitions, or a page of it. `rest` describes the entries on
+/// other pages.
 fn text(answer: &OutlineAnswer, total: usize, rest: &str) -> String {
     let mut text = match (answer.unused, total) {
         (true, 0) => match answer.looked_at {
-            0 => "No definition here is loaded as it is, so that its uses could be counted.".to_owned(),
-            1 => "The one definition is used.".to_owned(),
-            several => format!("All of {several} definitions are used."),
+            0 => "No uses were counted: all definitions here are unloaded or stale.".to_owned(),
+            1 => "The only definition is used.".to_owned(),
+            several => format!("All {several} definitions are used."),
         },
         (true, total) => format!(
-            "{total} of {} {} used by no other:",
+            "{total} of {} {} used by nothing else:",
             counted(answer.looked_at, "definition", "definitions"),
             if total == 1 { "is" } else { "are" }
         ),
         (false, total) => format!("{}:", counted(total, "definition", "definitions")),
     };
     for each in &answer.definitions {
-        // Writing to a string cannot fail.
         let _ = write!(text, "\n{}-{} {} {}", each.place, each.end, each.kind, each.name);
         if each.exported {
             text.push_str(" exported");
@@ -135,7 +136,7 @@ fn text(answer: &OutlineAnswer, total: usize, rest: &str) -> String {
     if !answer.not_loaded.is_empty() {
         let _ = write!(
             text,
-            "\n\nNot loaded as they are, so their uses are not counted: {}.",
+            "\n\nNot loaded or stale, so their uses are not counted: {}.",
             answer.not_loaded.join(", ")
         );
     }

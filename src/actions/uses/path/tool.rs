@@ -1,4 +1,4 @@
-//! The tool path: how one definition reaches another.
+//! The tool path: renders the path from one definition to another.
 
 use std::fmt;
 
@@ -18,10 +18,10 @@ impl Sequence for PathAnswer {
 pub(crate) fn tool() -> Tool {
     let about = About {
         name: "path",
-        title: "Find the way from one definition to another",
-        description: "Finds how one definition reaches another: by calls and, marked as guesses, through variables that \
-            hold it (tables, hooks) and quoted names. Of the paths with the fewest guesses it gives a shortest one, each \
-            step with file:line:column. Use it to see how an event gets to its handler.",
+        title: "Find a call path between two definitions",
+        description: "Finds a path from one definition to another: by calls and, marked as guesses, through variables that \
+            hold it (tables, hooks) and quoted names. Returns the shortest path among those with the fewest guesses, each \
+            step with file:line:column. Use it to see how an event reaches its handler.",
         effect: Effect::Reads,
     };
     Tool::new::<Continued<PathRequest>, LookupReply<PathAnswer>>(about, path).of_image()
@@ -47,19 +47,19 @@ impl fmt::Display for PathAnswer {
     }
 }
 
-/// Says that a path was found, or not.
+/// Renders the sentence that a path was found or not.
 fn heading(answer: &PathAnswer) -> String {
     let PathAnswer { from, to, steps, .. } = answer;
     if steps.is_empty() {
         let definitions = counted(answer.looked_at, "definition was", "definitions were");
         let functions = counted(answer.without_file, "function", "functions");
-        let compiled = format!("{functions} compiled at run time may lead there, too: where is not known");
+        let compiled = format!("{functions} compiled at run time without a file may lead there");
         let end = match answer.without_file {
-            _ if answer.truncated => "the search ended there",
-            0 => "there are no others that lead to it",
+            _ if answer.truncated => "the search stopped at this limit",
+            0 => "no others lead to it",
             _ => &compiled,
         };
-        return format!("No path found from {from} to {to}: {definitions} looked at, and {end}.");
+        return format!("No path found from {from} to {to}: {definitions} searched, and {end}.");
     }
     let guesses = match steps.iter().filter(|step| step.guess).count() {
         0 => String::new(),
@@ -69,7 +69,7 @@ fn heading(answer: &PathAnswer) -> String {
     format!("{from} reaches {to} in {count}{guesses}:\n")
 }
 
-/// A line for each step.
+/// Renders one line for each step.
 struct Steps<'a>(&'a [PathStep]);
 
 impl fmt::Display for Steps<'_> {

@@ -1,24 +1,25 @@
-//! The who family's answers as text, the same for the command line and the MCP server: that of who-calls and who-references is
-//! the contracts'.
+//! Renders the answers of the who family for the command line and the MCP server. The contracts fix
+//! the text of who-calls and who-references.
 
 use std::fmt::{self, Write as _};
 
 use steelbank_xref::Kind;
 
 use super::{Elsewhere, WhoAnswer};
-use crate::actions::uses::unseen::Unseen;
+use crate::actions::uses::unloaded::UnloadedMatches;
 use crate::answer::{Caution, LispName, counted};
 
-/// Renders a heading, an empty line, and a line for each function; or a sentence.
+/// Renders a heading, an empty line, and one line for each function. Without uses, renders one
+/// sentence.
 impl fmt::Display for WhoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(symbol) = &self.symbol else {
-            write!(f, "{}", self.unseen.not_found(&self.asked, self.status))?;
-            return f.write_str(&notes(&Unseen::default(), &self.cautions));
+            write!(f, "{}", self.unloaded.not_found(&self.asked, self.status))?;
+            return f.write_str(&notes(&UnloadedMatches::default(), &self.cautions));
         };
-        let notes = notes(&self.unseen, &self.cautions);
+        let notes = notes(&self.unloaded, &self.cautions);
         if self.count == 0 && self.toplevel.is_empty() {
-            return write!(f, "{}{notes}", nobody(self.kind, &symbol.text, &self.elsewhere));
+            return write!(f, "{}{notes}", no_users(self.kind, &symbol.text, &self.elsewhere));
         }
         let mut text = who_list(self.kind, &symbol.text, self.users.listed(self.kind));
         let toplevel =
@@ -28,18 +29,18 @@ impl fmt::Display for WhoAnswer {
     }
 }
 
-/// Whether a contract says how the text is: then its names are the canonical ones.
-pub(super) fn is_of_contract(kind: Kind) -> bool {
+/// Whether a contract fixes the text for `kind`. Such a text has canonical names.
+pub(super) fn is_contract_text(kind: Kind) -> bool {
     matches!(kind, Kind::Calls | Kind::References)
 }
 
-/// Returns a name as the text of `kind` has it.
+/// Returns a name in the form that the text for `kind` uses.
 pub(super) fn shown(kind: Kind, name: &LispName) -> &str {
-    if is_of_contract(kind) { name.canonical() } else { name.as_str() }
+    if is_contract_text(kind) { name.canonical() } else { name.as_str() }
 }
 
-/// Renders that nothing does it, and what is done instead.
-pub(super) fn nobody(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> String {
+/// Renders the sentence for no uses, and the uses of other kinds.
+pub(super) fn no_users(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> String {
     let nothing = match kind {
         Kind::Calls => "No callers found for",
         Kind::Macroexpands => "No expansions found for",
@@ -50,12 +51,12 @@ pub(super) fn nobody(kind: Kind, symbol: &LispName, elsewhere: &[Elsewhere]) -> 
     };
     let mut text = format!("{nothing} {}", shown(kind, symbol));
     for elsewhere in elsewhere {
-        let _ = write!(text, "\n\n{}", of_another_kind(elsewhere));
+        let _ = write!(text, "\n\n{}", other_tool_note(elsewhere));
     }
     text
 }
 
-/// Renders the list: the functions of these `names`.
+/// Renders the heading and the functions with these `names`.
 pub(super) fn who_list(
     kind: Kind,
     symbol: &LispName,
@@ -76,16 +77,15 @@ pub(super) fn who_list(
     text
 }
 
-/// Tells how many are left out, if any are, and the cursor of the `next` page.
-pub(super) fn left_out(text: &mut String, left_out: usize, of: impl fmt::Display, next: Option<usize>) {
+/// Adds the number of omitted entries, if any, and the cursor of the `next` page.
+pub(super) fn omitted_note(text: &mut String, left_out: usize, of: impl fmt::Display, next: Option<usize>) {
     if left_out > 0 {
         let next = next.map_or_else(String::new, |next| format!(": the next page has cursor {next}"));
-        // Writing to a string cannot fail.
         let _ = write!(text, "\n\n{left_out} of {of} are left out here{next}.");
     }
 }
 
-/// Renders the uses by code outside of functions, below a list of functions if there are `functions`.
+/// Adds the uses by top-level code. `functions`: whether a list of functions precedes them.
 pub(super) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterator<Item = String>) {
     for (number, found) in uses.enumerate() {
         if number == 0 {
@@ -95,17 +95,17 @@ pub(super) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterat
     }
 }
 
-/// Renders the places in unseen text, and the cautions.
-pub(super) fn notes(unseen: &Unseen, cautions: &[Caution]) -> String {
-    let mut text = unseen.note();
+/// Renders the notes about unloaded matches, and the cautions.
+pub(super) fn notes(unloaded: &UnloadedMatches, cautions: &[Caution]) -> String {
+    let mut text = unloaded.note();
     for caution in cautions {
         let _ = write!(text, "\n\nNote: {caution}");
     }
     text
 }
 
-/// Renders the advice to ask another tool, if the name has uses of its kind.
-fn of_another_kind(elsewhere: &Elsewhere) -> String {
+/// Renders a reference to the tool that lists another kind of use.
+fn other_tool_note(elsewhere: &Elsewhere) -> String {
     let (one, several, how, tool) = match elsewhere.kind {
         Kind::Calls => ("calls", "call", "", "who-calls"),
         Kind::Macroexpands => ("expands", "expand", " as a macro", "who-macroexpands"),

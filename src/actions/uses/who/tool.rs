@@ -1,13 +1,11 @@
-//! The who-calls family: finds the code that uses a symbol, as the compiler recorded it.
+//! The tools of the who family: page the answer of a [`WhoRequest`] and render it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::actions::missing::{LookupReply, of_error};
-use crate::actions::uses::unseen::Unseen;
-use crate::actions::uses::who::{
-    CalledName, Elsewhere, Position, TopLevelUse, User, Users, WhoRequest, text,
-};
+use crate::actions::uses::unloaded::UnloadedMatches;
+use crate::actions::uses::who::{Elsewhere, Position, SetfUse, TopLevelUse, User, Users, WhoRequest, text};
 use crate::answer::designator::elements;
 use crate::answer::lookup::NamedSymbol;
 use crate::answer::{Caution, LispName, counted};
@@ -25,12 +23,12 @@ struct Arguments {
     page: Paging,
 }
 
-/// The users of a symbol.
+/// The functions that use a symbol.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedUsers {
     /// The symbol.
     symbol: LispName,
-    /// How many functions there are, those on other pages included.
+    /// The number of functions on all pages.
     count: usize,
     /// The functions.
     #[serde(skip)]
@@ -39,23 +37,23 @@ struct ListedUsers {
     #[serde(rename = "users")]
     #[schemars(with = "Vec<ShownUser>")]
     shown: Vec<ShownUser>,
-    /// Uses by code outside of functions: they follow the functions, on the same pages.
+    /// Uses by top-level code. They follow the functions on the same pages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     toplevel: Vec<TopLevel>,
-    /// How many such uses there are, if some are on other pages.
+    /// The number of uses by top-level code, if some are on other pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     toplevel_count: Option<usize>,
-    /// The places in text that is not loaded or is stale.
-    #[serde(skip_serializing_if = "Unseen::is_empty")]
-    unseen: Unseen,
-    /// Uses of other kinds, if there is none of this kind.
+    /// Matches of the name in text that is not loaded or is stale.
+    #[serde(skip_serializing_if = "UnloadedMatches::is_empty", rename = "unseen")]
+    unloaded: UnloadedMatches,
+    /// Uses of other kinds, if there are none of this kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     elsewhere: Vec<Elsewhere>,
-    /// What the answer cannot cover.
+    /// Limits of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     cautions: Vec<Caution>,
-    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    /// Pass it as `cursor` to get the next entries; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     #[serde(skip)]
@@ -63,7 +61,7 @@ struct ListedUsers {
     /// The text below the lists.
     #[serde(skip)]
     notes: String,
-    /// How many uses at top level there are in all.
+    /// The number of uses by top-level code on all pages.
     #[serde(skip)]
     toplevel_total: usize,
 }
@@ -75,22 +73,22 @@ struct ShownUser {
     /// `file:line:column` of the first use.
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<String>,
-    /// How sure the place is, if it is not exact.
+    /// How the place was determined; absent if exact.
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<Evidence>,
     /// For evidence `via`: the operator that expands into the use.
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<String>,
-    /// How many uses the function has, if there are several.
+    /// The number of uses in the function, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     uses: Option<usize>,
-    /// Whether it uses `(SETF name)`: only that, or too.
-    #[serde(skip_serializing_if = "CalledName::is_itself")]
-    setf: CalledName,
-    /// False: the compiler recorded no use; the text has it.
+    /// Whether the function uses `(SETF name)`: `only` that, or that `too`.
+    #[serde(skip_serializing_if = "SetfUse::is_itself")]
+    setf: SetfUse,
+    /// False: the compiler recorded no use; only the text shows it.
     #[serde(skip_serializing_if = "is_true")]
     recorded: bool,
-    /// Its line in the text's list of places.
+    /// The function's line in the text's list of places.
     #[serde(skip)]
     line: String,
 }
@@ -112,11 +110,12 @@ impl Sequence for ListedUsers {
         let range = part.take(self.users.len());
         self.users.keep(range);
         part.keep(&mut self.toplevel);
-        part.keep(&mut self.unseen.files);
+        part.keep(&mut self.unloaded.files);
     }
 }
 
-/// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))` has P::ITEM.
+/// Whether the class is among the specializers of the method: `(METHOD P::F (P::ITEM (EQL P::X)))`
+/// specializes on P::ITEM.
 fn is_specialized_on(method: &str, class: &str) -> bool {
     let specializers = elements(method).and_then(|parts| elements(parts.last()?));
     specializers.is_none_or(|specializers| specializers.contains(&class))
@@ -127,11 +126,11 @@ impl ShownUser {
         let mut line = String::new();
         if let Some(Position { place, .. }) = &user.position {
             line.extend(["\n  ", &place.to_string(), ": ", user.name.as_str()]);
-            // A variable has no second name.
-            match if kind == Kind::Calls { user.called } else { CalledName::Itself } {
-                CalledName::Itself => {}
-                CalledName::Setf => line.push_str(&format!(" uses (setf {symbol})")),
-                CalledName::Both => line.push_str(&format!(" uses {symbol} and (setf {symbol})")),
+            // Only functions have a SETF name.
+            match if kind == Kind::Calls { user.called } else { SetfUse::Itself } {
+                SetfUse::Itself => {}
+                SetfUse::Setf => line.push_str(&format!(" uses (setf {symbol})")),
+                SetfUse::Both => line.push_str(&format!(" uses {symbol} and (setf {symbol})")),
             }
             if kind == Kind::Specializes && !is_specialized_on(user.name.canonical(), symbol.canonical()) {
                 line.push_str(" (by an eql specializer)");
@@ -163,7 +162,7 @@ impl ShownUser {
             evidence,
             via,
             uses: Some(user.uses).filter(|uses| *uses > 1),
-            setf: if kind == Kind::Calls { user.called } else { CalledName::Itself },
+            setf: if kind == Kind::Calls { user.called } else { SetfUse::Itself },
             recorded: user.recorded,
             line,
         }
@@ -185,13 +184,13 @@ pub(crate) fn calls() -> Tool {
         Kind::Calls,
         "who-calls",
         "Who calls a function",
-        "Lists every function, method and macro whose compiled code calls the given function, as the compiler \
-         recorded it; text matches, comments and strings do not count. Use it before changing a signature or a \
-         behaviour, or to see how a function is used. Calls of (setf name), marked `setf`, of compiler macros and of \
-         methods are included. Sorted by PACKAGE::NAME as printed, a name that is a list by the symbol in it. Each has \
-         its places, file:line:column, as far as they fit beside all names: `places_cursor` leads to the others. \
-         code-find-references also gives the source line. Calls by top-level code follow, and files that changed \
-         since they were loaded are listed.",
+        "Lists every function, method and macro that calls the given function, as the compiler \
+         recorded it; text matches, comments and strings do not count. Use it before changing a signature or \
+         behaviour, or to see how a function is used. Includes calls of (setf name), marked `setf`, of compiler macros and of \
+         methods. Sorted by PACKAGE::NAME; a name such as (setf f) by the symbol in it. Each function has \
+         the file:line:column of its first use. \
+         code-find-references also gives the source line. Calls by top-level code follow, then matches in files that changed \
+         since they were loaded or are not loaded.",
     )
 }
 
@@ -200,7 +199,7 @@ pub(crate) fn references() -> Tool {
         Kind::References,
         "who-references",
         "Who reads a variable",
-        "Lists the code that reads the value of a special variable, global or constant, sorted as who-calls does. \
+        "Lists the code that reads a special variable, global or constant, sorted as in who-calls. \
          Lexical variables are not recorded. For writes use who-sets, for LET bindings who-binds.",
     )
 }
@@ -211,7 +210,7 @@ pub(crate) fn binds() -> Tool {
         "who-binds",
         "Who binds a variable",
         "Lists the code that binds a special variable dynamically (LET, LAMBDA lists, PROGV with a known symbol). \
-         Use it to learn where a configuration variable gets its value for a while.",
+         Use it to find where a configuration variable is rebound.",
     )
 }
 
@@ -229,7 +228,7 @@ pub(crate) fn macroexpands() -> Tool {
         Kind::Macroexpands,
         "who-macroexpands",
         "Who uses a macro",
-        "Lists every use of a macro (or a compiler macro): all that must be recompiled when it changes.",
+        "Lists every use of a macro or compiler macro: the code to recompile when it changes.",
     )
 }
 
@@ -238,8 +237,8 @@ pub(crate) fn specializes() -> Tool {
         Kind::Specializes,
         "who-specializes",
         "Who specializes on a class",
-        "Lists the methods that have a class, or an object under EQL, as the specializer of one of their parameters: \
-         what a class can do, across all generic functions.",
+        "Lists the methods with a class, or an object in an EQL specializer, as the specializer of a parameter: \
+         the behaviour of a class across all generic functions.",
     )
 }
 
@@ -257,7 +256,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let request = WhoRequest { kind, symbol: given.symbol, recorded_only: false };
     let answer = bank.ask(&request, &Control::default())?;
     let Some(subject) = &answer.symbol else {
-        let missing = answer.unseen.not_found(&answer.asked, answer.status);
+        let missing = answer.unloaded.not_found(&answer.asked, answer.status);
         return of_error(bank, missing.into(), CallOutcome::NotFound);
     };
     let looked_up_in = answer.looked_up_in.clone();
@@ -268,8 +267,8 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         shown: Vec::new(),
         toplevel: answer.toplevel.iter().map(TopLevel::from).collect(),
         toplevel_count: None,
-        notes: text::notes(&answer.unseen, &answer.cautions),
-        unseen: answer.unseen,
+        notes: text::notes(&answer.unloaded, &answer.cautions),
+        unloaded: answer.unloaded,
         elsewhere: answer.elsewhere,
         cautions: answer.cautions,
         cursor: None,
@@ -293,18 +292,18 @@ fn page(listed: &mut ListedUsers, range: &PageRange) -> Result<ToolAnswer, Failu
 fn text(listed: &ListedUsers, range: &PageRange) -> String {
     let symbol = &listed.symbol;
     if listed.count == 0 && listed.toplevel_total == 0 {
-        return text::nobody(listed.kind, symbol, &listed.elsewhere) + &listed.notes;
+        return text::no_users(listed.kind, symbol, &listed.elsewhere) + &listed.notes;
     }
     let names = listed.shown.iter().map(|user| text::shown(listed.kind, &user.name));
     let toplevel = listed.toplevel.iter().map(|found| format!("{}: {}", found.at, found.context));
     let mut text = text::who_list(listed.kind, symbol, names);
     let next = range.end();
-    text::left_out(&mut text, listed.count.saturating_sub(next), listed.count, Some(next));
+    text::omitted_note(&mut text, listed.count.saturating_sub(next), listed.count, Some(next));
     text::at_top_level(&mut text, listed.count > 0, toplevel);
     let shown = next.saturating_sub(listed.count).min(listed.toplevel_total);
     if next >= listed.count {
         let of = format!("{} at top level", counted(listed.toplevel_total, "use", "uses"));
-        text::left_out(&mut text, listed.toplevel_total - shown, of, Some(next));
+        text::omitted_note(&mut text, listed.toplevel_total - shown, of, Some(next));
     }
     text.push_str(&listed.notes);
     if listed.shown.iter().any(|user| !user.line.is_empty()) {
@@ -319,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_is_told_from_what_its_name_stands_in() {
+    fn specialized_class_differs_from_other_names() {
         for (method, expected) in [
             ("(METHOD P::F (P::ITEM COMMON-LISP::T))", true),
             ("(METHOD P::ITEM-PRICE (COMMON-LISP::T (EQL P::A)))", false),

@@ -1,10 +1,10 @@
-//! The functions of an answer of the who-calls family.
+//! The list of functions in an answer of the who family.
 //!
-//! Recorded functions stay numbers in the index until they are read, as there can be thousands. Functions that only the
-//! text shows are merged into their order.
+//! There can be thousands of functions, so recorded ones are stored as numbers in the index until
+//! they are read. Functions that only the text shows are merged into their order.
 
 use super::Position;
-use super::text::is_of_contract;
+use super::text::is_contract_text;
 use crate::actions::uses::code_find_references::SingleUse;
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::elements;
@@ -21,7 +21,8 @@ use std::fmt;
 use std::path::Path;
 use steelbank_xref::{FunctionKind, Index, Kind, NameRole, UseNumber};
 
-/// The functions of an answer, each once, by the symbol under which it is filed, then by its printed name.
+/// The functions of an answer, each once, sorted by the symbol in the name, then by the printed
+/// name.
 ///
 /// ```no_run
 /// # use steelbank::{Control, WhoRequest};
@@ -46,7 +47,7 @@ pub struct Users {
 struct Entry {
     function: Function,
     uses: usize,
-    called: CalledName,
+    called: SetfUse,
     position: Option<Position>,
 }
 
@@ -58,37 +59,37 @@ enum Function {
     Text(String),
 }
 
-/// Which of two names a use is of, where F stands for both F and (SETF F).
+/// Whether a use is of F or of `(SETF F)`, if the request is for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum CalledName {
-    /// The name itself.
+pub enum SetfUse {
+    /// F itself.
     #[default]
     Itself,
-    /// `(SETF F)` alone.
+    /// Only `(SETF F)`.
     #[serde(rename = "only")]
     Setf,
-    /// Both.
+    /// F and `(SETF F)`.
     #[serde(rename = "too")]
     Both,
 }
 
-impl CalledName {
+impl SetfUse {
     pub(super) fn is_itself(&self) -> bool {
         *self == Self::Itself
     }
 
-    /// Adds another use.
+    /// Combines this value with that of another use.
     fn and(self, other: Self) -> Self {
         if self == other { self } else { Self::Both }
     }
 }
 
-/// The first of a function's uses, and how many there are.
+/// The first use of a function, and the number of its uses.
 struct Located {
     position: Position,
     uses: usize,
-    called: CalledName,
+    called: SetfUse,
 }
 
 impl Users {
@@ -103,13 +104,13 @@ impl Users {
             let group = &numbers[start..end];
             start = end;
             let Some(&first) = group.first() else { continue };
-            // A use of both names has its number twice.
+            // A use of both names appears twice with one number.
             let of_setf =
                 if setf.is_empty() { 0 } else { group.iter().filter(|use_| setf.contains(use_)).count() };
             let called = match of_setf {
-                0 => CalledName::Itself,
-                _ if of_setf == group.len() => CalledName::Setf,
-                _ => CalledName::Both,
+                0 => SetfUse::Itself,
+                _ if of_setf == group.len() => SetfUse::Setf,
+                _ => SetfUse::Both,
             };
             let uses = group.chunk_by(|one, other| one == other).count();
             entries.push(Entry { function: Function::Recorded(first), uses, called, position: None });
@@ -117,7 +118,7 @@ impl Users {
         Self { index: Some(index.clone()), entries }
     }
 
-    /// Adds the places that the search has found, and the functions of which the compiler recorded no use.
+    /// Adds the places that the search found, and the functions without a recorded use.
     pub(super) fn locate(
         &mut self,
         found: &[&SingleUse],
@@ -130,7 +131,7 @@ impl Users {
         for used in found {
             let Some(caller) = used.found.caller.as_deref() else { continue };
             let position = used.position();
-            let called = if uses.with_text() { used.found.called } else { CalledName::Itself };
+            let called = if uses.with_text() { used.found.called } else { SetfUse::Itself };
             let known = located.entry(caller).or_insert_with(|| Located {
                 position: position.clone(),
                 uses: 0,
@@ -145,7 +146,7 @@ impl Users {
         for entry in &mut self.entries {
             let Function::Recorded(number) = entry.function else { continue };
             let place = index.place(number);
-            // Of SBCL's own code, the start of the top-level form is all that is known.
+            // For SBCL's own code, only the start of the top-level form is known.
             if let Some(file) = place.file.as_deref().filter(|file| file.starts_with("SYS:")) {
                 entry.position = place.offset.and_then(|offset| sbcl.form_after(file, offset)).map(|at| {
                     let place = Location::new(project.shown(Path::new(file))).at(at);
@@ -170,7 +171,7 @@ impl Users {
         }
     }
 
-    /// Returns the order of an entry: the symbol in its name, as it is printed, then the name.
+    /// Returns the sort key of an entry: the symbol in its name, as printed, then the name.
     fn key(&self, entry: &Entry) -> (String, String) {
         let name = self.name(entry).into_owned();
         let symbol = match (&entry.function, &self.index) {
@@ -193,17 +194,17 @@ impl Users {
         }
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the function with this number, from 0.
+    /// Returns the function with this number, counted from 0.
     pub fn get(&self, number: usize) -> Option<User<'_>> {
         let (index, entry) = (self.index.as_ref()?, self.entries.get(number)?);
         let (symbol, kind, recorded) = match entry.function {
@@ -226,33 +227,34 @@ impl Users {
         })
     }
 
-    /// Iterates over the functions, in order.
+    /// Iterates over the functions in order.
     pub fn iter(&self) -> impl Iterator<Item = User<'_>> {
         (0..self.len()).filter_map(|number| self.get(number))
     }
 
-    /// Iterates over the canonical names of the functions, in order.
+    /// Iterates over the canonical names of the functions in order.
     pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         self.entries.iter().map(|entry| self.name(entry))
     }
 
-    /// Iterates over the names of the functions, as the text of `kind` has them.
+    /// Iterates over the names of the functions in the form that the text for `kind` uses.
     pub(super) fn listed(&self, kind: Kind) -> impl Iterator<Item = Cow<'_, str>> {
-        let index = self.index.as_ref().filter(|_| !is_of_contract(kind));
+        let index = self.index.as_ref().filter(|_| !is_contract_text(kind));
         self.names().map(move |name| match index {
             Some(index) => Cow::Owned(written(index, &name)),
             None => name,
         })
     }
 
-    /// Keeps the functions with these numbers.
+    /// Removes all functions except those with these numbers.
     pub(super) fn keep(&mut self, range: std::ops::Range<usize>) {
         self.entries.truncate(range.end);
         self.entries.drain(..range.start);
     }
 }
 
-/// Finds the symbol in a printed name: P::F of `(METHOD P::F (P::C))` and `(METHOD (SETF P::F) (P::C))`.
+/// Returns the symbol in a printed name: P::F for `(METHOD P::F (P::C))` and `(METHOD (SETF P::F)
+/// (P::C))`.
 fn principal(name: &str) -> &str {
     elements(name).and_then(|parts| parts.get(1).copied()).map_or(name, principal)
 }
@@ -286,26 +288,27 @@ impl Serialize for Users {
     }
 }
 
-/// A function that uses the symbol in the way that was asked about.
+/// A function that uses the symbol in the requested way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct User<'a> {
     /// The name: `shop:total`, `(setf shop:price)`, `(method shop:total (shop:cart))`.
     pub name: LispName,
-    /// The name of the symbol under which the function is filed.
+    /// The name of the symbol in the function's name.
     pub symbol: Option<Cow<'a, str>>,
     /// That symbol's home package.
     pub package: Option<Cow<'a, str>>,
-    /// What the function is.
+    /// The kind of function.
     pub kind: FunctionKind,
-    /// The first place of the use. `None`: the function was compiled without a file, or places were not asked for.
+    /// The place of the first use. `None`: the function was compiled without a file, or the request
+    /// did not ask for places.
     #[serde(flatten)]
     pub position: Option<Position>,
-    /// How many uses the function has.
+    /// The number of uses in the function.
     pub uses: usize,
-    /// Whether it is `(SETF F)` that is used there, if `F` was asked for.
-    #[serde(skip_serializing_if = "CalledName::is_itself")]
-    pub called: CalledName,
-    /// Whether the compiler recorded the use. If not, the text alone shows it.
+    /// Whether the function uses F or `(SETF F)`, if the request was for `F`.
+    #[serde(skip_serializing_if = "SetfUse::is_itself")]
+    pub called: SetfUse,
+    /// Whether the compiler recorded a use. Otherwise only the text shows it.
     pub recorded: bool,
 }

@@ -1,4 +1,4 @@
-//! The tool who-makes: the code that makes instances of a class.
+//! The tool who-makes: lists the code that creates instances of a class.
 
 use std::fmt;
 
@@ -29,9 +29,9 @@ pub(crate) fn tool() -> Tool {
     let about = About {
         name: "who-makes",
         title: "Who makes instances of a class",
-        description: "Lists the code that makes instances of a class, structure or condition, or of one below it: \
-            make-instance and its kin with the class quoted, calls of a structure's constructors, error and signal; and, as possible, what gives the class to \
-            another function. Use it before adding a slot or an initarg. A class that is computed is not seen.",
+        description: "Lists the code that creates instances of a class, structure or condition, or of a subclass: \
+            make-instance and similar operators with a quoted class, calls of a structure's constructors, error and signal; marked as possible, code that passes the class to \
+            another function. Use it before adding a slot or an initarg. Computed classes are not found.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, LookupReply<Paged<WhoMakesAnswer>>>(about, who).of_image()
@@ -62,7 +62,7 @@ impl fmt::Display for WhoMakesAnswer {
         for maker in &self.makers {
             write!(f, "\n  {}: {}", maker.place, maker.by)?;
             if maker.possible {
-                write!(f, " may make {}: it gives the class to a function", maker.class)?;
+                write!(f, " may make {}: it passes the class to a function", maker.class)?;
             } else if maker.class != self.class {
                 write!(f, " makes {}", maker.class)?;
             }

@@ -1,4 +1,10 @@
-//! Uses in text that the image does not have as it stands on disk: the place is known, the meaning is not.
+//! Searches text that the image does not have: files that are not loaded or are stale, and code
+//! that feature expressions exclude. The place of a match is certain, its meaning is not.
+//!
+//! The workspace's index of names gives the files and the classes of the tokens with the name.
+//! [`TokenResolver`] decides for each class whether the token is the symbol, from the packages of
+//! the image and from the package definitions in unloaded text. [`text_uses`] lists the matches
+//! line by line; [`text_counts`] only counts them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -22,63 +28,64 @@ use crate::answer::{Caution, LispName, Location, NotFound, counted, some_of};
 use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
 use crate::workspace::{
-    Look, NamedText, NamedTexts, Now, PackageText, Project, TextContext, TokenClass, UnseenText,
-    VendoredText, in_seen_file,
+    NamedText, NamedTexts, PackageText, Project, TextContext, TextFilter, TokenClass, TreeView, UnloadedText,
+    VendoredText, state_in_loaded_file,
 };
 pub use crate::workspace::{ShownPath, TextState};
 
-/// One line in which the name stands.
+/// A line with matches of the name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TextUse {
     /// The line.
     #[serde(flatten)]
     pub place: Location,
-    /// The name's tokens on it.
+    /// The matching tokens.
     #[serde(rename = "columns", serialize_with = "as_columns")]
     #[schemars(with = "Vec<u32>")]
     pub tokens: Vec<Location>,
     /// The line's text.
     pub context: String,
-    /// How the image relates to the text.
+    /// The load state of the text.
     pub state: TextState,
-    /// The name's package is not known there: another symbol of this name may be meant.
+    /// The package is unknown there, so the token may be another symbol with this name.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub possible: bool,
 }
 
-/// How often a name stands in text that the image does not have as it stands on disk, or that the compiler does not see.
+/// Matches of a name in text that is not loaded, is stale, or is excluded by a feature expression.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Unseen {
-    /// In all.
+pub struct UnloadedMatches {
+    /// The number of matches in all files.
     pub count: usize,
-    /// File by file.
-    pub files: Vec<UnseenFile>,
+    /// The matches by file.
+    pub files: Vec<UnloadedFile>,
 }
 
-/// How often a name stands in one file's text.
+/// The number of matches in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct UnseenFile {
+pub struct UnloadedFile {
     /// The file.
     pub path: ShownPath,
-    /// How often.
+    /// The number of matches.
     pub count: usize,
-    /// How often of that a feature expression leaves it out of a file that is loaded.
+    /// The number of those matches that a feature expression excludes from a loaded file.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub left_out: usize,
-    /// How often of that it is a name from which loaded code makes the symbol when it runs.
+    /// The number of those matches that are strings or the like, which loaded code interns as the
+    /// symbol at run time.
     #[serde(skip_serializing_if = "crate::answer::is_zero", default)]
     pub named: usize,
 }
 
-impl Unseen {
-    /// Adds up what is known of each file.
-    fn new(found: impl IntoIterator<Item = UnseenFile>) -> Unseen {
-        let mut files: Vec<UnseenFile> = found.into_iter().collect();
-        let is_before = |one: &UnseenFile, other: &UnseenFile| one.path < other.path;
-        // Most are in order already, each once.
+impl UnloadedMatches {
+    /// Merges the counts of several files.
+    fn new(found: impl IntoIterator<Item = UnloadedFile>) -> UnloadedMatches {
+        let mut files: Vec<UnloadedFile> = found.into_iter().collect();
+        let is_before = |one: &UnloadedFile, other: &UnloadedFile| one.path < other.path;
+        // Usually the files are sorted and distinct.
         if !files.is_sorted_by(is_before) {
             files.sort_by(|left, right| left.path.cmp(&right.path));
             files.dedup_by(|more, file| {
@@ -89,15 +96,15 @@ impl Unseen {
                 is_same
             });
         }
-        Unseen { count: files.iter().map(|file| file.count).sum(), files }
+        UnloadedMatches { count: files.iter().map(|file| file.count).sum(), files }
     }
 
-    /// Whether there is none.
+    /// Whether there are no matches.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Says in sentences how often the name stands in such text, in which files, and what would tell its meaning.
+    /// Describes in sentences how many matches there are, in which files, and how to resolve them.
     pub fn sentence(&self) -> String {
         let parts = [
             self.part(
@@ -105,96 +112,98 @@ impl Unseen {
                 ["that is not loaded", "that are not loaded"],
                 [" Load the file to resolve it.", " Load them to resolve it."],
             ),
-            self.part(|file| file.left_out, ["that a feature expression leaves out"; 2], [""; 2]),
+            self.part(|file| file.left_out, ["that a feature expression excludes"; 2], [""; 2]),
             self.part(
                 |file| file.named,
-                ["of loaded text from which code makes the symbol when it runs"; 2],
+                ["of loaded text that code interns as the symbol at run time"; 2],
                 [""; 2],
             ),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
-    /// Renders the sentence as a note below a text; empty if there is none.
+    /// Renders the sentence as a note to append to a text. Returns an empty string if there are no
+    /// matches.
     pub(crate) fn note(&self) -> String {
         if self.is_empty() { String::new() } else { format!("\n\nNote: {}", self.sentence()) }
     }
 
-    /// Tells what does not exist, though such text may have it.
+    /// Returns the error for a symbol that does not exist. It mentions the matches.
     pub(crate) fn not_found(&self, asked: &Asked, status: LookupStatus) -> NotFound {
         NotFound::Symbol { asked: asked.clone(), status, unseen: self.sentence() }
     }
 
-    /// Says it of the places that `count` counts in a file: what they are, and what is to be done, of one place and of several.
-    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: [&str; 2], then: [&str; 2]) -> Option<String> {
+    /// Renders the sentence for one kind of match. `is` and `fix` have a singular and a plural
+    /// form.
+    fn part(&self, count: impl Fn(&UnloadedFile) -> usize, is: [&str; 2], fix: [&str; 2]) -> Option<String> {
         let files: Vec<_> = self.files.iter().map(|file| (&file.path, count(file))).collect();
         let files: Vec<_> = files.into_iter().filter(|(_, count)| *count > 0).collect();
         let places: usize = files.iter().map(|(_, count)| count).sum();
         let names = some_of(&files, |(path, count)| format!("{path} ({count})"));
         let several = usize::from(places > 1);
         let places = (places > 0).then(|| counted(places, "place", "places"))?;
-        Some(format!("The name is also in {places} {}: {names}.{}", what[several], then[several]))
+        Some(format!("The name is also in {places} {}: {names}.{}", is[several], fix[several]))
     }
 }
 
-/// How often a name stands in text that the image does not have.
+/// The number of matches of a name in text that the image does not have.
 #[derive(Debug, Default)]
 pub(crate) struct TextCounts {
-    /// Uses, by file.
-    uses: Vec<UnseenFile>,
-    /// Definitions, by file.
-    definitions: Vec<UnseenFile>,
-    /// What could not be searched.
+    /// Uses by file.
+    uses: Vec<UnloadedFile>,
+    /// Definitions by file.
+    definitions: Vec<UnloadedFile>,
+    /// Cautions about files that could not be searched.
     pub(crate) cautions: Vec<Caution>,
 }
 
 impl TextCounts {
-    /// Counts the places of the name in each file, definitions left out.
-    pub(crate) fn unseen(self) -> Unseen {
-        Unseen::new(self.uses)
+    /// Returns the uses by file, without definitions.
+    pub(crate) fn without_definitions(self) -> UnloadedMatches {
+        UnloadedMatches::new(self.uses)
     }
 
-    /// Counts as [`TextCounts::unseen`], definitions included.
-    pub(crate) fn unseen_with_definitions(self) -> Unseen {
-        Unseen::new(self.uses.into_iter().chain(self.definitions))
+    /// Returns the uses and definitions by file.
+    pub(crate) fn with_definitions(self) -> UnloadedMatches {
+        UnloadedMatches::new(self.uses.into_iter().chain(self.definitions))
     }
 }
 
 /// The uses of a name in text that the image does not have, without definitions.
 #[derive(Debug, Default)]
 pub(crate) struct TextUses {
-    /// By path and line.
+    /// Sorted by path and line.
     pub(crate) lines: Vec<TextUse>,
-    /// What could not be searched.
+    /// Cautions about files that could not be searched.
     pub(crate) cautions: Vec<Caution>,
-    /// Places in vendored files that are not loaded, where the symbol stands for certain: a library that is not loaded has names
-    /// of its own. None of a standard symbol.
+    /// Counts certain matches in vendored files that are not loaded. Uncertain ones are ignored, as
+    /// a library has many names of its own. `None` for standard symbols.
     pub(crate) vendored: Option<Caution>,
 }
 
 impl TextUses {
-    /// Counts the places of the name in the text.
+    /// Counts the matching tokens.
     pub(crate) fn count(&self) -> usize {
         self.lines.iter().map(|line| line.tokens.len()).sum()
     }
 }
 
-impl UnseenFile {
+impl UnloadedFile {
     fn new(path: ShownPath) -> Self {
         Self { path, count: 0, left_out: 0, named: 0 }
     }
 
-    /// Adds places of text in this state.
+    /// Adds matches with this load state.
     fn count(&mut self, state: TextState, count: usize) {
         self.count += count;
         match state {
-            TextState::LeftOut => self.left_out += count,
-            TextState::Named => self.named += count,
-            TextState::NotLoaded | TextState::Changed | TextState::Unrecorded => {}
+            TextState::FeatureExcluded => self.left_out += count,
+            TextState::RuntimeName => self.named += count,
+            TextState::NotLoaded | TextState::Changed | TextState::NoSidecar => {}
         }
     }
 
-    /// Adds what else is known of the file.
+    /// Adds the counts of another entry for the same file.
     fn add(&mut self, more: &Self) {
         self.count += more.count;
         self.left_out += more.left_out;
@@ -202,17 +211,18 @@ impl UnseenFile {
     }
 }
 
-/// The symbol to look for, which the image need not have.
+/// The symbol to search for. It need not exist in the image.
 #[derive(Debug, Clone)]
 pub(crate) struct SoughtSymbol {
     pub(crate) name: String,
-    /// Its home package, or the one that it was asked for in.
+    /// Its home package, or the package in which the request looked it up.
     pub(crate) package: String,
     pub(crate) symbol: Option<Symbol>,
 }
 
 impl SoughtSymbol {
-    /// The symbol that was asked for and is not in the image, in `package` if that exists.
+    /// Creates the target for a requested symbol that is not in the image; `package` is the package
+    /// that was found.
     pub(crate) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> SoughtSymbol {
         let home = package.map(|package| index.package_name(package).into_owned());
         SoughtSymbol {
@@ -222,33 +232,33 @@ impl SoughtSymbol {
         }
     }
 
-    /// The symbol of `uses`.
+    /// Creates the target for the symbol of `uses`.
     pub(crate) fn of(uses: &SymbolUses<'_>) -> SoughtSymbol {
         let SearchTarget { package, name } = uses.sought().clone();
         SoughtSymbol { name, package, symbol: Some(uses.symbol()) }
     }
 }
 
-/// The certainty that a token is the symbol.
+/// How certain it is that a token is the symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Likelihood {
-    /// As far as the text tells, it is.
+    /// The token is the symbol, according to the text.
     Certain,
-    /// It may be.
+    /// The token may be the symbol.
     Possible,
 }
 
-/// Finds where `target` stands in text that the image does not have. Reads each file with the name.
+/// Finds the uses of `target` in text that the image does not have. Reads each file with the name.
 pub(crate) fn text_uses(
     index: &Index,
     project: &Project,
-    now: &Now,
+    now: &TreeView,
     target: &SoughtSymbol,
-    own_only: bool,
+    project_only: bool,
 ) -> TextUses {
     let is_standard = PackageOwner::of(&target.package) != PackageOwner::User;
-    let look = if is_standard { Look::Unseen } else { Look::UnseenAndVendored };
-    let found = project.named_at(now, &target.name, look, own_only);
+    let look = if is_standard { TextFilter::Unloaded } else { TextFilter::UnloadedAndVendored };
+    let found = project.named_at(now, &target.name, look, project_only);
     let resolver = TokenResolver::new(index, project, now, target);
     let vendored = resolver.vendored(&found.vendored);
     let mut uses = TextUses { lines: Vec::new(), cautions: not_searched(project, &found), vendored };
@@ -262,16 +272,16 @@ pub(crate) fn text_uses(
     uses
 }
 
-/// Counts where `target` stands in text that the image does not have, also outside of the project.
-pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &SoughtSymbol) -> TextCounts {
-    let found = project.named_at(now, &target.name, Look::Unseen, false);
-    let resolver = TokenResolver::new(index, project, now, target);
+/// Counts the uses of the symbol `of` in text that the image does not have, also outside of the project.
+pub(crate) fn text_counts(index: &Index, project: &Project, now: &TreeView, of: &SoughtSymbol) -> TextCounts {
+    let found = project.named_at(now, &of.name, TextFilter::Unloaded, false);
+    let resolver = TokenResolver::new(index, project, now, of);
     let mut counts = TextCounts { cautions: not_searched(project, &found), ..TextCounts::default() };
     for file in &found.files {
         let (mut uses, mut definitions) = (None, None);
         resolver.count_by_state(file, |state, defines, count| {
             let found = if defines { &mut definitions } else { &mut uses };
-            let found = found.get_or_insert_with(|| UnseenFile::new(project.shown_path(&file.path)));
+            let found = found.get_or_insert_with(|| UnloadedFile::new(project.shown_path(&file.path)));
             found.count(state, count);
         });
         counts.uses.extend(uses);
@@ -280,10 +290,10 @@ pub(crate) fn text_counts(index: &Index, project: &Project, now: &Now, target: &
     counts
 }
 
-/// A definition that only the text of a file tells, which the image does not have as it stands.
+/// A definition in the text of a file that is not loaded or is stale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextDefined {
-    /// The name, with the package that is current there.
+    /// The name with its prefix or the current package.
     pub(crate) symbol: LispName,
     pub(crate) place: Location,
     pub(crate) kind: DefinitionKind,
@@ -291,18 +301,19 @@ pub(crate) struct TextDefined {
     pub(crate) context: String,
 }
 
-/// Finds where `target`, which the image does not have, is defined in text; where nobody named its package, in any.
+/// Finds the definitions of `target`, which is not in the image, in unloaded text. Without a
+/// requested package, definitions in any package count.
 pub(crate) fn text_definitions(
     index: &Index,
     project: &Project,
-    now: &Now,
+    now: &TreeView,
     target: &SoughtSymbol,
 ) -> Vec<TextDefined> {
     let resolver = TokenResolver::new(index, project, now, target);
     let default = index.find_package(DEFAULT_PACKAGE, None);
     let anywhere = default.is_some_and(|default| index.package_name(default) == target.package.as_str());
     let mut found = Vec::new();
-    for file in project.named_at(now, &target.name, Look::Unseen, false).files {
+    for file in project.named_at(now, &target.name, TextFilter::Unloaded, false).files {
         let is_meant = |class: &TokenClass| {
             class.defines && (anywhere || resolver.meaning(class, defines_systems(&file.path)).is_some())
         };
@@ -341,59 +352,62 @@ fn not_searched(project: &Project, found: &NamedTexts<NamedText>) -> Vec<Caution
     cautions
 }
 
-/// Counts the places of the symbols, each a package and a name, in text that the image does not have,
-/// definitions left out.
-pub(crate) fn unseen_uses<'a>(
+/// Counts the uses of symbols, each given by package and name, in text that the image does not
+/// have. Definitions are not counted.
+pub(crate) fn unloaded_matches<'a>(
     context: &QueryContext<'_>,
     symbols: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Unseen {
+) -> UnloadedMatches {
     let (index, project) = (&context.index, context.project);
-    let now = project.now();
+    let now = project.tree_view();
     let mut files = Vec::new();
     for (package, name) in symbols {
         let symbol = index.symbol_named(package, name).map(|(symbol, _)| symbol);
         let target = SoughtSymbol { name: name.to_owned(), package: package.to_owned(), symbol };
-        files.extend(text_counts(index, project, &now, &target).unseen().files);
+        files.extend(text_counts(index, project, &now, &target).without_definitions().files);
     }
-    Unseen::new(files)
+    UnloadedMatches::new(files)
 }
 
-/// Returns the state of a token in a file of this state. `None`: the image has it as a symbol.
+/// Returns the load state of a token in a file with this state. `None`: the image has the token as
+/// a symbol.
 fn state_of(state: TextState, token: &TokenClass) -> Option<TextState> {
-    if state == TextState::LeftOut { in_seen_file(token) } else { Some(state) }
+    if state == TextState::FeatureExcluded { state_in_loaded_file(token) } else { Some(state) }
 }
 
-/// What was found of the classes of one list, by number; none of one that was not asked about yet.
+/// The meanings of the classes of one list, by class number. The outer `None`: not resolved yet.
 type KnownMeanings = Vec<Option<Option<Likelihood>>>;
 
-/// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
-/// defines.
+/// Decides which tokens of a text are the symbol, by the packages of the image and those that
+/// unloaded text defines.
 pub(crate) struct TokenResolver<'a> {
     index: &'a Index,
     project: &'a Project,
-    now: &'a Now,
+    now: &'a TreeView,
     target: &'a SoughtSymbol,
-    /// The definitions of packages in unseen text that were looked for, by name.
+    /// Caches the definitions of packages in unloaded text, by package name.
     packages: RefCell<HashMap<String, Rc<[Arc<PackageText>]>>>,
-    /// Whether the bare name is the symbol, by the current package.
+    /// Caches whether the unqualified name is the symbol, by current package.
     bare: RefCell<HashMap<String, Option<Likelihood>>>,
     meanings: RefCell<Meanings>,
 }
 
-/// The meanings of the tokens that were counted: for each list of classes, and whether the file defines systems.
+/// Caches the meanings of token classes. Files share lists of classes, so the cache is keyed by
+/// list.
 #[derive(Debug, Default)]
 struct Meanings {
-    /// Those of the list that was asked for last, as most files follow others of their list.
+    /// The meanings for the list that was requested last, as consecutive files often share a list.
     last: KnownMeanings,
     list: Option<ClassList>,
     others: HashMap<ClassList, KnownMeanings>,
 }
 
-/// A list of classes, which lives as long as the files that name it: its address stands for it. And whether the file defines systems.
+/// The address of a shared list of classes, which lives as long as the files that refer to it, and
+/// whether the file defines systems.
 type ClassList = (*const Arc<TokenClass>, bool);
 
 impl Meanings {
-    /// Returns the meanings of a list with so many classes.
+    /// Returns the meanings for a list with this number of classes.
     fn of(&mut self, list: ClassList, classes: usize) -> &mut KnownMeanings {
         if self.list != Some(list) {
             let next = self.others.remove(&list).unwrap_or_default();
@@ -411,14 +425,14 @@ impl<'a> TokenResolver<'a> {
     pub(crate) fn new(
         index: &'a Index,
         project: &'a Project,
-        now: &'a Now,
+        now: &'a TreeView,
         target: &'a SoughtSymbol,
     ) -> Self {
         let (packages, bare, meanings) = (RefCell::default(), RefCell::default(), RefCell::default());
         Self { index, project, now, target, packages, bare, meanings }
     }
 
-    /// Counts the uses and the definitions of the symbol in a file, without reading it.
+    /// Counts the uses and definitions of the symbol in a file without reading it.
     fn count(&self, file: &NamedText) -> (usize, usize) {
         let (mut uses, mut definitions) = (0, 0);
         self.count_by_state(file, |_, defines, count| {
@@ -427,7 +441,7 @@ impl<'a> TokenResolver<'a> {
         (uses, definitions)
     }
 
-    /// Counts the places in vendored files that are not loaded.
+    /// Counts the matches in vendored files that are not loaded.
     fn vendored(&self, found: &[VendoredText]) -> Option<Caution> {
         let (mut places, mut files) = (0, Vec::new());
         for file in found {
@@ -444,15 +458,15 @@ impl<'a> TokenResolver<'a> {
 
     fn count_by_state(&self, file: &NamedText, mut add: impl FnMut(TextState, bool, usize)) {
         let is_system = defines_systems(&file.path);
-        // A handful at most.
+        // There are only a few combinations of state and definition.
         let mut counts: Vec<(TextState, bool, usize)> = Vec::new();
         let mut meanings = self.meanings.borrow_mut();
         let meanings = meanings.of((file.classes.as_ptr(), is_system), file.classes.len());
         let mut seen = None;
         for (number, class, lines) in file.runs() {
-            let Some(state) = state_of(file.standing, class) else { continue };
-            if state == TextState::LeftOut && class.guarded {
-                // Once for all runs of the file.
+            let Some(state) = state_of(file.load_state, class) else { continue };
+            if state == TextState::FeatureExcluded && class.guarded {
+                // One reading covers all runs of the file.
                 seen.get_or_insert_with(|| self.count_guarded(file, &mut add));
                 continue;
             }
@@ -470,15 +484,15 @@ impl<'a> TokenResolver<'a> {
         counts.into_iter().for_each(|(state, defines, count)| add(state, defines, count));
     }
 
-    /// Adds the lines of `file` with uses of the symbol.
-    fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
+    /// Adds the lines of `file` that use the symbol.
+    fn add(&self, project: &Project, file: &UnloadedText, uses: &mut TextUses) {
         let bytes = file.text.as_bytes();
         let (mut last, mut read): (Option<TextUse>, Option<BTreeSet<u32>>) = (None, None);
         for token in file.tokens.named(&self.target.name).iter().filter(|token| !token.defines) {
-            let Some(state) = state_of(file.standing, token) else { continue };
+            let Some(state) = state_of(file.load_state, token) else { continue };
             let Some(meaning) = self.meaning(token, defines_systems(&file.path)) else { continue };
             let place = Location::in_text(project.shown(&file.path), &file.lines, bytes, token.span);
-            if state == TextState::LeftOut
+            if state == TextState::FeatureExcluded
                 && token.guarded
                 && read.get_or_insert_with(|| self.places_read(&file.path)).contains(&token.span.start)
             {
@@ -505,23 +519,24 @@ impl<'a> TokenResolver<'a> {
         uses.lines.extend(last);
     }
 
-    /// Counts the tokens of a loaded file over which an undecided feature expression decides, and which were not read.
+    /// Counts the tokens of a loaded file that SBCL did not read because of a feature expression
+    /// that the text alone does not decide.
     fn count_guarded(&self, file: &NamedText, add: &mut impl FnMut(TextState, bool, usize)) {
         let Some(text) = self.project.read_named(file) else { return };
         let read = self.places_read(&file.path);
         for token in text.tokens.named(&self.target.name).iter().filter(|token| token.guarded) {
             let is_meant = self.meaning(token, defines_systems(&file.path)).is_some();
             if is_meant
-                && in_seen_file(token) == Some(TextState::LeftOut)
+                && state_in_loaded_file(token) == Some(TextState::FeatureExcluded)
                 && !read.contains(&token.span.start)
             {
-                add(TextState::LeftOut, token.defines, 1);
+                add(TextState::FeatureExcluded, token.defines, 1);
             }
         }
     }
 
-    /// Returns where SBCL's reader read symbols of the name in a loaded file. For tokens over which a feature expression
-    /// decides that the text does not decide.
+    /// Returns the offsets at which SBCL's reader read symbols with the name in a loaded file. Used
+    /// for tokens under a feature expression that the text alone does not decide.
     pub(crate) fn places_read(&self, path: &Path) -> BTreeSet<u32> {
         let read = || {
             let date = self.project.loaded_date(path)?;
@@ -530,7 +545,7 @@ impl<'a> TokenResolver<'a> {
         read().unwrap_or_default()
     }
 
-    /// Whether a token reads as the symbol that means something else there: a word of a comment, or a parameter.
+    /// Whether a token would read as the symbol, although it is a word in a comment or a parameter.
     pub(crate) fn reads_as(&self, token: &TokenClass) -> bool {
         let current = token.package.as_deref();
         let found = match (&token.prefix, token.marker) {
@@ -541,7 +556,8 @@ impl<'a> TokenResolver<'a> {
         found == Some(Likelihood::Certain)
     }
 
-    /// Whether `token`, whose name is the symbol's, is the symbol. Comments and words of prose are not.
+    /// Returns how likely `token`, which has the symbol's name, is the symbol. Words in comments
+    /// and prose are not.
     pub(crate) fn meaning(&self, token: &TokenClass, is_system: bool) -> Option<Likelihood> {
         let current = token.package.as_deref().or(is_system.then_some("ASDF-USER"));
         let named = |package: &str| self.in_package(package, current);
@@ -557,11 +573,11 @@ impl<'a> TokenResolver<'a> {
             },
             TextContext::Package { package, from } => named(from.as_deref().unwrap_or(package)),
             TextContext::Lookup(Some(package)) => named(package),
-            // The package is found only when the code runs.
+            // The package is known only when the code runs.
             TextContext::Lookup(None) => Some(Likelihood::Possible),
             TextContext::Code => match (token.marker, &token.prefix) {
                 (Marker::None, _) => self.here(current),
-                // Another implementation's package, of which nothing is known here.
+                // The package of another implementation, which cannot be resolved here.
                 (Marker::External | Marker::Internal, Some(prefix))
                     if !token.active && self.is_unknown(prefix, current) =>
                 {
@@ -583,7 +599,8 @@ impl<'a> TokenResolver<'a> {
             && self.defined(package).is_empty()
     }
 
-    /// Whether the bare name is the symbol where package `current` is current, as far as that is known.
+    /// Returns how likely the unqualified name is the symbol where `current` is the current
+    /// package.
     fn here(&self, current: Option<&str>) -> Option<Likelihood> {
         let Some(current) = current else { return Some(Likelihood::Possible) };
         if let Some(known) = self.bare.borrow().get(current) {
@@ -594,7 +611,8 @@ impl<'a> TokenResolver<'a> {
         found
     }
 
-    /// Whether the name is the symbol in the package that is called `package` where `current` is current.
+    /// Returns how likely the name is the symbol in the package that is called `package` where
+    /// `current` is the current package.
     fn in_package(&self, package: &str, current: Option<&str>) -> Option<Likelihood> {
         let index = self.index;
         let within = current.and_then(|current| index.find_package(current, None));
@@ -621,14 +639,14 @@ impl<'a> TokenResolver<'a> {
         }
     }
 
-    /// Whether the package that is called `used` exports the symbol, in the image as it is.
+    /// Whether the package called `used` exports the symbol in the image.
     fn exports(&self, used: &str) -> bool {
         let found = self.index.symbol_named(used, &self.target.name);
         found.is_some_and(|(symbol, access)| Some(symbol) == self.target.symbol && access == Access::External)
     }
 
-    /// Whether the package that is called `used` exports the symbol, or may do so by text that the image does
-    /// not have.
+    /// Whether the package called `used` exports the symbol in the image, or may export it
+    /// according to unloaded text.
     fn may_export(&self, used: &str) -> bool {
         let defined = self.defined(used);
         if defined.iter().any(|defined| defined.names.contains(&self.target.package) || defined.is_open) {
@@ -639,7 +657,7 @@ impl<'a> TokenResolver<'a> {
                 Some((symbol, access)) if Some(symbol) == self.target.symbol => access == Access::External,
                 _ => self.target.symbol.is_none() && self.is_home(package),
             },
-            // A package that is not loaded may export what its text imports.
+            // A package that is not loaded may export symbols that its text imports.
             None => used == self.target.package || defined.iter().any(|defined| !defined.imports.is_empty()),
         }
     }
@@ -648,7 +666,8 @@ impl<'a> TokenResolver<'a> {
         self.index.find_package(&self.target.package, None) == Some(package)
     }
 
-    /// Returns the package that `nickname` is local to `current` for, in unseen text.
+    /// Returns the package for which `nickname` is a local nickname in `current`, according to
+    /// unloaded text.
     fn nickname(&self, nickname: &str, current: Option<&str>) -> Option<String> {
         self.defined(current?).iter().find_map(|defined| {
             let pair = defined.local_nicknames.iter().find(|(name, _)| name == nickname)?;
@@ -656,17 +675,17 @@ impl<'a> TokenResolver<'a> {
         })
     }
 
-    /// The definitions of `package` in unseen text.
+    /// Returns the definitions of `package` in unloaded text, from the cache if they are there.
     fn defined(&self, package: &str) -> Rc<[Arc<PackageText>]> {
         if let Some(known) = self.packages.borrow().get(package) {
             return Rc::clone(known);
         }
-        let found: Rc<[Arc<PackageText>]> = self.project.unseen_packages(self.now, package).into();
+        let found: Rc<[Arc<PackageText>]> = self.project.unloaded_packages(self.now, package).into();
         self.packages.borrow_mut().insert(package.to_owned(), Rc::clone(&found));
         found
     }
 
-    /// Whether a package as `defined` has the symbol.
+    /// Returns how likely a package with this definition has the symbol.
     fn by_definition(&self, defined: &PackageText) -> Option<Likelihood> {
         let (name, home) = (&self.target.name, &self.target.package);
         if defined.names.contains(home) {
@@ -679,7 +698,7 @@ impl<'a> TokenResolver<'a> {
             package == home
                 || self.index.find_package(package, None).is_some_and(|package| self.is_home(package))
                 || self.defined(package).iter().any(|defined| defined.names.contains(home))
-                // It exports what it has imported itself.
+                // A package may export symbols that it imported.
                 || self.exports(package)
         };
         let imported =

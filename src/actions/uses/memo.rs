@@ -1,5 +1,5 @@
-//! A cache of the last answer to a question whose pages are asked for one after the other, valid while nothing
-//! changes.
+//! Caches the last answer to a paged question, so that the next pages do not repeat the search. The
+//! answer is reused only if neither the image nor the project's files have changed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,8 @@ use steelbank_xref::Index;
 use super::outline::files_at;
 use crate::handle::{Error, QueryContext, Question};
 
-/// The state that an answer depends on: the image, and the project's Lisp files, by size and date.
+/// The state that an answer depends on: the image, and the size and date of the project's Lisp
+/// files.
 #[derive(Debug, Clone)]
 struct Fingerprint {
     index: Index,
@@ -18,7 +19,7 @@ struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Takes the present basis; none if the project's files cannot be listed.
+    /// Returns the current fingerprint, or `None` if the project's files cannot be listed.
     fn of(context: &QueryContext<'_>) -> Option<Self> {
         let mut files = files_at(context, ".").ok()?;
         files.extend(context.project.loaded().into_iter().map(|(path, _)| path));
@@ -36,11 +37,11 @@ impl Fingerprint {
     }
 }
 
-/// The last answer to a kind of question.
+/// The last question of a type, with its fingerprint and answer.
 struct MemoizedAnswer<Q: Question>(Q, Fingerprint, Q::Answer);
 
-/// Returns the answer that was given last, if `question` is the same and nothing has changed since; else asks,
-/// and keeps that answer.
+/// Returns the cached answer if `question` is the same and nothing has changed since. Otherwise
+/// calls `ask` and caches its answer.
 pub(crate) fn last_answer<Q>(
     question: &Q,
     context: &QueryContext<'_>,
