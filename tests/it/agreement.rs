@@ -1,7 +1,8 @@
-//! Agreement: every tool shows exactly the uses of the kinds that it covers.
+//! Checks that the tools agree on the uses of a symbol: each lists exactly the uses of its kinds.
 //!
-//! code-find-references lists all uses of a symbol, with the function around each. The who-tools list those of one kind,
-//! impact all but declarations, the call graph calls. [`UseType`] has the table: `kind`, `is_declaration`, `is_call`.
+//! code-find-references lists all uses, with the function around each. The who tools list the uses
+//! of one kind, impact all except declarations, and the call graph calls. [`UseType`] defines this
+//! by `kind`, `is_declaration` and `is_call`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +11,7 @@ use std::path::Path;
 use steelbank::actions::uses::call_graph::CallGraphRequest;
 use steelbank::actions::uses::code_find_references::{CodeFindReferencesRequest, UseType};
 use steelbank::actions::uses::impact::ImpactRequest;
-use steelbank::actions::uses::who::{CalledName, WhoRequest};
+use steelbank::actions::uses::who::{SetfUse, WhoRequest};
 use steelbank::answer::Location;
 use steelbank::reader::lines::LineIndex;
 use steelbank::reader::{Dialect, Features, LispText};
@@ -23,8 +24,9 @@ use crate::project::{folder, load, project};
 use crate::renames::copy;
 use crate::texts::write_project;
 
-/// Who uses a symbol: a function by its printed name, a top-level form by its file and number, or a function without a
-/// name in such a form, which impact and the graph list under the definition around it.
+/// A user of a symbol: a function by its printed name, a top-level form by its file and number, or
+/// an unnamed function in such a form. Impact and the graph list the last under the definition
+/// around it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum User {
     Function(String),
@@ -32,10 +34,10 @@ enum User {
     Anonymous(String, usize),
 }
 
-/// A use, as code-find-references lists it.
-type Use = (UseType, CalledName, User);
+/// A use from code-find-references.
+type Use = (UseType, SetfUse, User);
 
-/// The top-level forms of the files, by their lines.
+/// The top-level forms of the files, by line.
 #[derive(Default)]
 struct Forms {
     files: BTreeMap<String, Vec<(u32, u32)>>,
@@ -47,7 +49,7 @@ impl Forms {
         User::TopLevel(file, number)
     }
 
-    /// The user that a printed name tells, at its place.
+    /// Returns the user with a printed name, at its place.
     fn user(&mut self, root: &Path, name: &str, place: &Location) -> User {
         let (file, number) = self.number(root, place);
         match name {
@@ -71,7 +73,8 @@ impl Forms {
     }
 }
 
-/// Takes a function's name as the graphs print it: macros and setf expanders under their own names.
+/// Returns a function under the name that graphs print: macros and setf expanders have their plain
+/// names.
 fn named(name: &str) -> User {
     let strip =
         |start: &str, before: &str| Some(format!("{before}{}", name.strip_prefix(start)?.strip_suffix(')')?));
@@ -144,7 +147,7 @@ impl Checked<'_> {
         };
         let answer = self.bank.answer(&request);
         let of_impact = uses.iter().filter(|(use_type, ..)| !use_type.is_declaration());
-        // Recursion is no impact.
+        // impact does not list recursion.
         let mut changed = BTreeSet::new();
         for touched in &answer.changed {
             changed.insert(User::Function(touched.name.canonical().to_owned()));
@@ -174,9 +177,9 @@ impl Checked<'_> {
         let request =
             CallGraphRequest { depth: 1, limit: 400, ..CallGraphRequest::new(name).package(package) };
         let answer = self.bank.answer(&request);
-        // (SETF F) is a node of its own.
+        // (SETF F) is a separate node.
         let of_calls =
-            uses.iter().filter(|(use_type, called, _)| use_type.is_call() && *called != CalledName::Setf);
+            uses.iter().filter(|(use_type, called, _)| use_type.is_call() && *called != SetfUse::Setf);
         let expected: BTreeSet<User> = of_calls.map(|(.., user)| user.clone()).collect();
         let listed: BTreeSet<User> =
             answer.edges.iter().map(|(caller, _)| named(answer.nodes[*caller].name.canonical())).collect();
@@ -206,7 +209,8 @@ impl Checked<'_> {
     }
 }
 
-/// Compares the tools for the symbols of `packages`: every one under STEELBANK_FULL, else one in `step`.
+/// Compares the tools for the symbols of `packages`: every symbol with STEELBANK_FULL, otherwise
+/// one in `step`.
 fn check(bank: &Steelbank, packages: &[&str], step: usize) {
     let root = bank.root().unwrap().to_path_buf();
     let mut checked = Checked { bank, root: &root, forms: Forms::default(), disagreements: Vec::new() };
@@ -247,7 +251,7 @@ fn tools_agree_on_libraries() {
 fn tools_agree_without_compiler_records() {
     own_process!();
     let root = folder("agreement-gaps");
-    let session = include_str!("../sessions/tools_agree_where_the_compiler_has_no_record.txt");
+    let session = include_str!("../sessions/tools_agree_without_compiler_records.txt");
     let project_text = session.split("\n== ").find_map(|step| step.strip_prefix("project\n")).unwrap();
     write_project(&root, project_text);
     let bank = project(&root, &root.join("cache"));

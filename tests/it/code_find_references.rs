@@ -163,7 +163,7 @@ fn made(bank: &Steelbank) {
     );
     let answer = bank.answer(&CodeFindReferencesRequest::new("truth.defined::frame-x"));
     let via: Vec<_> =
-        answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
+        answer.refs.iter().map(|found| (found.via.as_deref(), found.via_name_parts.clone())).collect();
     assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
     assert!(
         answer.cautions.iter().any(|caution| matches!(caution, Caution::UsesFromNameParts { .. })),
@@ -172,7 +172,7 @@ fn made(bank: &Steelbank) {
     let answer = bank.answer(&CodeFindReferencesRequest::new("truth.defined::parted"));
     let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
     assert_eq!(
-        (via.via.as_deref(), via.via_stands_at.as_ref().map(ToString::to_string)),
+        (via.via.as_deref(), via.via_template.as_ref().map(ToString::to_string)),
         (Some("call-parted"), Some("defined.lisp:15".to_owned())),
         "{answer:#?}"
     );

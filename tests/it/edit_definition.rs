@@ -72,7 +72,9 @@ fn definitions_are_edited_in_their_files() {
     // Refuse an edit of a version that is not the current one.
     let mut request = EditRequest::new("ed.lisp", "area", EditOperation::Delete, "");
     request.version = Some("0".to_owned());
-    assert!(bank.run(&request, &Control::default()).unwrap_err().to_string().contains("changed during the edit"));
+    assert!(
+        bank.run(&request, &Control::default()).unwrap_err().to_string().contains("changed during the edit")
+    );
     for (other, said) in [
         ("link.lisp", "outside of the project"),
         ("../edits-outside/out.lisp", "not found"),

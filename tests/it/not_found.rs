@@ -160,5 +160,7 @@ fn paths(world: &World) {
     assert_eq!((failed.outcome, &failed.structured["found"]), (CallOutcome::Failed, &json!(true)));
     // Do not report an unreadable path as missing.
     std::fs::create_dir(world.root.join("folder.lisp")).unwrap();
-    assert!(world.error("check-structure", json!({ "path": "folder.lisp" })).contains("is not a regular file"));
+    assert!(
+        world.error("check-structure", json!({ "path": "folder.lisp" })).contains("is not a regular file")
+    );
 }

@@ -1,4 +1,5 @@
-//! What stands in a file, against code-find-references, which looks for one symbol in all files.
+//! Compares the occurrences in a file with code-find-references, which searches all files for one
+//! symbol.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +22,7 @@ fn occurrences(bank: &Steelbank, path: &Path) -> (String, Vec<FileOccurrence>) {
 }
 
 #[test]
-fn a_file_has_the_places_that_its_symbols_have() {
+fn occurrences_match_code_find_references() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
     const LIBRARIES: [&str; 3] = ["alexandria", "cl-ppcre", "yason"];
     let root = folder("occurrences");
@@ -88,7 +89,7 @@ const SHOP: &str = "(defpackage :occ-shop (:use :cl) (:export #:price))
 ";
 
 #[test]
-fn reads_and_writes_and_locals_are_told_apart() {
+fn occurrences_distinguish_reads_writes_and_locals() {
     own_process!();
     let root = folder("occurrences-shop");
     fs::write(root.join("occ-shop.asd"), "(defsystem \"occ-shop\" :components ((:file \"shop\")))").unwrap();
@@ -123,7 +124,7 @@ fn reads_and_writes_and_locals_are_told_apart() {
 }
 
 #[test]
-fn a_diagnostic_ends_where_its_form_does() {
+fn diagnostic_ends_with_its_form() {
     own_process!();
     let root = folder("occurrences-undefined");
     let text = "(defun f (x)

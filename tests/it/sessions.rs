@@ -1,10 +1,13 @@
-//! Sessions with a project, a text each in tests/sessions: what is done, step by step, and the answers that were read by a person.
+//! Runs the sessions in tests/sessions: text files with the steps of a session with a project, and
+//! the expected answers, which a person has reviewed.
 //!
-//! A step's heading is `== TOOL {arguments}`; below it stands what is expected: lines `@/POINTER JSON`, fields of the structured
-//! answer, then the text, begun by `error:` or `not found:` where it is one; `…` is any text. Other steps do something: `== project` and `== write`
-//! write files, each begun by a line `//- PATH`, later ones with later dates, as ASDF compares dates in seconds; `== replace PATH`
-//! one text in a file, with `at its date` at the date that it has, `== remove PATH`, `== link TO PATH`, `== git ARGUMENTS`. `== # TEXT` is a comment. STEELBANK_BLESS=1 writes
-//! the answers: read what changed before you accept it.
+//! A step's heading is `== TOOL {arguments}`. Below it is the expected answer: lines `@/POINTER
+//! JSON` with fields of the structured answer, then the text, after `error:` or `not found:` if it
+//! is one. `…` matches any text. Other steps change the project. `== project` and `== write` write
+//! files, each after a line `//- PATH`; later steps write later dates, as ASDF compares dates in
+//! seconds. `== replace PATH` replaces a text in a file; with `at its date` the file's date stays.
+//! There are also `== remove PATH`, `== link TO PATH` and `== git ARGUMENTS`. `== # TEXT` is a
+//! comment. STEELBANK_BLESS=1 writes the current answers into the files: review the diff.
 
 use std::fmt::Write;
 use std::fs;
@@ -30,26 +33,26 @@ macro_rules! sessions {
 }
 
 sessions! {
-    a_project_is_told_as_it_is_made
-    a_renamed_package_has_its_uses
-    answers_follow_the_files
-    constants_and_structures_take_their_new_definitions
-    every_use_is_told_once_and_where_it_stands
+    answers_follow_file_changes
+    each_use_is_listed_once_at_its_place
+    entries_state_their_kind
+    eval_reports_values_warnings_and_places
     excluded_code_is_listed
-    failures_are_told_by_name_and_place
-    files_that_a_program_compiles_by_itself_are_known
-    nothing_is_said_to_be_unused_that_text_uses
-    odd_names_and_places_are_answered
-    parts_of_objects_have_paths
-    strings_links_and_reader_macros_are_told
-    the_image_is_brought_up_to_the_disk
-    tools_agree_where_the_compiler_has_no_record
-    @[("CL_SOURCE_REGISTRY", frameworks())]; tests_are_run_one_by_one
-    users_are_those_that_the_text_has
-    what_a_definition_lost_is_taken_out
-    what_is_evaluated_is_told_with_its_places
-    what_is_listed_says_what_it_is
-    what_is_not_loaded_is_not_silent_in_any_tool
+    failures_report_name_and_place
+    files_compiled_by_programs_are_indexed
+    names_in_text_are_never_unused
+    object_parts_have_paths
+    outline_impact_and_graph_match_project
+    reload_redefines_constants_and_structures
+    reload_removes_dropped_exports_and_options
+    reload_updates_image_from_disk
+    renamed_package_keeps_its_uses
+    @[("CL_SOURCE_REGISTRY", frameworks())]; run_tests_runs_each_test
+    strings_links_and_reader_macros_are_listed
+    tools_agree_without_compiler_records
+    unloaded_uses_are_reported_by_every_tool
+    unusual_names_and_places_work
+    users_match_the_text
 }
 
 fn session(name: &str) {
@@ -88,7 +91,8 @@ fn session(name: &str) {
     expect(&path, &said);
 }
 
-/// Calls a tool, and returns what stands below the step's heading: the fields that `body` names, and the text.
+/// Calls a tool. Returns the fields that `body` names, and the text, in the format of a session
+/// file.
 fn answered(world: &World, heading: &str, body: &str) -> String {
     let (tool, arguments) = heading.split_once(' ').unwrap_or((heading, "{}"));
     let arguments = serde_json::from_str(arguments).unwrap_or_else(|error| panic!("{heading}: {error}"));
@@ -116,7 +120,7 @@ fn answered(world: &World, heading: &str, body: &str) -> String {
     in_general(&said, &folders)
 }
 
-/// Writes the files of `text`, dated `seconds` from now.
+/// Writes the files of `text` with a date `seconds` from now.
 fn write_later(root: &Path, text: &str, seconds: u64) {
     write_project(root, text);
     let date = SystemTime::now() + Duration::from_secs(seconds);
@@ -129,7 +133,7 @@ fn date(file: &Path, date: SystemTime) {
     fs::File::options().write(true).open(file).unwrap().set_modified(date).unwrap();
 }
 
-/// The value of CL_SOURCE_REGISTRY with which ASDF finds frameworks of tests.
+/// Returns the value of CL_SOURCE_REGISTRY with which ASDF finds the test frameworks.
 pub(crate) fn frameworks() -> String {
     format!("{0}/lisp//:{0}/frameworks//", fixtures().display())
 }

@@ -1,5 +1,5 @@
-//! Completeness: an answer about uses has all of them, or says what it does not cover, in projects that were
-//! never loaded, or are half loaded, edited, broken and deleted.
+//! Tests that an answer about uses is complete or states its limits, in projects that were never
+//! loaded, are partly loaded, edited, broken or deleted.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
     bank.answer(&WhoRequest::new(kind, symbol))
 }
 
-/// Collects path and line of each entry, exact or not, and of each line of text.
+/// Collects path and line of each entry, exact or not, and of each unloaded match.
 fn lines(answer: &CodeFindReferencesAnswer) -> BTreeSet<(String, Option<u32>)> {
     let text = answer.text.iter().map(|found| (found.place.file.clone(), found.place.line));
     answer.refs.iter().map(|found| (found.place.file.clone(), found.place.line)).chain(text).collect()
@@ -36,8 +36,8 @@ fn lines(answer: &CodeFindReferencesAnswer) -> BTreeSet<(String, Option<u32>)> {
 
 const NAMES: [&str; 5] = ["f0", "f1", "f2", "f3", "f4"];
 
-/// Writes a file that uses some of the names: in functions, at top level, and in code that is left out;
-/// `broken` in one of three ways.
+/// Writes a file that uses some of the names in functions, at top level, and in excluded code. With
+/// `broken`, it has one of three errors.
 fn random_text(random: &mut Random, file: &str, broken: bool) -> String {
     let mut text = match (file, random.below(2)) {
         ("t.lisp", 0) => "(defpackage :pt (:use :cl :pa))\n(in-package :pt)\n".to_owned(),
@@ -61,7 +61,8 @@ fn random_text(random: &mut Random, file: &str, broken: bool) -> String {
     text
 }
 
-/// Finds `name` by a plain scan of the tokens: the lines in each file, without definitions and comments.
+/// Finds `name` by a plain scan of the tokens. Returns the lines in each file, except definitions
+/// and comments.
 fn scan(root: &Path, name: &str) -> BTreeSet<(String, Option<u32>)> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(root).unwrap().flatten() {
@@ -83,7 +84,7 @@ fn scan(root: &Path, name: &str) -> BTreeSet<(String, Option<u32>)> {
 }
 
 #[test]
-fn no_use_is_denied_in_any_state_of_a_project() {
+fn uses_are_complete_in_any_project_state() {
     own_process!();
     let root = folder("nofalse-random");
     write_project(&root, include_str!("../projects/nofalse_random.txt"));
@@ -129,7 +130,7 @@ fn no_use_is_denied_in_any_state_of_a_project() {
                 }
             }
             let answer = who(&bank, Kind::Calls, &asked);
-            let denied = answer.users.is_empty() && answer.toplevel.is_empty() && answer.unseen.is_empty();
+            let denied = answer.users.is_empty() && answer.toplevel.is_empty() && answer.unloaded.is_empty();
             assert!(uses.is_empty() || !denied, "step {step}, {name}: {answer}\n{uses:?}");
             checked += 1;
         }

@@ -1,4 +1,4 @@
-//! The places in source files of the who-calls family's answers.
+//! Tests the places in answers of the who family.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::folder::Folder;
 use crate::image::{bank, evaluate};
 
 #[test]
-fn uses_in_a_file_have_their_own_line_and_column() {
+fn each_use_has_its_line_and_column() {
     let folder = Folder::new("places");
     let file = folder.join("places.lisp");
     let text = ";;; Ünïcode before\n(defun places::f (x)\n  (list (places::g x)\n\t(places::g 2)))\n\n(defmethod places::m ((x places::c)) (places::g x))\n";
@@ -35,7 +35,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     assert_eq!((name.as_str(), line), (method, 6));
 
     fs::write(&file, format!("\n{text}")).unwrap();
-    // Write dates are kept in seconds.
+    // Write dates are stored in seconds.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
     let answer = bank().answer(&calls);
@@ -47,7 +47,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     }
 }
 
-/// A user's name, line, column and evidence of the first use, and number of uses.
+/// Returns a user's name; the line, column and evidence of its first use; and its number of uses.
 fn first_place(user: User<'_>) -> (String, u32, u32, Evidence, usize) {
     let at = user.position.unwrap();
     let (line, column) = (at.place.line.unwrap(), at.place.column.unwrap());
@@ -55,7 +55,7 @@ fn first_place(user: User<'_>) -> (String, u32, u32, Evidence, usize) {
 }
 
 #[test]
-fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
+fn certain_place_is_not_assigned_to_another_use() {
     let folder = Folder::new("taken");
     let file = folder.join("taken.lisp");
     fs::write(&file, "(defun taken::f ()\n  (taken::with (taken::g 1))\n  #+taken-feature (list 1)\n  2)\n(defun taken::h ()\n  (taken::with (taken::g 1)))\n").unwrap();
@@ -64,13 +64,14 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
     let answer = bank().answer(&WhoRequest::new(Kind::Calls, "taken::g"));
     let found: Vec<_> = answer.users.iter().map(first_place).collect();
-    // The text does not say whether the feature was there at compile time: the form numbers are not sure.
+    // The text does not show whether the feature existed at compile time, so form numbers are
+    // uncertain.
     let (f, h) = ("TAKEN::F".to_owned(), "TAKEN::H".to_owned());
     assert_eq!(found, [(f, 2, 3, Evidence::Approximate, 2), (h, 6, 17, Evidence::Exact, 2)]);
 }
 
 #[test]
-fn sbcls_own_functions_have_the_line_of_their_form() {
+fn sbcl_functions_have_their_forms_line() {
     let answer = bank().answer(&WhoRequest::new(Kind::References, "*print-base*").package("CL"));
     let position = answer.users.get(0).unwrap().position.unwrap();
     assert!(position.place.file.starts_with("SYS:SRC;"), "{position:?}");
@@ -82,9 +83,9 @@ fn sbcls_own_functions_have_the_line_of_their_form() {
     );
 }
 
-/// Compares answers, which read the index lazily, with its uses grouped by hand.
+/// Compares answers, which read the index lazily, with uses grouped by hand.
 #[test]
-fn functions_are_those_of_the_index() {
+fn lazy_answers_match_grouped_index() {
     let index = bank().index();
     let mut compared = 0;
     for symbol in index.symbols().step_by(10) {
