@@ -67,7 +67,7 @@ pub struct UnfinishedEdit {
     /// Whether all its changes were rolled back. If not, some files may have the new text and
     /// others the old one.
     pub taken_back: bool,
-    /// The files whose old text was restored, relative to the project's root.
+    /// The restored files, relative to the project's root.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restored: Vec<String>,
     /// Further remarks and advice, one sentence each.
@@ -127,7 +127,7 @@ pub(crate) struct UndoneEdit {
     pub(crate) id: String,
     /// A description of the edit.
     pub(crate) what: String,
-    /// The files whose old text was restored.
+    /// The restored files.
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -1,7 +1,7 @@
 //! Tracks the load state of every file that can be searched: whether the image has loaded its
 //! current text. A refresh examines only files that may have changed since the last one.
 //! [`LoadStates`] also has sets of the files that need extra work: files without indexed names,
-//! stale files, and files whose changes are not reported.
+//! stale files, and files without reports of changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -53,10 +53,10 @@ pub(super) struct LoadStates {
     /// Cached indices into `entries` for files of the text index, by segment and number there.
     /// Cleared when entries are added or removed.
     pub(super) places: HashMap<u64, Vec<EntryPlace>>,
-    /// The files whose names are not in the index.
+    /// The files without names in the index.
     pub(super) unindexed: BTreeSet<Arc<Path>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
-    /// The loaded files whose text on disk may differ from the loaded text.
+    /// The loaded files that may have changed on disk.
     stale: BTreeSet<Arc<Path>>,
     /// The files to check at each question, because their changes are not reported.
     unwatched: BTreeSet<Arc<Path>>,
@@ -71,7 +71,7 @@ impl LoadStates {
         Some(entry.known.as_ref()?.stamp)
     }
 
-    /// Returns the entry of `file` in the text index, whose path is `path`.
+    /// Returns the entry of `file`, a file of the text index at `path`.
     pub(super) fn indexed(
         &mut self,
         file: IndexedFile,
@@ -106,7 +106,7 @@ impl LoadStates {
         Arc::clone(self.packages.get_or_insert_with(unseen))
     }
 
-    /// Lists the loaded files whose text on disk may differ from the loaded text, sorted.
+    /// Lists the loaded files that may have changed on disk, sorted.
     pub(super) fn stale(&self) -> Vec<PathBuf> {
         self.stale.iter().map(|path| path.to_path_buf()).collect()
     }
@@ -209,7 +209,7 @@ impl Project {
         mut paths: Vec<PathBuf>,
     ) -> Vec<Arc<Path>> {
         let Texts { watcher, load_states, requested, .. } = texts;
-        let own = self.project_files_in(&watcher.walk);
+        let own = self.files_in(&watcher.walk);
         let mut new = Vec::new();
         // Queries for names return the entries in this order.
         paths.sort_unstable_by(|left, right| left.as_os_str().cmp(right.as_os_str()));

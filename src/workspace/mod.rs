@@ -30,7 +30,7 @@ pub(crate) use steelbank_text::{PackageText, TextContext, TextToken, TokenClass}
 pub use texts::TextState;
 pub(crate) use texts::{
     NamedText, NamedTexts, ProjectFiles, ProjectText, TextFilter, TreeView, UnloadedText, VendoredText,
-    state_in_loaded_file,
+    loaded_state,
 };
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -140,7 +140,7 @@ pub(crate) struct Project {
 /// Files to examine at the next refresh, even if the tree reports no change.
 #[derive(Debug, Default)]
 struct Stale {
-    /// Files that were loaded, and files whose documents were changed.
+    /// Files that were loaded, and files with new documents.
     files: BTreeSet<PathBuf>,
     /// Whether the set of project files may have changed with the systems' components.
     components: bool,
@@ -363,7 +363,7 @@ impl Project {
         paths
     }
 
-    /// Lists the registered systems whose `.asd` file belongs to the project.
+    /// Lists the registered systems with an `.asd` file in the project.
     pub(crate) fn project_systems(&self) -> Vec<(String, ImageSystem)> {
         let own = self.project_files();
         self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()

@@ -36,7 +36,7 @@ struct Row {
     toplevel: bool,
 }
 
-/// A file whose names were read.
+/// A file with names in the table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct NamedFile {
     path: PathBuf,
@@ -59,7 +59,7 @@ pub(super) struct Names {
     rows: Vec<Row>,
     files: Vec<NamedFile>,
     numbers: HashMap<PathBuf, u32>,
-    /// Loaded files whose names were not read yet.
+    /// Loaded files that were not read yet.
     pub(super) pending: BTreeSet<PathBuf>,
     /// Files with missing or incomplete sidecars.
     pub(super) gaps: BTreeMap<PathBuf, SidecarState>,
@@ -70,8 +70,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Lists the files that may contain `name`. With `toplevel`, lists those whose top-level code
-    /// may use it.
+    /// Lists the files that may contain `name`. With `toplevel`, lists those that may use it in
+    /// top-level code.
     pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &Path> {
         let wanted = hash(name);
         let start = self.rows.partition_point(|row| row.hash < wanted);
@@ -147,13 +147,13 @@ fn parse(bytes: &[u8]) -> Option<(Vec<NamedFile>, Vec<Row>)> {
 }
 
 impl Project {
-    /// Lists the loaded files whose active text has a symbol or designator called `name`, in any
-    /// package. Files without sidecars are not covered.
+    /// Lists the loaded files with a symbol or designator called `name` in their active text, in
+    /// any package. Files without sidecars are not covered.
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, false)
     }
 
-    /// Lists the loaded files whose top-level code uses a symbol called `name`, in any package.
+    /// Lists the loaded files with top-level code that uses a symbol called `name`, in any package.
     pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
         self.find_naming(name, true)
     }
@@ -164,7 +164,7 @@ impl Project {
         names.naming(name, toplevel).filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
-    /// Lists the loaded files whose sidecars are missing or incomplete, so that [`Project::naming`]
+    /// Lists the loaded files with missing or incomplete sidecars, so that [`Project::naming`]
     /// may miss them.
     pub(crate) fn sidecar_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
         self.read_new_files();

@@ -42,8 +42,7 @@ impl Positions {
         }
     }
 
-    /// Removes every version of the file at `path`, whose text may have changed with the same
-    /// stamp.
+    /// Removes every version of the file at `path`: its text may have changed with the same stamp.
     pub(super) fn forget(&mut self, path: &Path) {
         let versions: Vec<FileVersion> =
             self.files.keys().filter(|version| version.path == path).cloned().collect();

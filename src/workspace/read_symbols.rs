@@ -30,8 +30,8 @@ impl ReadSymbols {
         self.loaded.iter().filter_map(|&number| self.symbol(number))
     }
 
-    /// Returns the symbols whose names may be within `edits` letter edits of `name`, ignoring case.
-    /// The result may contain others.
+    /// Returns the symbols with names that may be within `edits` letter edits of `name`, ignoring
+    /// case. The result may contain others.
     pub(crate) fn near(&self, name: &str, edits: usize) -> impl Iterator<Item = (&str, &str)> {
         let near = self.spellings.near(name, edits);
         near.filter_map(|row| self.symbol(*self.loaded.get(row as usize)?))

@@ -93,7 +93,7 @@ pub(crate) struct VendoredText {
 pub(crate) struct UnloadedText {
     pub(crate) path: PathBuf,
     /// The relation of the image to the file. If it is [`TextState::FeatureExcluded`], only the
-    /// tokens that [`state_in_loaded_file`] accepts are not loaded.
+    /// tokens that [`loaded_state`] accepts are not loaded.
     pub(crate) load_state: TextState,
     /// The decoded text and its tokens.
     pub(crate) read: Arc<ReadText>,
@@ -184,7 +184,7 @@ pub(super) struct CachedNames {
     pub(super) stamp: FileStamp,
     /// Whether every later change will alter the stamp.
     pub(super) reliable: bool,
-    /// The text whose names the index has. If set, the names are not here.
+    /// The version of the text in the index. If set, the names are not here.
     pub(super) indexed: Option<IndexedText>,
     /// Whether the index lacks its names, so that its text must be searched.
     pub(super) is_unindexed: bool,
@@ -294,7 +294,8 @@ impl Texts {
         }
     }
 
-    /// Returns the text of the file at `path`, whose cached names have `stamp` and are up to date.
+    /// Returns the text of the file at `path`. Its cached names must have `stamp` and be up to
+    /// date.
     fn read(&mut self, path: &Path, stamp: FileStamp) -> Option<Arc<ReadText>> {
         self.clock += 1;
         let clock = self.clock;
@@ -314,7 +315,7 @@ impl Texts {
 
 /// Returns the state of a token that the compiler did not read as a symbol, although its file is
 /// loaded and unchanged. Returns `None` if the compiler may have read it: then the sidecar decides.
-pub(crate) fn state_in_loaded_file(token: &TokenClass) -> Option<TextState> {
+pub(crate) fn loaded_state(token: &TokenClass) -> Option<TextState> {
     match token.context {
         TextContext::Comment | TextContext::Prose | TextContext::Parameter => None,
         _ if !token.active || token.guarded => Some(TextState::FeatureExcluded),
@@ -377,17 +378,17 @@ impl Project {
 
     /// Returns the current set of project files.
     pub(crate) fn project_files(&self) -> ProjectFiles {
-        self.project_files_in(&self.refresh_tree().watcher.walk)
+        self.files_in(&self.refresh_tree().watcher.walk)
     }
 
-    pub(super) fn project_files_in(&self, walk: &ProjectWalk) -> ProjectFiles {
+    pub(super) fn files_in(&self, walk: &ProjectWalk) -> ProjectFiles {
         let components = Arc::clone(&self.image.read().components);
         ProjectFiles { folders: Arc::clone(&walk.folders), changes: walk.changes, components }
     }
 
     /// Refreshes the texts, and returns the resulting view.
     pub(crate) fn tree_view(&self) -> TreeView {
-        TreeView(self.project_files_in(&self.refresh().watcher.walk))
+        TreeView(self.files_in(&self.refresh().watcher.walk))
     }
 
     /// Lists the project's files that may be Lisp, sorted.
@@ -403,7 +404,7 @@ impl Project {
         self.texts.lock().requested.extend(files);
     }
 
-    /// Updates the text index. Returns the files whose indexed text has changed since the last
+    /// Updates the text index. Returns the files with another indexed text than at the last
     /// refresh.
     pub(super) fn update_index(&self, texts: &mut Texts) -> Vec<PathBuf> {
         let Some(root) = self.root() else { return Vec::new() };
@@ -433,7 +434,7 @@ impl Project {
 
     /// Finds the occurrences of `name` in the project's text, as of the refresh of `_view` or
     /// later. Unless `own_only`, it also searches systems that a load was requested for. Reads no
-    /// file whose names the index has.
+    /// file that the index covers.
     pub(crate) fn named_at(
         &self,
         _view: &TreeView,
@@ -458,7 +459,7 @@ impl Project {
         let shows = |load_state, class: &TokenClass| {
             filter == TextFilter::All
                 || load_state != TextState::FeatureExcluded
-                || state_in_loaded_file(class).is_some()
+                || loaded_state(class).is_some()
         };
         let (mut files, mut vendored) = (Vec::new(), Vec::new());
         let Texts { names: index, root, load_states, .. } = texts;
@@ -530,7 +531,7 @@ impl Project {
         names.words(index, name, &|path| view.contains(&index.root().join(path)))
     }
 
-    /// Reads the text of a file in which a name was found. Returns `None` if the file no longer
+    /// Reads the text of a file that contains a searched name. Returns `None` if the file no longer
     /// exists.
     pub(crate) fn read_named(&self, named: &NamedText) -> Option<UnloadedText> {
         let read = self.texts.lock().read(&named.path, named.stamp)?;
@@ -583,7 +584,7 @@ impl Project {
 pub(crate) struct ProjectText {
     own: ProjectFiles,
     names: Option<LispNames>,
-    /// The files whose names the index does not have.
+    /// The files that the index does not cover.
     unindexed: Vec<(Arc<Path>, FileStamp)>,
 }
 
@@ -614,8 +615,8 @@ impl Deref for TreeView {
 }
 
 /// The set of the project's files at one moment. It contains the files below the root that are
-/// neither vendored nor ignored, and other files below the root that belong to a system whose
-/// `.asd` file is in the set.
+/// neither vendored nor ignored, and other files below the root that belong to a system with an
+/// `.asd` file in the set.
 #[derive(Debug, Clone)]
 pub(crate) struct ProjectFiles {
     folders: Arc<HashSet<PathBuf>>,

@@ -1,7 +1,7 @@
 //! Walks the project's tree. A [`ProjectWalk`] lists the Lisp files below the root that belong to
 //! the project, and excludes vendored and ignored ones. It also records what would change that
-//! list: the watched folders, and stamps of files and folders whose changes the kernel does not
-//! report.
+//! list: the watched folders, and stamps of files and folders that the kernel does not report
+//! changes of.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ pub(super) struct ProjectWalk {
     pub(super) changes: u64,
     /// Whether there were more files than [`MOST_FILES`].
     pub(super) cut: bool,
-    /// Other watched folders whose files decide which files belong to the project.
+    /// Other watched folders with files that decide which files belong to the project.
     deciding: HashSet<PathBuf>,
-    /// Files and folders whose changes are not reported, with their stamps. A new walk gives the
+    /// Files and folders without reports of changes, with their stamps. A new walk gives the
     /// same result while these stamps stay the same.
     unwatched: Vec<(PathBuf, Option<FileStamp>)>,
     /// Whether every later change will alter one of these stamps.

@@ -29,7 +29,7 @@ use crate::handle::context::QueryContext;
 use crate::source::positions::SearchTarget;
 use crate::workspace::{
     NamedText, NamedTexts, PackageText, Project, TextContext, TextFilter, TokenClass, TreeView, UnloadedText,
-    VendoredText, state_in_loaded_file,
+    VendoredText, loaded_state,
 };
 pub use crate::workspace::{ShownPath, TextState};
 
@@ -372,7 +372,7 @@ pub(crate) fn unloaded_matches<'a>(
 /// Returns the load state of a token in a file with this state. `None`: the image has the token as
 /// a symbol.
 fn state_of(state: TextState, token: &TokenClass) -> Option<TextState> {
-    if state == TextState::FeatureExcluded { state_in_loaded_file(token) } else { Some(state) }
+    if state == TextState::FeatureExcluded { loaded_state(token) } else { Some(state) }
 }
 
 /// The meanings of the classes of one list, by class number. The outer `None`: not resolved yet.
@@ -527,7 +527,7 @@ impl<'a> TokenResolver<'a> {
         for token in text.tokens.named(&self.target.name).iter().filter(|token| token.guarded) {
             let is_meant = self.meaning(token, defines_systems(&file.path)).is_some();
             if is_meant
-                && state_in_loaded_file(token) == Some(TextState::FeatureExcluded)
+                && loaded_state(token) == Some(TextState::FeatureExcluded)
                 && !read.contains(&token.span.start)
             {
                 add(TextState::FeatureExcluded, token.defines, 1);

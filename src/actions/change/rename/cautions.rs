@@ -9,9 +9,9 @@ use steelbank_reader::operators::look_ups;
 use steelbank_reader::{Dialect, Features, FormId, LispText, Marker, Token};
 use steelbank_tree::defines_systems;
 
-use super::name_components::NameAsDatum;
+use super::components::NameAsDatum;
 use super::plan::CautionKind;
-use super::{Planner, TextTokens, TokensOfFile, edits, name_components};
+use super::{Planner, TextTokens, TokensOfFile, components, edits};
 use crate::actions::symbols::find_definition::ImageDefinitions;
 use crate::actions::uses::code_find_references;
 use crate::source::positions::{Clauses, Evidence, SearchTarget};
@@ -149,7 +149,7 @@ impl Planner<'_> {
 
     /// Warns of defining forms in which the name means something else or does not occur. Such a
     /// form generates the name from parts, and will generate the old name after the rename.
-    pub(super) fn generated_definitions(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
+    pub(super) fn generated_forms(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.context.project;
         let mut places = BTreeSet::new();
         for source in image
@@ -186,8 +186,7 @@ impl Planner<'_> {
             tokens.iter().any(|token| {
                 let Some(operator) = file.form_operator(token.form) else { return false };
                 let makes = || {
-                    name_components::defines_class(project, self.view, operator)
-                        || self.interns_keyword(operator)
+                    components::defines_class(project, self.view, operator) || self.interns_keyword(operator)
                 };
                 match token.role {
                     SyntaxRole::Binding => false,

@@ -77,7 +77,7 @@ struct KnownComputedNames {
 }
 
 impl Planner<'_> {
-    /// Records code that may generate this name at run time, and code whose names are unknown. This
+    /// Records code that may generate this name at run time, and code with unknown names. This
     /// is not a caution, because most such code generates other names.
     pub(super) fn computed_names(&mut self) {
         let name = self.uses.sought().name.clone();

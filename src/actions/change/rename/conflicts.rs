@@ -32,7 +32,7 @@ impl Planner<'_> {
         for package in
             index.packages().filter(|package| Some(*package) != index.find_package("KEYWORD", None))
         {
-            // The new name must be free in each package in which the old name denotes the symbol.
+            // The new name must be free in each package where the old name denotes the symbol.
             if index.find_symbol(&name, package).is_none_or(|(found, _)| found != self.symbol) {
                 continue;
             }

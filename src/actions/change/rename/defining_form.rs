@@ -1,6 +1,6 @@
 //! Edits the form that defines a name without containing it, so that it defines the new name.
 //! Examples are a structure's option such as `(:copier new)`, another slot name, or a symbol next
-//! to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the result
+//! to the foreign name in DEFCFUN. The entry point is [`Planner::form_edits`]; the result
 //! is a [`DefiningFormEdits`].
 
 use std::path::{Path, PathBuf};
@@ -50,11 +50,7 @@ impl<'a> Planner<'a> {
     /// Finds the edits after which the top-level form `form` of the file at `path` defines the new
     /// name. Returns `None` if no edit achieves this, or if the form is not a structure, a foreign
     /// definition, or a form of a macro with the same syntax as DEFSTRUCT.
-    pub(super) fn defining_form_edits(
-        &mut self,
-        path: &Path,
-        form: u32,
-    ) -> Result<Option<DefiningFormEdits>, Error> {
+    pub(super) fn form_edits(&mut self, path: &Path, form: u32) -> Result<Option<DefiningFormEdits>, Error> {
         let project = self.context.project;
         let structures = Structures::of(project, self.view);
         let made = self.uses.sought().name.clone();
@@ -253,7 +249,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds the edits in `parts`, and those of the accessors that are renamed with the slot.
-    pub(super) fn apply_defining_form(
+    pub(super) fn edit_form(
         &mut self,
         parts: &DefiningFormEdits,
         editor: &mut Editor<'a>,

@@ -177,7 +177,7 @@ pub struct RenameCaution {
 pub struct RenamePlan {
     /// The symbol.
     pub symbol: LispName,
-    /// The package in which the name was looked up, if the request gave none.
+    /// The package that the name was looked up in, if the request gave none.
     #[serde(skip)]
     pub looked_up_in: Option<String>,
     /// The new symbol's name.
@@ -190,7 +190,7 @@ pub struct RenamePlan {
     /// Why the rename is impossible. The edits must not be applied unless this is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// What may break.
+    /// Risks of the rename.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cautions: Vec<RenameCaution>,
     /// The edits, by file.

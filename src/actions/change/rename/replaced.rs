@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use steelbank_reader::{Dialect, Features, LispText};
 
-use super::name_components;
+use super::components;
 use super::plan::{RenameEdit, RenamePlan};
 use super::verify::{ComparedDiagnostic, Tested};
 use crate::actions::run::run_tests::{AssertionStatus, TestResult};
@@ -22,7 +22,7 @@ impl Renamed {
     pub(super) fn new(plan: &RenamePlan) -> Self {
         let mut symbols = BTreeMap::new();
         let mut add = |symbol: &str, new: &str| {
-            let (package, _) = split_symbol(symbol);
+            let (package, _) = split(symbol);
             symbols.insert(plain(symbol), format!("{package}{new}"));
         };
         add(plan.symbol.canonical(), &plan.new_name);
@@ -30,7 +30,7 @@ impl Renamed {
             add(derived.name.canonical(), &derived.new_name);
         }
         let symbol = plain(plan.symbol.canonical());
-        let (_, old) = split_symbol(&symbol);
+        let (_, old) = split(&symbol);
         Self { symbols, old: old.to_owned(), new: plan.new_name.clone() }
     }
 
@@ -48,7 +48,7 @@ impl Renamed {
     pub(super) fn has(&self, written: &str) -> bool {
         let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         self.symbols.keys().any(|symbol| {
-            let (_, name) = split_symbol(symbol);
+            let (_, name) = split(symbol);
             // A string contains the name without bars.
             written.replace('\\', "") == name
                 || matches!(read.tokens(), [token] if token.is_named(written.as_bytes(), name))
@@ -74,9 +74,9 @@ impl Renamed {
     /// Returns a possible new name for a printed name that contains the renamed one.
     pub(super) fn generated(&self, text: &str) -> Option<String> {
         let new = tokens(text, |token| {
-            let (package, name) = split_symbol(token);
+            let (package, name) = split(token);
             (!self.symbols.values().any(|symbols| symbols == token))
-                .then(|| format!("{package}{}", name_components::replaced(name, &self.old, &self.new)))
+                .then(|| format!("{package}{}", components::replaced(name, &self.old, &self.new)))
         });
         (new != text).then_some(new)
     }
@@ -87,11 +87,11 @@ impl Renamed {
         let mut names = [&self.old, &self.new];
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let neutral = tokens(text, |token| {
-            let (package, name) = split_symbol(token);
+            let (package, name) = split(token);
             let upper = name.to_uppercase();
             names
                 .iter()
-                .map(|part| name_components::replaced(&upper, &part.to_uppercase(), "·"))
+                .map(|part| components::replaced(&upper, &part.to_uppercase(), "·"))
                 .find(|replaced| *replaced != upper)
                 .map(|replaced| format!("{package}{replaced}"))
         });
@@ -173,7 +173,7 @@ impl Renamed {
 }
 
 /// Splits a printed symbol into its package with the colons, and its name.
-pub(super) fn split_symbol(symbol: &str) -> (&str, &str) {
+pub(super) fn split(symbol: &str) -> (&str, &str) {
     match symbol.rfind(':') {
         Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
         _ => ("", symbol),

@@ -101,8 +101,9 @@ impl Action for UndoRequest {
     }
 }
 
-/// A request to roll back interrupted edits of the project's files, whose process ended before they
-/// were complete. Files that were changed since are left unchanged. Each edit does this first.
+/// A request to roll back interrupted edits of the project's files: edits that a process did not
+/// complete before it ended. Files that were changed since are left unchanged. Each edit does this
+/// first.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverEditsRequest;
 

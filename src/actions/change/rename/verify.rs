@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{RenamePlan, Scope};
-use super::replaced::{Renamed, plain_text, split_symbol};
+use super::replaced::{Renamed, plain_text, split};
 use crate::actions::run::run_tests::TestResult;
 use crate::answer::Location;
 use crate::answer::name::{self, readable};
@@ -23,7 +23,7 @@ use steelbank_xref::{FunctionKind, Index, Kind};
 
 /// A request to load the project in a scratch image, and to report the results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LoadReportRequest {
+pub(crate) struct ReportRequest {
     pub(crate) systems: Vec<String>,
     /// Files that belong to no system.
     pub(crate) files: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub(crate) struct LoadReportRequest {
     pub(crate) force: bool,
 }
 
-/// The symbols whose tokens are reported in the renamed project.
+/// The symbols to report tokens of in the renamed project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacesRequest {
     /// The old symbol, as in answers.
@@ -484,7 +484,7 @@ fn symbols(
     let other = |line: &(String, String, bool)| {
         line.2
             || (!names.is_own(&line.1) && {
-                let (_, name) = split_symbol(&line.1);
+                let (_, name) = split(&line.1);
                 names.neutral_text(name) != name
             })
     };
@@ -495,7 +495,7 @@ fn symbols(
         // Local variables keep the old name. If it was inherited before, they have a new symbol
         // now.
         new.retain(|(package, symbol, external)| {
-            *external || split_symbol(symbol) != (format!("{package}::").as_str(), names.old())
+            *external || split(symbol) != (format!("{package}::").as_str(), names.old())
         });
     }
     removed.retain(|(package, symbol, external)| {

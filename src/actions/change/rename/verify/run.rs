@@ -13,8 +13,8 @@ use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::rename::{
-    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, LoadReport, LoadReportRequest, NamePlaces,
-    PlacesRequest, RemovedSymbol, RenamePlan, RenameRequest, Scope, Tested, Verified, compare,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, LoadReport, NamePlaces, PlacesRequest,
+    RemovedSymbol, RenamePlan, RenameRequest, ReportRequest, Scope, Tested, Verified, compare,
 };
 use crate::actions::run::evaluate::EvaluateRequest;
 use crate::actions::run::list_systems::ListSystemsRequest;
@@ -60,7 +60,7 @@ struct LastVerification {
 /// The report on a load of the unchanged project, with the stamps of its input files.
 #[derive(Debug)]
 pub(crate) struct Before {
-    request: LoadReportRequest,
+    request: ReportRequest,
     inputs: Vec<(PathBuf, u64)>,
     report: LoadReport,
 }
@@ -99,7 +99,7 @@ impl Action for RenameVerifyRequest<'_> {
         let begun = Instant::now();
         let deadline = deadline_after(control.allowed());
         let files = bank.replacements(self.plan).map_err(|error| ScratchError::Call(error.to_string()))?;
-        let asked = bank.load_report_request(self.plan, self.tests, control)?;
+        let asked = bank.report_request(self.plan, self.tests, control)?;
         let mut wanted = asked.clone();
         wanted.places = Some(places_request(self.request, self.plan, &bank.index()));
         let texts: Vec<(PathBuf, &[u8])> =
@@ -116,7 +116,7 @@ impl Action for RenameVerifyRequest<'_> {
             // Recompile all files: a fasl may contain definitions from files that ASDF does not
             // know it depends on.
             wanted.force = true;
-            let asked = LoadReportRequest { places: None, ..wanted.clone() };
+            let asked = ReportRequest { places: None, ..wanted.clone() };
             let (before, again) =
                 at_once(|| bank.gather(&[], &asked, &until), || bank.gather(&texts, &wanted, &until));
             after = again?;
@@ -144,12 +144,12 @@ impl Steelbank {
 
     /// Returns what to load: the project's loaded systems and files, the systems of edited files,
     /// and systems that depend on these.
-    fn load_report_request(
+    fn report_request(
         &self,
         plan: &RenamePlan,
         tests: bool,
         control: &Control,
-    ) -> Result<LoadReportRequest, ScratchError> {
+    ) -> Result<ReportRequest, ScratchError> {
         let project = self.project();
         let known = self.ask(&ListSystemsRequest::new().files(true), control).map_err(call)?.systems;
         let edited: BTreeSet<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
@@ -187,7 +187,7 @@ impl Steelbank {
         });
         let own = |system: &&String| known.iter().any(|known| known.name == **system);
         let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
-        Ok(LoadReportRequest {
+        Ok(ReportRequest {
             files: files.collect(),
             systems,
             tests,
@@ -198,7 +198,7 @@ impl Steelbank {
     }
 
     /// Returns the report on a load of the unchanged project, cached until a file changes.
-    fn before(&self, request: &LoadReportRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
+    fn before(&self, request: &ReportRequest, control: &Control) -> Result<Arc<Before>, ScratchError> {
         let own = self.project().project_files();
         let known = self.inner.memo.get(|before: &Arc<Before>| Some(Arc::clone(before)));
         if let Some(known) = known.filter(|known| {
@@ -219,13 +219,13 @@ impl Steelbank {
         Ok(before)
     }
 
-    /// Loads the project in a scratch image in which the files `texts` have these contents, and
+    /// Loads the project in a scratch image with these contents of the files `texts`, and
     /// returns the report. Reloads until nothing is compiled, so that compile-time side effects are
     /// not compared.
     fn gather(
         &self,
         texts: &[(PathBuf, &[u8])],
-        request: &LoadReportRequest,
+        request: &ReportRequest,
         control: &Control,
     ) -> Result<LoadReport, ScratchError> {
         let deadline = deadline_after(control.allowed());
@@ -233,7 +233,7 @@ impl Steelbank {
             wait_for_clock_tick(texts);
         }
         let mut scratch = self.scratch_of(texts, control)?;
-        let mut loading = LoadReportRequest { from_fasls: true, ..request.clone() };
+        let mut loading = ReportRequest { from_fasls: true, ..request.clone() };
         // A file that was written within the clock's granularity may be compiled twice.
         for _ in 0..LOADS {
             let report: LoadReport = scratch.order(LOAD_REPORT, &loading, &control.until(deadline))?;
@@ -250,7 +250,7 @@ impl Steelbank {
     /// Loads the systems and files of `request` in this image, and reports the results.
     pub(crate) fn load_report(
         &self,
-        request: &LoadReportRequest,
+        request: &ReportRequest,
         control: &Control,
     ) -> Result<LoadReport, Error> {
         let deadline = deadline_after(control.allowed());
