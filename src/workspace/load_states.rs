@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use parking_lot::MutexGuard;
 
 use crate::source::positions::SidecarState;
-use crate::workspace::texts::{CachedNames, TextState, Texts};
+use crate::workspace::texts::{FileNames, TextState, Texts};
 use crate::workspace::{FileStamp, Project};
 use steelbank_text::{IndexedFile, PackageText};
 
@@ -25,7 +25,7 @@ pub(super) struct FileState {
     loaded: Option<u64>,
     /// The relation of the image to the file, or `None` if there is no such file.
     pub(super) load_state: Option<TextState>,
-    pub(super) known: Option<Arc<CachedNames>>,
+    pub(super) known: Option<Arc<FileNames>>,
     /// Whether the watch or the index reports every change of it.
     is_watched: bool,
 }
@@ -277,7 +277,7 @@ impl Project {
         &self,
         texts: &mut Texts,
         path: &Path,
-        known: &CachedNames,
+        known: &FileNames,
         written: u64,
     ) -> Option<TextState> {
         if texts.unchanged_since_load.get(path) == Some(&(known.stamp, written)) {

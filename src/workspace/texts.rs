@@ -166,7 +166,7 @@ pub(super) struct Texts {
     /// When the last refresh began.
     pub(super) refreshed: Option<Instant>,
     pub(super) load_states: LoadStates,
-    pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
+    pub(super) files: HashMap<PathBuf, Arc<FileNames>>,
     /// Files of systems that a load was requested for, including files outside of the project.
     pub(super) requested: BTreeSet<PathBuf>,
     /// Loaded files that are unchanged on disk, each with its stamp and the write date of the
@@ -180,7 +180,7 @@ pub(super) struct Texts {
 }
 
 #[derive(Debug)]
-pub(super) struct CachedNames {
+pub(super) struct FileNames {
     pub(super) stamp: FileStamp,
     /// Whether every later change will alter the stamp.
     pub(super) reliable: bool,
@@ -216,7 +216,7 @@ impl Texts {
     }
 
     /// Refreshes the cached names of the file at `path`. Returns `None` if there is no such file.
-    pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
+    pub(super) fn known(&mut self, path: &Path) -> Option<Arc<FileNames>> {
         let Some(stamp) = self.stamp_of(path) else {
             self.invalidate(path);
             return None;
@@ -249,9 +249,9 @@ impl Texts {
         self.forget(path);
     }
 
-    fn read_known(&mut self, path: &Path, stamp: FileStamp, indexed: Option<IndexedText>) -> CachedNames {
+    fn read_known(&mut self, path: &Path, stamp: FileStamp, indexed: Option<IndexedText>) -> FileNames {
         let reliable = stamp.is_reliable();
-        let nothing = CachedNames {
+        let nothing = FileNames {
             stamp,
             reliable,
             indexed,
@@ -263,16 +263,16 @@ impl Texts {
             return nothing;
         }
         if stamp.size > LARGEST_FILE {
-            return CachedNames { readable: false, ..nothing };
+            return FileNames { readable: false, ..nothing };
         }
         let Some(bytes) = self.text_of(path) else {
-            return CachedNames { readable: false, ..nothing };
+            return FileNames { readable: false, ..nothing };
         };
         if !is_lisp(path, &bytes) {
             return nothing;
         }
         let text = ReadText::new(&bytes);
-        let known = CachedNames { is_unindexed: true, packages: text.tokens.packages().into(), ..nothing };
+        let known = FileNames { is_unindexed: true, packages: text.tokens.packages().into(), ..nothing };
         self.cache(path, Read { stamp, text, last_used: self.clock });
         known
     }

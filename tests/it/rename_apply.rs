@@ -121,7 +121,7 @@ fn renames_are_written_and_taken_back() {
     assert_eq!(files(&root), before);
     let gone = rename(&session, json!({ "undo": id })).unwrap();
     let message = format!("Edit {id} not found");
-    let nothing = "No edit of this project is kept: there is nothing to undo.";
+    let nothing = "There is no edit of this project to undo.";
     let said = [&gone.structured["found"], &gone.structured["message"], &gone.structured["try"]];
     assert_eq!(said, [&json!(false), &json!(message), &json!([nothing])]);
     assert_eq!((gone.outcome, gone.text), (CallOutcome::NotFound, format!("{message}\n\n{nothing}")));
@@ -134,13 +134,13 @@ fn refusals(session: &Session, root: &Path) {
     let before = files(root);
     let taken = rename(session, json!({ "name": "ra:area", "new_name": "twice", "apply": true })).unwrap();
     assert_eq!((taken.outcome, &taken.structured["applied"]), (CallOutcome::Failed, &json!(false)));
-    assert!(taken.text.starts_with("ra:area cannot become twice:\n"), "{}", taken.text);
+    assert!(taken.text.starts_with("ra:area cannot be renamed to twice:\n"), "{}", taken.text);
     let missing = rename(session, json!({ "name": "ra::aera", "new_name": "x" })).unwrap();
     assert_eq!(missing.outcome, CallOutcome::NotFound);
     assert_eq!(missing.structured["suggestions"][0], "area", "{}", missing.structured);
     for (arguments, said) in [
         (json!({ "name": "ra:area" }), "needs the argument \"new_name\""),
-        (json!({ "name": "ra:area", "new_name": "x", "undo": "1" }), "either a name"),
+        (json!({ "name": "ra:area", "new_name": "x", "undo": "1" }), "either name"),
         (json!({ "name": "ra:area", "new_name": "x", "cursor": "y" }), "cursor \"y\""),
         (json!({ "name": "ra:area", "new_name": "a:b" }), "a:b"),
     ] {
