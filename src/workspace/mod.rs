@@ -122,7 +122,7 @@ pub(crate) struct Project {
     /// Results of comparing loaded files with their text on disk: the file's stamp, the loaded
     /// contents, and whether they differ.
     compared: Mutex<HashMap<PathBuf, (FileStamp, Contents, bool)>>,
-    image: RwLock<ImageContents>,
+    image: RwLock<LastImageReport>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
     read_symbols: Mutex<ReadSymbols>,
@@ -148,7 +148,7 @@ struct Stale {
 
 /// The image's files and systems, as of its last report.
 #[derive(Debug, Default)]
-struct ImageContents {
+struct LastImageReport {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
     /// The components of systems below the root, each with the `.asd` files that define it.
@@ -338,7 +338,7 @@ impl Project {
         }
         let mut image = self.image.write();
         self.stale.lock().components |= *image.components != components;
-        *image = ImageContents { contents, systems, components: Arc::new(components) };
+        *image = LastImageReport { contents, systems, components: Arc::new(components) };
     }
 
     /// Returns the systems that are registered with ASDF, by name.

@@ -57,7 +57,7 @@ impl std::fmt::Debug for ServerOptions {
 }
 
 /// The result of a request for names, with the stamp of the index.
-type CachedNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
+type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The server of one editor.
 pub(super) struct Server {
@@ -73,7 +73,7 @@ pub(super) struct Server {
     pub(super) shows_references: AtomicBool,
     documents: Mutex<HashMap<PathBuf, Arc<OpenDocument>>>,
     pub(super) loaded: Mutex<LoadedTexts>,
-    pub(super) cached_names: Mutex<Vec<CachedNames>>,
+    pub(super) cached_names: Mutex<Vec<CompletionNames>>,
     /// Locked while a message is processed. Records whether `initialized` and `shutdown` have been
     /// received.
     pub(super) turn: Mutex<(bool, bool)>,

@@ -25,7 +25,7 @@ use crate::actions::uses::outline::OutlineAnswer;
 use crate::engine::control::Control;
 use crate::source::positions::PlaceAccess;
 use html::{Here, Html, name_slug, path_slug};
-use uses::{CallerGraph, UseLine, unused};
+use uses::{CallerGraph, SiteUse, unused};
 
 /// The file that marks a folder as written by this module.
 const MARKER: &str = "steelbank-site.txt";
@@ -98,7 +98,7 @@ struct Site<'a> {
     described: BTreeMap<u32, Vec<SymbolNumber>>,
     subclasses: BTreeMap<HomeAndName, Vec<SymbolNumber>>,
     /// Sorted by target, file and line.
-    uses: Vec<UseLine>,
+    uses: Vec<SiteUse>,
     /// The number of uses of each external symbol.
     others: BTreeMap<SymbolNumber, usize>,
     graph: CallerGraph,
@@ -354,7 +354,7 @@ impl Site<'_> {
                 }
             } else if let (false, Some(what)) = (token.defines, token.use_type) {
                 let line = read.lines.line(token.range.start);
-                self.uses.push(UseLine {
+                self.uses.push(SiteUse {
                     target: entity.symbol,
                     facet: entity.facet,
                     file: number,
@@ -372,7 +372,7 @@ impl Site<'_> {
             let target = self.model.find_symbol(&(made.package.clone(), made.name.clone()));
             let Some(target) = target.filter(|target| self.home(*target).is_some()) else { continue };
             let line = read.lines.line(made.range.start);
-            self.uses.push(UseLine {
+            self.uses.push(SiteUse {
                 target,
                 facet: principal(&self.model.symbols[target as usize].facts).unwrap_or(Facet::Other),
                 file: number,
@@ -389,7 +389,7 @@ impl Site<'_> {
     }
 
     /// Returns the uses of a symbol.
-    fn uses_of(&self, symbol: SymbolNumber) -> &[UseLine] {
+    fn uses_of(&self, symbol: SymbolNumber) -> &[SiteUse] {
         let start = self.uses.partition_point(|found| found.target < symbol);
         let end = self.uses.partition_point(|found| found.target <= symbol);
         &self.uses[start..end]

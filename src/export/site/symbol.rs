@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Site;
 use super::file::class_of;
 use super::html::{Here, Html, Text, several};
-use super::uses::UseLine;
+use super::uses::SiteUse;
 use crate::actions::symbols::facts::HomeAndName;
 use crate::actions::uses::code_find_references::UseType;
 use crate::answer::name::readable;
@@ -270,7 +270,7 @@ impl Site<'_> {
             if !accessors.is_empty() {
                 page.add(format_args!("<p class=by>By {}", self.links(accessors, here, package)));
             }
-            let by_name: Vec<&UseLine> =
+            let by_name: Vec<&SiteUse> =
                 uses.into_iter().filter(|found| Some(found.target) == slot_symbol).collect();
             self.write_lines(page, &by_name, package, here);
             page.add("</details>");
@@ -288,12 +288,12 @@ impl Site<'_> {
         Some(self.graph.tests_of(symbol, users))
     }
 
-    fn write_uses(&self, page: &mut Html, uses: &[UseLine], package: &str, here: Here) {
+    fn write_uses(&self, page: &mut Html, uses: &[SiteUse], package: &str, here: Here) {
         if uses.is_empty() {
             page.add("<p>Nothing in the project's files uses it.");
             return;
         }
-        let mut write = |title: &str, group: &[&UseLine]| {
+        let mut write = |title: &str, group: &[&SiteUse]| {
             let count = group.len();
             if title == NAMED && count > 0 {
                 page.add(format_args!("<details><summary>{title} <small>{count}</small></summary>"));
@@ -308,7 +308,7 @@ impl Site<'_> {
             let group = uses.iter().filter(|found| !found.generated && kinds.contains(&found.what));
             write(title, &group.collect::<Vec<_>>());
         }
-        let mut by_macro: BTreeMap<Option<SymbolNumber>, Vec<&UseLine>> = BTreeMap::new();
+        let mut by_macro: BTreeMap<Option<SymbolNumber>, Vec<&SiteUse>> = BTreeMap::new();
         uses.iter()
             .filter(|found| found.generated)
             .for_each(|found| by_macro.entry(found.via).or_default().push(found));
@@ -323,13 +323,13 @@ impl Site<'_> {
 
     /// Writes the lines of uses grouped by file, starting with this file. Each has the name of the
     /// definition that contains it, which the script turns into a link.
-    fn write_lines(&self, page: &mut Html, uses: &[&UseLine], package: &str, here: Here) {
+    fn write_lines(&self, page: &mut Html, uses: &[&SiteUse], package: &str, here: Here) {
         if uses.is_empty() {
             return;
         }
         page.add("<div class=lines>");
         let (mut before, mut caller) = (None, None);
-        let (own, others): (Vec<&UseLine>, Vec<&UseLine>) =
+        let (own, others): (Vec<&SiteUse>, Vec<&SiteUse>) =
             uses.iter().partition(|found| here == Here::File(found.file));
         for found in own.into_iter().chain(others) {
             if before == Some((found.file, found.line)) {

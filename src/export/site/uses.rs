@@ -18,7 +18,7 @@ use steelbank_text::DefinitionKind;
 
 /// A line that uses a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct UseLine {
+pub(super) struct SiteUse {
     pub(super) target: SymbolNumber,
     pub(super) file: u32,
     pub(super) line: u32,
@@ -34,7 +34,7 @@ pub(super) struct UseLine {
     pub(super) via: Option<SymbolNumber>,
 }
 
-impl UseLine {
+impl SiteUse {
     /// Returns whether the use runs the symbol, or names it where code runs.
     pub(super) fn is_live(&self) -> bool {
         !matches!(
@@ -61,7 +61,7 @@ pub(super) struct CallerGraph {
 }
 
 impl CallerGraph {
-    pub(super) fn of(model: &Model<'_>, uses: &[UseLine]) -> Self {
+    pub(super) fn of(model: &Model<'_>, uses: &[SiteUse]) -> Self {
         let mut graph = Self::default();
         for definition in &model.definitions {
             let in_test =
@@ -146,11 +146,11 @@ impl Site<'_> {
         class: SymbolNumber,
         slot: Option<SymbolNumber>,
         accessors: &BTreeSet<SymbolNumber>,
-    ) -> Vec<&UseLine> {
+    ) -> Vec<&SiteUse> {
         let own = slot.map(|slot| self.uses_of(slot)).unwrap_or_default().iter();
         let own =
             own.filter(|found| matches!(found.facet, Facet::Slot(of) if of.is_none_or(|of| of == class)));
-        let mut all: Vec<&UseLine> =
+        let mut all: Vec<&SiteUse> =
             own.chain(accessors.iter().flat_map(|accessor| self.uses_of(*accessor))).collect();
         all.retain(|found| found.is_live() || matches!(found.facet, Facet::Slot(_)));
         all.sort_by_key(|found| (found.file, found.line));
@@ -172,7 +172,7 @@ pub(super) fn unused(
     for (number, definition) in (0..).zip(&model.definitions) {
         let file = &model.files[definition.file as usize];
         let symbol = &model.symbols[definition.entity.symbol as usize];
-        let from_elsewhere = |found: &UseLine| {
+        let from_elsewhere = |found: &SiteUse| {
             let in_tests = model.files[found.file as usize].is_test && !file.is_test;
             found.is_live() && found.sure && found.by != Some(number) && !in_tests
         };
