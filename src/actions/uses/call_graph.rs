@@ -1,8 +1,8 @@
 //! call-graph: follows calls from a function to its callers, or to the functions that it calls, up
 //! to a depth.
 //!
-//! The search goes breadth-first through a [`Graph`] of nodes with their distance from the root.
-//! [`Graph::finish`] adds the kind and place of each function from the image and marks the edges
+//! The search goes breadth-first through a `Graph` of nodes with their distance from the root.
+//! `Graph::finish` adds the kind and place of each function from the image and marks the edges
 //! that close a cycle.
 
 mod drawing;

@@ -4,9 +4,9 @@
 //! line. Uses that the compiler does not record (types, classes, quoted symbols, macro templates,
 //! package definitions) come from the text as SBCL's reader read it.
 //!
-//! A request becomes a [`UseSearch`], which reads every file with records or with the name, places
+//! A request becomes a `UseSearch`, which reads every file with records or with the name, places
 //! the records, classifies the remaining tokens, and merges all uses by line.
-//! [`UseSearch::answer`] then turns the lines into a [`CodeFindReferencesAnswer`].
+//! `UseSearch::answer` then turns the lines into a [`CodeFindReferencesAnswer`].
 
 mod text;
 pub(crate) mod tool;

@@ -1,6 +1,6 @@
 //! impact: lists the code to check when definitions change.
 //!
-//! A request gives names, files or the git diff, which become [`Subjects`]. Their users are
+//! A request gives names, files or the git diff, which become `Subjects`. Their users are
 //! followed breadth-first through the graph. The answer adds calls that do not fit a changed lambda
 //! list, subclasses, methods, tests, and the files to recompile.
 

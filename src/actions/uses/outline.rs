@@ -2,7 +2,7 @@
 //! finds unused ones.
 //!
 //! Definitions come from the text, which is read without Lisp. Uses come from the image and from
-//! the text of all loaded files, through [`UseLines`]. For an unused definition, [`reach`] collects
+//! the text of all loaded files, through `UseLines`. For an unused definition, `reach` collects
 //! the reasons why it may still be in use, such as an export or a quoted name.
 
 pub(crate) mod tool;

@@ -2,9 +2,9 @@
 //! that feature expressions exclude. The place of a match is certain, its meaning is not.
 //!
 //! The workspace's index of names gives the files and the classes of the tokens with the name.
-//! [`TokenResolver`] decides for each class whether the token is the symbol, from the packages of
-//! the image and from the package definitions in unloaded text. [`text_uses`] lists the matches
-//! line by line; [`text_counts`] only counts them.
+//! `TokenResolver` decides for each class whether the token is the symbol, from the packages of
+//! the image and from the package definitions in unloaded text. `text_uses` lists the matches
+//! line by line; `text_counts` only counts them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};

@@ -1,7 +1,7 @@
 //! The who family (who-calls, who-references, who-binds, who-sets, who-macroexpands,
 //! who-specializes): lists the functions and top-level forms that use a symbol in one way.
 //!
-//! [`Users::recorded`] takes the functions from the compiler's records. Their places, and the users
+//! `Users::recorded` takes the functions from the compiler's records. Their places, and the users
 //! without a record, come from the search of code-find-references.
 //! [`UseType::kind`](super::code_find_references::UseType::kind) assigns each of its uses to one
 //! tool.
