@@ -178,7 +178,7 @@ impl NotFoundReply {
         });
         let mut remedies: Vec<String> = wider.collect();
         if remedies.is_empty() && nothing.near.is_empty() {
-            let what = "Give a shorten_failure part of the name, or load the system that defines it. To find slots, \
+            let what = "Give a shorter part of the name, or load the system that defines it. To find slots, \
                 local variables and keywords, use find_references.";
             remedies.push(what.to_owned());
         }

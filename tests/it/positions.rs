@@ -48,7 +48,8 @@ fn torture_project_matches_its_goldens() {
             writeln!(text, "  {}", line(found)).unwrap();
         }
     }
-    expect("torture/goldens.txt", &text);
+    // SBCL names functions of a file's top-level forms with its path.
+    expect("torture/goldens.txt", &text.replace(&root.display().to_string(), "{root}"));
 }
 
 fn line(found: &CodeReference) -> String {
