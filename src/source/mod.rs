@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_data_have_numbers_from_2_5_11_on() {
+    fn quoted_data_are_numbered_from_2_5_11() {
         let data = ["2.5.11", "2.6.0", "2.6.4.debian", "3.0"];
         assert!(data.iter().all(|version| numbering(version) == Numbering::Data));
         let code = ["2.4.6", "2.5.2.debian", "2.5.10", ""];

@@ -293,7 +293,7 @@ fn load_ends_at_its_deadline() {
 }
 
 #[test]
-fn init_file_configures_asdf_or_its_error_names_it() {
+fn init_file_configures_asdf_or_is_reported() {
     own_process!();
     let root = folder("init");
     let away = folder("init-away");

@@ -425,7 +425,7 @@ fn tracing_everything_costs_lisp_at_worst() {
 }
 
 #[test]
-fn threads_that_fill_the_heap_cost_lisp_at_worst() {
+fn full_heap_in_threads_costs_at_most_lisp() {
     own_process!();
     costs_lisp_at_worst(
             "(let ((threads (loop repeat 4 collect
