@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Runs the rest of the test in a child process of its own. Takes an array of environment variables
+/// Runs the rest of the test in a separate child process. Takes an array of environment variables
 /// for the child.
 macro_rules! own_process {
     () => {
@@ -19,8 +19,8 @@ macro_rules! own_process {
     };
 }
 
-/// Runs the test whose closure has the type `closure` in a child process. Fails if the child fails.
-/// Prints the child's lines that begin with "seen: ".
+/// Runs the test that contains the closure of type `closure` in a child process. Fails if the child
+/// fails. Prints the child's lines that begin with "seen: ".
 pub(crate) fn run_test<const N: usize>(closure: &str, environment: [(&str, impl AsRef<OsStr>); N]) {
     let name = closure.split_once("::").unwrap().1.strip_suffix("::{{closure}}").unwrap();
     let output = run(command(name).envs(environment));

@@ -64,7 +64,7 @@ fn lines(answer: &LoadAnswer, file: &str) -> Vec<(Severity, Option<u32>)> {
     of.map(|said| (said.severity, said.place.as_ref().unwrap().line)).collect()
 }
 
-/// Lists the files below `folder` whose names end in `end`.
+/// Lists the files below `folder` with names that end in `end`.
 fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -171,7 +171,7 @@ fn server_survives_bytes_that_are_no_messages() {
     assert_eq!(client.others, [Value::Null; 0]);
 }
 
-/// Defines a variable `NAME::V` whose value never finishes printing.
+/// Defines a variable `NAME::V` with a value that never finishes printing.
 fn endless_value(package: &str) -> Value {
     evaluate(&format!(
         "(progn (defpackage \"{package}\" (:use \"CL\"))

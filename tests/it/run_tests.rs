@@ -13,7 +13,8 @@ use crate::tools_beside_sbcl::World;
 const FRAMEWORKS: [&str; 9] =
     ["fiveam", "fiasco", "rt", "1am", "rove", "parachute", "lisp-unit2", "ptester", "prove"];
 
-/// Runs the tests of Debian libraries in FiveAM, RT and ptester: all pass, as upstream says.
+/// Runs the tests of Debian libraries in FiveAM, RT and ptester. All must pass, as they do
+/// upstream.
 #[test]
 fn library_tests_pass() {
     own_process!([("CL_SOURCE_REGISTRY", library_registry())]);
@@ -111,7 +112,7 @@ fn places_are_those_of_the_forms(world: &World, framework: &str, run: &Value) {
             placed += 1;
         }
     }
-    // prove and ptester run inside a test-op, whose forms are unknown.
+    // prove and ptester run inside a test-op, so the positions of their forms are unknown.
     let least = if ["ptester", "prove"].contains(&framework) { 0 } else { 2 };
     assert!(placed >= least, "{framework}: {placed} assertions have places: {run:#}");
 }

@@ -305,13 +305,13 @@ fn sidecar_of_another_file_is_rebuilt() {
     assert_eq!(load(), 0);
 }
 
-/// Whether the process `number` runs.
+/// Whether the process `number` is running.
 fn runs(number: i64) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     text.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// Returns the parent of the process `number`, if it runs.
+/// Returns the parent of the process `number`, if it is running.
 fn parent(number: i64) -> Option<i64> {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -332,7 +332,7 @@ fn copies(folder: &Path) -> Vec<i64> {
 }
 
 pub(crate) fn signal(number: i64, signal: i32) {
-    // SAFETY: the call sends a signal to a process of this test's.
+    // SAFETY: the call sends a signal to a process that this test started.
     unsafe { libc::kill(i32::try_from(number).unwrap(), signal) };
 }
 
@@ -386,7 +386,7 @@ fn programs_started_by_lisp_end_with_the_server() {
     }
 }
 
-/// Writes a project whose load takes long in a copy of the program.
+/// Writes a project that takes long to load in a copy of the program.
 fn write_slow_project(root: &Path) {
     write_project(root);
     let slow = "(with-open-file (line \"/proc/self/cmdline\") (when (search \"helper\" (read-line line nil \"\")) (sleep 500)))";

@@ -30,7 +30,7 @@ fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
     if row.is_of_list() {
         return Answer { text: None, is_error: false, is_missing: None, structured: listed.clone() };
     }
-    // That text is for people: lines as grep writes them.
+    // On the command line, find_references prints another text: lines as grep writes them.
     let has_text = row.tool != "find_references";
     let (text, errors, code) = call(root, row, !has_text);
     let structured = match has_text {

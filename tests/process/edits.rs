@@ -402,7 +402,7 @@ fn next_start_undoes_an_interrupted_edit() {
     assert!(!cut.is_new("taken back by the next edit"));
 }
 
-/// A server whose edit waits for a lock that the test holds.
+/// A server with an edit that waits for a lock, which the test holds.
 struct Waiting {
     folder: Folder,
     child: std::process::Child,
@@ -442,7 +442,7 @@ impl Waiting {
         Self { folder, child, client, edit, lock }
     }
 
-    /// Releases the lock after a while in which the edit would be interrupted.
+    /// Releases the lock after a time that suffices to interrupt the edit.
     fn release(&self) {
         std::thread::sleep(Duration::from_millis(1500));
         flock(&self.lock, FlockOperation::Unlock).unwrap();

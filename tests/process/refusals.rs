@@ -1,5 +1,5 @@
-//! Tests in which the system refuses requests of the program: it answers as before, or names the
-//! refused request.
+//! Tests of a system that refuses requests of the program: the program answers as before, or names
+//! the refused request.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsRawFd;

@@ -303,7 +303,7 @@ fn renames_are_verified() {
     check_built_names(&bank);
 }
 
-/// Verifies renames whose effects no loaded code shows, and edits in files that are not loaded.
+/// Verifies renames with effects that no loaded code shows, and edits in files that are not loaded.
 #[test]
 fn file_with_stopped_load_is_skipped() {
     own_process!();

@@ -38,7 +38,7 @@ fn heard(editor: &mut Editor) -> String {
     }
 }
 
-/// A project whose second file uses the first one's functions.
+/// A project of two files. The second one uses the first one's functions.
 fn used_project(name: &str) -> (Folder, String) {
     let folder = project(name);
     let asd = "(defsystem \"shop\" :serial t :components ((:file \"shop\") (:file \"uses\")))";

@@ -17,7 +17,7 @@ use crate::texts::expect_text;
 /// The path of Debian's cl-swank, where ASDF finds it.
 const SWANK: &str = "/usr/share/common-lisp/source/slime/swank.asd";
 
-/// The environment in which ASDF finds only the project's systems.
+/// An environment that lets ASDF find only the project's systems.
 const NOTHING_INSTALLED: (&str, &str) =
     ("CL_SOURCE_REGISTRY", "(:source-registry :ignore-inherited-configuration)");
 
