@@ -1,13 +1,16 @@
-;;;; The oracle's Lisp half: what sb-introspect and FIND-SYMBOL say about everything in the image, as lines of text.
+;;;; The oracle's Lisp half: writes the answers of sb-introspect and FIND-SYMBOL about everything in
+;;;; the image, as lines of text.
 ;;;;
-;;;; The trick. SB-INTROSPECT:WHO-CALLS and its family all end in COLLECT-XREF, which walks every code object of the image
-;;;; for every question: 16 ms, for some 12,000 names and five kinds. But it takes the code objects from a cache of its
-;;;; own, *CODEBLOB-CACHE*. One pass with SB-C:MAP-PACKED-XREF-DATA, the decoder that COLLECT-XREF uses itself, finds out
-;;;; for each kind and name which code objects have such a record at all; for each question the cache is then filled with these alone.
-;;;; COLLECT-XREF still decodes them and decides. Code objects left out hold no record of that name, and names that no
-;;;; record holds have no answer. SPOT-CHECK asks a sample with the full cache as well.
+;;;; SB-INTROSPECT:WHO-CALLS and similar functions all call COLLECT-XREF, which walks every code
+;;;; object of the image for every question. That takes 16 ms for each of some 12,000 names and five
+;;;; kinds. COLLECT-XREF gets the code objects from a cache, *CODEBLOB-CACHE*. Therefore one pass
+;;;; with SB-C:MAP-PACKED-XREF-DATA, the decoder that COLLECT-XREF uses, first finds the code
+;;;; objects that have records of each kind and name. For each question, the cache is then filled
+;;;; with only these. COLLECT-XREF still decodes the records and selects among them. The other code
+;;;; objects have no record of the name, and a name without any record has no answer. SPOT-CHECK
+;;;; also asks a sample of the questions with the full cache.
 ;;;;
-;;;; What is steelbank's own is in nobody's answers, and so it is left out here.
+;;;; The oracle omits steelbank's names, because no answer contains them.
 
 (defpackage :steelbank-oracle
   (:use :common-lisp))
