@@ -101,7 +101,7 @@ fn index_survives_concurrent_redefinitions() {
         assert!(answer.cautions.is_empty(), "{:?}", answer.cautions);
     }
     bank.value("(progn (setf *stop* t) (sleep 1))");
-    // The index catches up with definitions that it left out.
+    // The next question adds definitions that the index lacked.
     let asked = WhoRequest::new(Kind::Specializes, "k").package("CL-USER");
     let listed = bank.answer(&asked).users;
     let method = "(METHOD COMMON-LISP-USER::G (COMMON-LISP-USER::K))";

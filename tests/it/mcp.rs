@@ -214,7 +214,7 @@ fn requests_are_served_concurrently() {
     let arguments = endless_value("MCP-BESIDE");
     let mut client = client();
     let slow = client.begin("tools/call", json!({ "name": "describe-symbol", "arguments": arguments }));
-    // These do not need Lisp, and are answered at once.
+    // Requests that do not need Lisp are answered immediately.
     client.request("tools/list", json!({}));
     client.text("who-calls", json!({ "name": "cl:mapcar" }));
     client.text("status", json!({}));

@@ -1,4 +1,4 @@
-//! Tests of projects with odd files, which anybody may have put there. Reading questions are
+//! Tests of projects with odd files, which may come from untrusted people. Reading questions are
 //! answered quickly, with little memory, and start no program.
 
 use std::fs::{self, File};

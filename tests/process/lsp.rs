@@ -42,7 +42,7 @@ pub(crate) struct Editor {
     /// Folders that are removed with the editor.
     kept: Vec<tempfile::TempDir>,
     encoding: PositionEncoding,
-    /// Messages of the server that are no awaited responses.
+    /// Messages of the server other than awaited responses.
     pub(crate) told: Vec<Value>,
 }
 

@@ -167,7 +167,7 @@ fn rename_outlives_its_call() {
         client.call("rename", json!({ "wait": number, "answer_within_seconds": 0 }))["isError"] != true
     });
     assert!(now() == text);
-    // So does the end of the connection.
+    // The end of the connection cancels the rename, too.
     running(&client.call("rename", order));
     ends_well(child, client);
     std::thread::sleep(Duration::from_secs(3));

@@ -517,7 +517,7 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     assert_eq!(ask(), answer);
     assert_eq!(copies(&cache).0, 0, "a refused snapshot was tried again without a change");
 
-    // It is tried again when the code has changed.
+    // After a change of the code, a snapshot is tried again.
     std::thread::sleep(Duration::from_millis(1100));
     write(&root, "keeper.lisp", text);
     assert_eq!(ask(), answer);
@@ -542,7 +542,7 @@ fn snapshot_is_renewed_when_it_pays() {
     let root = folder.canonicalize().unwrap().join("project");
     fs::create_dir_all(&root).unwrap();
     write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
-    // Two loads are as much as saving.
+    // Two loads take as long as saving.
     let text = |number: u32| {
         format!(
             "(defun cl-user::small-{number} (x) (cl-user::small x))\n(defun cl-user::small (x) x)\n(sleep 1.1)\n"

@@ -114,7 +114,7 @@ impl Editor {
         self.begin(&format!("(cl:eval (cl:read-from-string \"{abort}\"))"), "CL-USER").unwrap();
     }
 
-    /// Waits for an event with `words` in it.
+    /// Waits for an event that contains `words`.
     fn hears(&mut self, words: &str) {
         while !self.events.iter().any(|event| event.contains(words)) {
             let event = self.read().unwrap();

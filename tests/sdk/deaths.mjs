@@ -1,5 +1,6 @@
-// The official SDK's client keeps eight requests in flight while Lisp is ended in each of the ways of ends.json: every request
-// gets one answer, and the one to its question. Arguments: the program, the file of the ways, an empty folder.
+// The official SDK's client keeps eight requests in flight while Lisp is ended in each way that
+// ends.json lists. Every request must get exactly one answer, to its question. Arguments: the
+// program, ends.json, an empty folder.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -28,7 +29,7 @@ const transport = new StdioClientTransport({
   stderr: "ignore",
 });
 const client = new Client({ name: "deaths", version: "1" });
-// What the SDK cannot match to a request, and what is no message, comes here.
+// Called for responses that match no request, and for input that is no message.
 client.onerror = (error) => check("the client's own error", false, error);
 
 /** How many answers each id has had. */
@@ -48,7 +49,7 @@ transport.send = (message, ...rest) => {
   if (message.id !== undefined && message.method !== undefined) sent.add(message.id);
   return send(message, ...rest);
 };
-// With the tools' schemas, the client checks each structured answer.
+// Once it has the tools' schemas, the client checks each structured answer.
 await client.listTools();
 
 /** The text that a tool answers, what it notes beside it, and whether it failed. */
@@ -106,7 +107,7 @@ for (const [number, { form, spared, ends = false }] of ways.entries()) {
     died ||= answer.text.includes("Lisp has died") || answer.error !== undefined;
     check(`${form}: load-file`, answer.failed || answer.text.includes(`end-${number}.lisp`), answer.text);
   });
-  // Seven more, each asked again as soon as it is answered.
+  // Seven more requests, each repeated as soon as it is answered.
   const asking = questions.map(async ([name, args, wanted]) => {
     do {
       const { text, notes = "", failed, error } = await call(name, args);
@@ -121,7 +122,7 @@ for (const [number, { form, spared, ends = false }] of ways.entries()) {
     deaths += 1;
     await until(`${form}: Lisp is started again`, async () => (await restarts()) > before);
   }
-  // A clean image: what cost only an answer is over, and deaths do not count any more.
+  // Restart with a clean image, which also resets the count of deaths.
   const clean = await restarts();
   await call("restart-lisp", {});
   await until("a clean image", async () => (await restarts()) > clean);
