@@ -32,7 +32,7 @@ const client = new Client({ name: "deaths", version: "1" });
 // Called for responses that match no request, and for input that is no message.
 client.onerror = (error) => check("the client's own error", false, error);
 
-/** How many answers each id has had. */
+/** The number of answers to each id. */
 const answers = new Map();
 await client.connect(transport);
 const pid = transport.pid;
@@ -52,7 +52,7 @@ transport.send = (message, ...rest) => {
 // Once it has the tools' schemas, the client checks each structured answer.
 await client.listTools();
 
-/** The text that a tool answers, what it notes beside it, and whether it failed. */
+/** Returns the text of a tool's answer, its additional notes, and whether it is an error. */
 async function call(name, args) {
   try {
     const result = await client.callTool({ name, arguments: args }, undefined, options);
@@ -75,7 +75,7 @@ async function restarts() {
   return result?.structuredContent?.restarts?.at(-1)?.number ?? 0;
 }
 
-/** Questions, each with what its own answer matches and no other's does: until it is loaded again, an answer says that. */
+/** Questions, each with a pattern that only its answer matches, or an answer that reports the load. */
 const questions = [
   ["describe-symbol", { name: "cl:car" }, /^COMMON-LISP::CAR \[FUNCTION\]/],
   ["describe-symbol", { name: "cl:cdr" }, /^COMMON-LISP::CDR \[FUNCTION\]/],
