@@ -26,7 +26,8 @@
   :type 'string :risky t)
 
 (defcustom steelbank-arguments '("--system" "auto" "lsp")
-  "Arguments of `steelbank-program'.  --system auto loads the project's systems, which runs their code."
+  "Arguments of `steelbank-program'.
+--system auto loads the project's systems, which runs their code."
   :type '(repeat string) :risky t)
 
 (defcustom steelbank-timeout 300
@@ -37,7 +38,7 @@
   "Hash table from the folders of projects to their servers' connections.")
 
 (defvar-local steelbank--sent nil
-  "List of the connection that has this buffer open, and the tick and version of the last sent text.")
+  "The connection that has this buffer open, and the sent text's tick and version.")
 
 ;;; The connection
 
