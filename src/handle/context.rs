@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::answer::Location;
 use crate::answer::SourcePlace;
+use crate::answer::designator::DesignatorError;
 use crate::answer::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus, NamedSymbol};
 use crate::answer::name::escaped;
 use crate::engine::control::Control;
@@ -82,20 +83,32 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Adds the symbols called `name` in loaded files to the index, if the image has no such
-    /// symbol. A fasl interns only the symbols that it refers to. With this, an answer is the same
-    /// whether a file was compiled or came from the cache.
-    pub(crate) fn with_sidecar_symbols(&self, name: &str, package: Option<&str>) -> Cow<'_, Self> {
-        let lookup = Lookup::new(&self.index, name, package.unwrap_or(DEFAULT_PACKAGE));
-        let Ok(Lookup { asked, found: Err(LookupStatus::NoSymbol), .. }) = lookup else {
-            return Cow::Borrowed(self);
-        };
-        let naming = self.project.naming(&asked.name).into_iter();
+    /// Resolves the name in a request. If the image has no such symbol, adds the symbols of that
+    /// name in loaded files to the index: a fasl interns only the symbols that it refers to, and
+    /// an answer must be the same whether a file was compiled or came from the cache.
+    ///
+    /// # Errors
+    /// The name cannot be parsed. A missing symbol is an outcome of the lookup.
+    pub(crate) fn resolve(
+        &self,
+        name: &str,
+        package: Option<&str>,
+    ) -> Result<(Cow<'_, Self>, Lookup), DesignatorError> {
+        let lookup = Lookup::new(&self.index, name, package.unwrap_or(DEFAULT_PACKAGE))?;
+        if lookup.found != Err(LookupStatus::NoSymbol) {
+            return Ok((Cow::Borrowed(self), lookup));
+        }
+        let context = self.with_sidecar_symbols(&lookup.asked.name);
+        let lookup = Lookup::resolved(&context.index, name, package)?;
+        Ok((context, lookup))
+    }
+
+    /// Adds the symbols called `name` in loaded files to the index, in all packages.
+    pub(crate) fn with_sidecar_symbols(&self, name: &str) -> Cow<'_, Self> {
+        let naming = self.project.naming(name).into_iter();
         let files: Vec<_> =
             naming.filter_map(|file| self.project.positions(&file.path, file.write_date).ok()).collect();
-        self.with_symbols(
-            files.iter().flat_map(|file| file.symbols()).filter(|(_, name)| *name == asked.name),
-        )
+        self.with_symbols(files.iter().flat_map(|file| file.symbols()).filter(|(_, found)| *found == name))
     }
 
     /// Adds the symbols in a loaded file that the image does not have to the index.
@@ -121,9 +134,15 @@ impl QueryContext<'_> {
         Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })
     }
 
-    /// Like [`QueryContext::with_sidecar_symbols`], for the symbol that a request names.
-    pub(crate) fn with_sidecar_symbol(&self, named: &NamedSymbol) -> Cow<'_, Self> {
-        self.with_sidecar_symbols(&named.name, named.package.as_deref())
+    /// Works as [`QueryContext::resolve`].
+    ///
+    /// # Errors
+    /// See [`QueryContext::resolve`].
+    pub(crate) fn resolve_symbol(
+        &self,
+        named: &NamedSymbol,
+    ) -> Result<(Cow<'_, Self>, Lookup), DesignatorError> {
+        self.resolve(&named.name, named.package.as_deref())
     }
 
     /// Returns a [`DefinitionPlaces`] for this context.

@@ -352,9 +352,8 @@ impl Question for DescribeSymbolRequest {
     const REPEATABLE: bool = true;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
-        let context = &*context.with_sidecar_symbol(&self.symbol);
-        let index = &context.index;
-        let lookup = self.symbol.lookup(index)?;
+        let (context, lookup) = context.resolve_symbol(&self.symbol)?;
+        let (context, index) = (&*context, &context.index);
         if let Ok((symbol, accessibility)) = lookup.found
             && index.is_from_text(symbol)
         {

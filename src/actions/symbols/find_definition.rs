@@ -179,9 +179,8 @@ impl Resolved {
     /// # Errors
     /// Fails if the symbol or package does not exist, or if the name cannot be parsed.
     pub(crate) fn new(context: &QueryContext<'_>, named: &NamedSymbol) -> Result<Self, Error> {
-        let context = context.with_sidecar_symbol(named);
+        let (context, lookup) = context.resolve_symbol(named)?;
         let index = &context.index;
-        let lookup = named.lookup(index)?;
         let symbol = found(index, context.project, &lookup)?;
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
         Ok(Self { looked_up_in: lookup.looked_up_in, ..Self::of(&uses) })

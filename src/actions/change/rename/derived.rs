@@ -15,7 +15,7 @@ use crate::actions::symbols::find_definition::ImageDefinition;
 use crate::actions::uses::code_find_references::{CodeFindReferencesRequest, code_find_references};
 use crate::actions::uses::symbol_uses::SymbolUses;
 use crate::answer::designator::FunctionName;
-use crate::answer::name::{canonical, of_symbol, readable};
+use crate::answer::name::{of_symbol, readable};
 use crate::handle::Error;
 use crate::source::positions::{Prefix, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
     /// Adds a conflict if a derived name would collide with another symbol.
     fn check_collision(&mut self, other: &DerivedSymbol<'_>, new: &str) {
         let home = &other.uses.sought().package;
-        let context = self.context.with_sidecar_symbols(&canonical(home, new), None);
+        let context = self.context.with_sidecar_symbols(new);
         let index = &context.index;
         let found = index.symbol_named(home, new).map(|(found, _)| found);
         if let Some(found) = found.filter(|&found| self.is_used(index, found)) {
