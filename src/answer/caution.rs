@@ -79,6 +79,8 @@ pub enum Caution {
     IndexStaleAfterLoad(String),
     /// The index of uses still has definitions that a reload removed: the error.
     IndexStaleAfterRemoval(String),
+    /// Leftover definitions were not removed, because the reload failed.
+    NothingRemoved,
     /// This number of lines write the slot or place that the symbol names. It is not an assigned
     /// variable.
     Written(usize),
@@ -198,6 +200,7 @@ impl Display for Caution {
             Self::IndexStaleAfterRemoval(error) => {
                 write!(f, "The index of uses could not be updated ({error}); it may still list what was removed.")
             }
+            Self::NothingRemoved => f.write_str("Nothing was removed, because the load failed."),
             Self::Written(lines) => write!(
                 f,
                 "The slot or place of this name is written in {}; call code-find-references to list them.",

@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+use serde::Serialize;
+use steelbank_text::DefinitionKind;
 use steelbank_tree::defines_systems;
 
 use crate::Steelbank;
 use crate::actions::change::reload::{Leftover, ReloadAnswer, ReloadRequest};
-use crate::answer::Caution;
+use crate::actions::uses::enclosing::Enclosing;
+use crate::answer::{Caution, LispKind};
 use crate::engine::control::Control;
 use crate::engine::read_json;
 use crate::engine::{Lane, deadline_after};
@@ -72,9 +76,15 @@ impl Action for ReloadRequest {
             is_left_out(path) || found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
         let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
-        let left = bank.leftovers(&after, &gone, self.remove, control, deadline)?;
-        if self.remove {
+        // A failed load did not evaluate all definitions of its files.
+        let left = match all.status {
+            LoadStatus::Loaded => bank.leftovers(&after, &gone, self.remove, &control.until(deadline))?,
+            _ => Vec::new(),
+        };
+        if self.remove && all.status == LoadStatus::Loaded {
             project.forget_loaded(&gone);
+        } else if self.remove {
+            all.cautions.push(Caution::NothingRemoved);
         }
         if left.iter().any(|leftover| leftover.removed)
             && let Err(error) = bank.refresh()
@@ -111,20 +121,27 @@ impl Steelbank {
         Ok(())
     }
 
+    /// Lists the definitions that are in the image but no longer in `files`, or whose file is in
+    /// `gone`. With `remove`, removes them from the image.
     fn leftovers(
         &self,
         files: &[PathBuf],
         gone: &[PathBuf],
         remove: bool,
         control: &Control,
-        deadline: Instant,
     ) -> Result<Vec<Leftover>, Error> {
         let (files, gone) = (names(files), names(gone));
-        let control = control.until(deadline);
-        let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            on_lisp.call("leftovers", &(files, gone, remove))
-        });
-        let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.bytes)?;
+        let mut left = self.ask_leftovers("leftovers", (files.clone(), gone.clone()), control)?;
+        let context = self.context();
+        let enclosing = Enclosing::new(&context);
+        left.retain(|leftover| gone.contains(&leftover.path) || !is_in_text(&enclosing, self, leftover));
+        if remove {
+            let key = |left: &Leftover| format!("{} {} {}", left.path, left.kind, left.name.canonical());
+            let keys: BTreeSet<String> = left.iter().map(key).collect();
+            let arguments = (files, gone, keys.iter().cloned().collect::<Vec<_>>());
+            left = self.ask_leftovers("remove-leftovers", arguments, control)?;
+            left.retain(|leftover| keys.contains(&key(leftover)));
+        }
         let index = self.index();
         for leftover in &mut left {
             leftover.name.write(&index);
@@ -132,6 +149,33 @@ impl Steelbank {
         }
         Ok(left)
     }
+
+    fn ask_leftovers(
+        &self,
+        question: &'static str,
+        arguments: impl Serialize + Send + 'static,
+        control: &Control,
+    ) -> Result<Vec<Leftover>, Error> {
+        let ticket = self
+            .lisp()
+            .submit(Lane::Work, control.allowed(), None, move |on_lisp| on_lisp.call(question, &arguments));
+        Ok(read_json(&control.wait(ticket)?.bytes)?)
+    }
+}
+
+/// Whether the text of its file still has the definition. The load may not have evaluated it, for
+/// example inside UNLESS.
+fn is_in_text(enclosing: &Enclosing<'_>, bank: &Steelbank, left: &Leftover) -> bool {
+    let definitions = enclosing.definitions(&bank.project().shown(Path::new(&left.path)));
+    definitions.iter().any(|known| {
+        let is_of_kind = match known.definition.kind {
+            DefinitionKind::Struct => left.kind == LispKind::Structure,
+            DefinitionKind::Constant => left.kind == LispKind::Variable,
+            DefinitionKind::Accessor | DefinitionKind::Setf => left.kind == LispKind::Function,
+            kind => kind.name() == left.kind.name(),
+        };
+        is_of_kind && enclosing.node(known).name == left.name.canonical()
+    })
 }
 
 /// Returns the paths that are valid UTF-8. For other files, leftovers are not found.
