@@ -27,7 +27,7 @@ use steelbank_text::{
     FileNameTokens, FileTokens, IndexControl, IndexedText, LispNames, PackageText, TextContext, TokenClass,
     WordMatch,
 };
-use steelbank_tree::{is_lisp, is_vendored};
+use steelbank_tree::{is_backup, is_lisp, is_vendored};
 
 /// The relation of the image to a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -522,12 +522,16 @@ impl Project {
         ProjectText { own: view.0.clone(), names: texts.names.clone(), unindexed: unindexed.collect() }
     }
 
-    /// Finds the words equal to `name` in the project's text files that are not Lisp, as of the
-    /// refresh of `view` or later. Returns `None` if the text cannot be searched.
+    /// Finds the words equal to `name` in the project's text files that are neither Lisp nor loaded
+    /// nor backups, as of the refresh of `view` or later. Returns `None` if the text cannot be
+    /// searched.
     pub(crate) fn words(&self, view: &TreeView, name: &str) -> Option<Vec<WordMatch>> {
         let names = self.texts.lock().names.clone()?;
         let index = self.text.get()?;
-        names.words(index, name, &|path| view.contains(&index.root().join(path)))
+        names.words(index, name, &|path| {
+            let full = index.root().join(path);
+            view.contains(&full) && !is_backup(path) && self.loaded_date(&full).is_none()
+        })
     }
 
     /// Reads the text of a file in which a name was found. Returns `None` if the file no longer
