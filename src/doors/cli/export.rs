@@ -64,7 +64,7 @@ struct LoadedProject {
 
 impl LoadedProject {
     /// Loads the systems of --system, or else all systems of the project. Does not start from a
-    /// snapshot, because compiler diagnostics are stored with the fasls.
+    /// snapshot, because a snapshot has no compiler diagnostics.
     fn load(shell: &Shell, bar: &Bar) -> Result<Self, CommandError> {
         let options = &shell.options.project;
         if options.root()?.folder().is_none() {

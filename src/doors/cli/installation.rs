@@ -72,7 +72,7 @@ fn cache_folder() -> &'static CacheFolder {
     })
 }
 
-/// Returns the error of writing to `folder`, or to its nearest existing parent.
+/// Checks write access to `folder`, or to its nearest existing parent, and returns the error.
 fn write_error(folder: &Path) -> Option<Errno> {
     let there = folder.ancestors().find(|folder| folder.exists())?;
     access(there, Access::WRITE_OK | Access::EXEC_OK).err()

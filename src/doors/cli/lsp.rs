@@ -31,7 +31,7 @@ pub(super) struct LspCommand {
     /// Accepted for editors that pass it; standard input and output are always used
     #[arg(long, hide = true)]
     stdio: bool,
-    /// The descriptor of the handover from the previous image of this process
+    /// The descriptor of the handover, after a restart of the program in place
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
 }

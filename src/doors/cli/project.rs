@@ -37,7 +37,7 @@ pub(super) struct ProjectOptions {
     /// Disable snapshots of the systems of --system
     #[arg(long, global = true)]
     no_snapshot: bool,
-    /// The reason why the previous image of this process could not start from the snapshot
+    /// The reason why the program could not start from the snapshot before it was restarted
     #[arg(long, global = true, hide = true, value_name = "WHY")]
     failed_snapshot: Option<String>,
 }
@@ -142,8 +142,8 @@ impl ProjectOptions {
         Ok(all)
     }
 
-    /// Starts a helper process that makes a snapshot of the systems of --system. With `outlives`,
-    /// the helper continues after this process ends.
+    /// Starts a helper process that makes a snapshot of the systems of --system, if the snapshot is
+    /// worth its cost. With `outlives`, the helper continues after this process ends.
     pub(super) fn make_snapshot_later(&self, session: &Session, outlives: bool) {
         if self.any()
             && let Ok(bank) = session.bank()
@@ -153,7 +153,7 @@ impl ProjectOptions {
         }
     }
 
-    /// Returns the reason why this start uses no snapshot.
+    /// Returns the reason why this start uses no snapshot, if an earlier start from it failed.
     pub(super) fn failed_snapshot(&self) -> Option<String> {
         self.failed_snapshot.clone()
     }
