@@ -54,7 +54,7 @@ pub struct CheckCopies(Mutex<Spare>);
 struct Spare {
     /// The copy that was started ahead of time, with the stamp of the index.
     copy: Option<(u64, SpareCopy)>,
-    /// The change of the image for which a new snapshot was last requested.
+    /// The time of the image's last change at the last request for a new snapshot.
     ordered: Option<SystemTime>,
 }
 
@@ -77,7 +77,8 @@ impl Spare {
 }
 
 impl Server {
-    /// Returns the known problems of a document.
+    /// Returns the diagnostics of a document: an unbalanced parenthesis, and the compiler's
+    /// diagnostics.
     fn diagnostics_of(&self, document: &OpenDocument) -> Vec<Value> {
         let text = document.analysed_text();
         let balance = structure::check_structure(text.as_bytes(), Dialect::CommonLisp);
@@ -223,8 +224,8 @@ impl Server {
         self.document(&document.path).is_some_and(|current| current.version == document.version)
     }
 
-    /// Compiles a document and returns its diagnostics. Returns `None` if that is not possible at
-    /// present.
+    /// Compiles a document and returns its diagnostics. Returns `None` if it was cancelled or
+    /// cannot be compiled at present.
     fn compiled(
         &self,
         document: &OpenDocument,
@@ -262,8 +263,8 @@ impl Server {
         Ok(Some(self.diagnostics_in(document, &answer.diagnostics)))
     }
 
-    /// Checks all loaded files as they are on disk, and their dependents. Shows the diagnostics of
-    /// open documents.
+    /// Compiles all loaded files and their dependents from the text on disk. Shows the diagnostics
+    /// of open documents without unsaved changes.
     pub(super) fn check_project(&self, control: &Control) -> Answered {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;
@@ -307,7 +308,7 @@ impl Server {
             "source": "sbcl",
             "message": said.message,
         });
-        // Refer to the definition around the diagnostic.
+        // Add a reference to the definition around the diagnostic.
         let top = document.read.toplevel_from(start).filter(|top| top.span.contains(start));
         let name = top.and_then(|top| {
             let known = definitions(&document.text);

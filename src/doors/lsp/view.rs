@@ -17,8 +17,8 @@ use crate::answer::Location;
 use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
 
-/// The occurrences in loaded texts, by path. Each entry has the file's write date and the stamp of
-/// the index.
+/// The occurrences in loaded texts, by path. Each entry starts with the write date of the file when
+/// it was loaded, and the stamp of the index.
 pub(super) type LoadedTexts = HashMap<PathBuf, (u64, u64, Option<Arc<OccurrencesAnswer>>)>;
 
 /// A place for the protocol.
@@ -48,7 +48,7 @@ impl Server {
         };
         let request = OccurrencesRequest { elsewhere: false, on_disk: true, ..OccurrencesRequest::new(path) };
         let answer = bank.ask(&request, control).ok().filter(|answer| answer.fresh).map(Arc::new);
-        // The file has changed on disk since it was loaded: keep the earlier answer about the
+        // If the file has changed on disk since it was loaded, keep the earlier answer about the
         // loaded text.
         let answer = answer.or(before);
         self.loaded.lock().insert(path.to_owned(), (date, stamp, answer.clone()));
@@ -122,7 +122,7 @@ impl Server {
     }
 
     /// Returns the places of the symbol `name` of `package` in open documents: first the
-    /// definitions, then the other ones.
+    /// definitions, then the uses.
     pub(super) fn in_documents(
         &self,
         package: &str,
@@ -144,7 +144,7 @@ impl Server {
     }
 }
 
-/// Returns whether an occurrence is this global symbol and not a local name of the same spelling.
+/// Returns whether an occurrence is this global symbol and not a local name with the same spelling.
 pub(super) fn is_global(found: &FileOccurrence, package: &str, name: &str) -> bool {
     found.name == name && found.package == package && (found.use_type.is_some() || defines(found))
 }

@@ -41,8 +41,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Creates a client on a pair of streams, or resumes the one in `handover`. The receiver gets a
-    /// message when the input has ended or the output is closed.
+    /// Creates a client on a pair of streams, or resumes the client in `handover`. The receiver
+    /// gets a message when the input has ended or the output is closed.
     ///
     /// # Errors
     /// A descriptor cannot be duplicated.
@@ -94,8 +94,8 @@ impl Client {
         let _ = self.ended.send(());
     }
 
-    /// Ends the calls of a client that has disconnected. Calls may still finish while the client
-    /// reads responses.
+    /// Ends the calls of a client that has disconnected. First waits for them for a short time,
+    /// while the client still reads responses. The time is unlimited if the input is a file.
     pub(super) fn leave(&self) {
         let reads = || !self.output.failed() && !self.output.has_no_reader();
         let end = (!self.input.is_file()).then(|| Instant::now() + LEAVING_TIME);

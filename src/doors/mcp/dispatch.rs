@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Processes a response of the client. The only request that we send asks for its roots.
+    /// Processes a response of the client. The server's only request is for the client's roots.
     fn response(&self, id: &Id, result: Option<&RawValue>) {
         if !self.protocol.lock().is_roots(id) {
             return;

@@ -180,7 +180,7 @@ mod tests {
         let next = role.take_over().unwrap();
         assert!(role.begin_wait(next));
         role.begin_line(0);
-        assert!(role.state.lock().busy.is_none(), "a third reader would wait beside the second");
+        assert!(role.state.lock().busy.is_none(), "the second reader still waits");
     }
 
     /// Reads lines that take about as long as the standby thread waits, so that the end of each
@@ -228,7 +228,7 @@ mod tests {
                 std::thread::sleep(patience);
             }
         });
-        assert_eq!(most.into_inner(), 1, "two waited for one stream");
-        assert!(readers.into_inner() > 2, "nobody took over");
+        assert_eq!(most.into_inner(), 1, "two readers waited at the same time");
+        assert!(readers.into_inner() > 2, "no standby thread took over");
     }
 }

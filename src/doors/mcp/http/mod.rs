@@ -1,10 +1,10 @@
-//! MCP over streamable HTTP. Each HTTP session is a client of the shared image, connected as a
-//! client of `--share`. This module only forwards messages to it line by line, so that Lisp's death
-//! and restarts do not close HTTP connections.
+//! MCP over streamable HTTP. Each HTTP session is a client of the host of the shared image, like a
+//! client of `--share`. This module only forwards messages to the host line by line, so that Lisp's
+//! death and restarts do not close HTTP connections.
 //!
 //! `address` binds the listening socket, and `gate` checks the headers of requests. `endpoint`
 //! answers each request in one of the `sessions`; a `session` has an `exchange` of messages for
-//! each request. All requests without a session (2026-07-28) share one client.
+//! each request. All requests without a session (protocol version 2026-07-28) share one client.
 
 mod address;
 mod endpoint;
@@ -79,7 +79,7 @@ pub fn serve(
         let sessions = Arc::new(HttpSessions::new(Arc::clone(&join), join().map_err(HttpError::Join)?));
         let (end, mut ending) = watch::channel(false);
         let end = Arc::new(end);
-        // Leave SIGHUP alone, because nohup ignores it.
+        // Do not handle SIGHUP, because nohup ignores it.
         for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
             let (end, mut signal) = (Arc::clone(&end), signal(kind)?);
             tokio::spawn(async move {

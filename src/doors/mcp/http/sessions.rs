@@ -1,4 +1,4 @@
-//! The HTTP sessions by their ids, and the single client for requests without a session.
+//! Holds the HTTP sessions by their ids, and the single client for requests without a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ const MAX_SESSIONS: usize = 32;
 const IDLE: Duration = Duration::from_secs(3600);
 /// The time after which an idle session may be replaced by a new one.
 const REPLACEABLE_AFTER: Duration = Duration::from_secs(60);
-/// The interval of maintenance. It is shorter than the time that the host stays without clients.
+/// The interval of maintenance. It is shorter than the time after which a host without clients
+/// ends.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The HTTP sessions.
