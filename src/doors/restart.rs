@@ -115,7 +115,8 @@ impl ServedClients {
         let served = Arc::clone(self);
         let run = move || {
             while let Ok(cause) = hooks.causes.recv() {
-                // Serve all pending requests with one restart.
+                // One restart serves all pending causes. If a client requested a restart, earlier
+                // deaths no longer count.
                 if hooks.causes.try_iter().any(|cause| cause == Cause::Requested) {
                     served.session.recovery().forget_deaths();
                 }
@@ -154,7 +155,8 @@ impl ServedClients {
         let unread: Vec<_> = clients.iter().map(|client| client.halt()).collect();
         let end = Instant::now() + LEAVING_TIME;
         clients.iter().for_each(|client| client.await_calls(!matches!(cause, Cause::Died(_)), end));
-        // Wait for calls that write files, including their responses, and block new ones.
+        // Wait for calls that write files, including their responses, and block new calls of this
+        // kind.
         let _no_writing = Writing::forbid();
         let mut left = Vec::new();
         for (client, unread) in clients.iter().zip(&unread) {

@@ -45,7 +45,7 @@ pub(super) struct HostLock<'a> {
 /// it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Joining {
-    /// The full description of the required image, because the addresses of two images may collide.
+    /// The full description of the required image, because the hashes in two addresses may collide.
     pub(super) image: String,
     /// The client's permissions and tools.
     pub(super) settings: ClientSettings,
@@ -97,7 +97,7 @@ pub(super) enum HostMessage {
     Text(String),
     /// The client has disconnected.
     Left {
-        /// Whether it disconnected as its protocol requires.
+        /// Whether the client disconnected as its protocol requires.
         well: bool,
     },
 }

@@ -140,7 +140,7 @@ fn last(root: Option<&Path>) -> Option<(Index, Vec<String>)> {
     snapshot::last(&installation::cache()?.join("projects"), root?)
 }
 
-/// Opens the index of the project's last snapshot, or else that of the core.
+/// Opens the index of the project's last snapshot, or else the index of SBCL's core.
 fn index() -> Option<Index> {
     last(root().as_deref()).map(|(index, _)| index).or_else(|| match installation::find(None).ok()?.index {
         IndexData::Memory(bytes) => Index::open(bytes).ok(),

@@ -164,7 +164,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         },
         sbcl_sources: match &shell.installation.sources {
             Some(path) if path.join("src").is_dir() => path.display().to_string(),
-            _ => "not found: positions in SBCL's own code are only as exact as SBCL's records".to_owned(),
+            _ => "not found: positions in SBCL's code are only as exact as SBCL's records".to_owned(),
         },
         modules: identity.modules,
         packages: identity.packages,
@@ -327,7 +327,7 @@ fn text(report: &Report) -> String {
     let here = &report.project;
     let known = |text: &Option<String>, none: &str| text.clone().unwrap_or_else(|| none.to_owned());
     lines.extend([
-        format!("  project       {}", known(&here.folder, "none here; name its folder with --project DIR")),
+        format!("  project       {}", known(&here.folder, "there is none here; select its folder with --project DIR")),
         format!(
             "  systems       {}",
             if here.systems.is_empty() { "none".to_owned() } else { here.systems.join(", ") }

@@ -180,7 +180,7 @@ impl SiteCommand {
         bar.end();
         let summary = written?;
         shell.output.error(&format!(
-            "{} of {} and {}, {:.1} MB for {:.1} MB of source: {}",
+            "{} for {} and {}, {:.1} MB from {:.1} MB of source: {}",
             counted(summary.pages, "page", "pages"),
             counted(summary.files, "file", "files"),
             counted(summary.symbols, "symbol", "symbols"),

@@ -176,7 +176,7 @@ fn snapshot(shell: &Shell, start: &HelperStart) -> Result<(), String> {
             end(None);
         });
     }
-    // The processes that the snapshot starts must end together with this process.
+    // Child processes must not outlive this process.
     let start = HelperStart { outlives: false, ..start.clone() };
     let options = shell.options.project.sbcl_options();
     let order =

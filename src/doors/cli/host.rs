@@ -45,7 +45,7 @@ struct Host {
     session: Session,
     /// Describes the image in full; see [`share::image`].
     image: String,
-    /// The names of the loads at startup.
+    /// The names of the items that are loaded at startup.
     loads: Vec<String>,
     /// The scratch copies that compile editors' files. They exist as long as there are editors.
     copies: Mutex<Weak<CheckCopies>>,
@@ -325,7 +325,7 @@ impl Host {
     }
 
     /// Returns a function for an editor's session that waits until the host's loads have ended and
-    /// returns the errors of failed ones.
+    /// returns the errors of the failed loads.
     fn first_load(&self) -> FirstLoad {
         let named = self.loads.clone();
         Box::new(move |session| {

@@ -11,8 +11,8 @@ use super::{CommandError, Exit, installation};
 use crate::Installation;
 use crate::engine::RuntimeLibrary;
 
-/// The digest of the Lisp half and the shim. An image is usable only if it was built from the same
-/// versions of both.
+/// The digest of steelbank's Lisp code and C code. An image is usable only if it was built from the
+/// same code.
 const KEY: &str = env!("STEELBANK_IMAGE_KEY");
 
 /// The file in an image that names the SBCL tree it was built from.
@@ -84,8 +84,8 @@ pub(super) fn find(version: &str) -> Result<Option<SbclImage>, CommandError> {
 }
 
 impl SbclImage {
-    /// Returns the cache folder for projects. Each image has its own, because fasls and symbol
-    /// numbers differ between versions of SBCL.
+    /// Returns the cache folder for projects. Each image has a separate folder, because fasls and
+    /// symbol numbers differ between versions of SBCL.
     pub(super) fn projects(&self) -> PathBuf {
         self.folder.join("projects")
     }
@@ -113,7 +113,7 @@ impl SbclImage {
     }
 
     /// Bakes the exported cross references into an index, as the program's build does for the SBCL
-    /// inside it.
+    /// inside the program.
     fn bake(&self, sources: Option<&Path>) -> Result<(), String> {
         let file = |name: &str| self.folder.join(name);
         let mut head = [0; format::MAGIC.len()];

@@ -21,8 +21,8 @@ pub(super) struct LspCommand {
     /// Check only parentheses when a file is saved, without compiling it
     #[arg(long)]
     no_compile: bool,
-    /// Share one Lisp with agents and editors that serve this project with --share. The first one
-    /// starts it; it ends ten seconds after the last client disconnects
+    /// Share one Lisp with agents and editors that serve this project with --share. The first
+    /// client starts it, and it ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Keep the shared image for this many seconds after its last client disconnects

@@ -2,8 +2,8 @@
 //! exit code.
 //!
 //! Most subcommands are generated in `commands` from the schemas of [`crate::tools`]. They call the
-//! tool with the given arguments and print its answer. Each of the other subcommands (`serve`,
-//! `lsp`, `index`, `doctor` and so on) has its file. `Shell` holds their common state: the global
+//! tool with the given arguments and print its answer. The other subcommands (`serve`, `lsp`,
+//! `index`, `doctor` and so on) are in one file each. `Shell` holds their common state: the global
 //! options, the terminal and the SBCL installation. Commands return an `Exit` or a `CommandError`,
 //! which [`main`] prints and turns into the exit code. Only this module and `main.rs` read the
 //! environment and print.
@@ -89,7 +89,7 @@ impl From<Failure> for CommandError {
     }
 }
 
-/// Converts I/O errors of streams, sockets and files. [`Terminal`] converts its own write errors.
+/// Converts I/O errors of streams, sockets and files. [`Terminal`] converts write errors itself.
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         Self { exit: Exit::Engine, message: format!("An operating system call failed: {error}.") }
@@ -214,8 +214,8 @@ struct Serve {
     /// calls of other tools also work]
     #[arg(long, value_name = "all|core|read|NAME,...")]
     tools: Option<String>,
-    /// Share one Lisp with other processes that serve this project with --share. The first one
-    /// starts it; it ends ten seconds after the last client disconnects
+    /// Share one Lisp with other processes that serve this project with --share. The first client
+    /// starts it, and it ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Serve over HTTP instead of standard input and output. At a port of this machine (0 selects a

@@ -42,7 +42,7 @@ pub(super) struct ProjectOptions {
     failed_snapshot: Option<String>,
 }
 
-/// The value of --system that selects the project's own systems.
+/// The value of --system that selects the project's systems.
 pub(super) const AUTO: &str = "auto";
 
 /// The time limit for loading a system of --system, in seconds.
@@ -82,7 +82,7 @@ impl ProjectOptions {
         self.sbcl.iter().flat_map(|version| ["--sbcl".to_owned(), version.clone()]).collect()
     }
 
-    /// Returns the image of --sbcl. `None` if the program's own SBCL is to be used.
+    /// Returns the image of --sbcl. `None` if the SBCL inside the program is to be used.
     pub(super) fn image(&self) -> Result<Option<SbclImage>, CommandError> {
         self.sbcl.as_deref().map_or(Ok(None), images::find)
     }
@@ -100,8 +100,8 @@ impl ProjectOptions {
         Ok(())
     }
 
-    /// Returns the settings for loading files of the project in `root`, or of no project. `None` if
-    /// there is no cache folder.
+    /// Returns the settings for the project in `root`, or for no project. `None` if there is no
+    /// cache folder.
     pub(super) fn settings(&self, root: &ProjectRoot) -> Option<ProjectSettings> {
         let cache = installation::cache()?;
         let userinit =
@@ -168,7 +168,7 @@ impl ProjectOptions {
         &self.systems
     }
 
-    /// Returns the loads that --system requests.
+    /// Returns the items to load for --system.
     pub(super) fn loads(&self) -> Vec<LoadedItem> {
         let load = |system: &String| match system.as_str() {
             AUTO => LoadedItem::Project,

@@ -42,7 +42,8 @@ pub(super) enum Source {
     Socket(UnixListener),
 }
 
-/// A Lisp that is starting, and the handover from before a restart.
+/// The session of a Lisp that is starting, the handover if this is a restart, and the hooks for the
+/// next restart.
 pub(super) struct StartedImage {
     pub(super) session: Session,
     pub(super) handover: Option<Handover>,
@@ -256,7 +257,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     // Ignore the error: calls that need the text index report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        // Make a snapshot even if some loads failed, because the successful ones may be worth it.
+        // Make a snapshot even if some loads failed, because the successful loads may be worth it.
         Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }

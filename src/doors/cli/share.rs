@@ -106,7 +106,7 @@ pub(super) struct Joiner {
 }
 
 impl Joiner {
-    /// Creates the joiner for clients with `settings` of the image of the project in `folder`.
+    /// Creates a joiner. Its clients have `settings` and use the image of the project in `folder`.
     ///
     /// # Errors
     /// There is no cache folder, or the metadata of the folder or the program cannot be read.

@@ -33,7 +33,7 @@ pub(super) struct NextCheck {
     saved: bool,
 }
 
-/// The work of the thread that compiles documents.
+/// The queue of the thread that compiles documents.
 #[derive(Default)]
 pub(super) struct ChecksDue {
     /// The documents to compile. Older versions of a document are skipped.
@@ -52,9 +52,10 @@ pub struct CheckCopies(Mutex<Spare>);
 
 #[derive(Debug, Default)]
 struct Spare {
-    /// The copy that was started ahead of time, with the stamp of the index.
+    /// The copy that was started ahead of time, and the index's stamp at its start.
     copy: Option<(u64, SpareCopy)>,
-    /// The time of the image's last change at the last request for a new snapshot.
+    /// The image's date of change when a new snapshot was last requested, so that each change
+    /// requests only one snapshot.
     ordered: Option<SystemTime>,
 }
 
@@ -147,7 +148,7 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Ends the running check and prevents further ones, because the editor has disconnected.
+    /// Ends the running check and prevents further checks, because the editor has disconnected.
     pub(super) fn end_checks(&self) {
         let mut checks = self.checks.lock();
         checks.ended = true;
@@ -155,7 +156,8 @@ impl Server {
         self.check_due.notify_all();
     }
 
-    /// Refreshes the editor's tokens, and compiles documents with compiler diagnostics again.
+    /// Updates the editor after a change of the image: refreshes its semantic tokens, and compiles
+    /// the documents with compiler diagnostics again.
     fn refresh(&self) {
         self.refresh_tokens();
         for document in self.documents().iter().filter(|document| !document.compiled.lock().is_empty()) {

@@ -184,7 +184,7 @@ enum ListRole {
     /// Quoted data or bindings, not a call.
     Datum,
     Clause,
-    /// A lambda list and a body after a name.
+    /// A definition of a local function or a handler clause: a name, a lambda list and a body.
     Bodied,
 }
 
@@ -246,8 +246,8 @@ pub(super) enum Formatted {
 }
 
 impl Server {
-    /// Returns the edits that indent a document, a range of it, or the line that a typed character
-    /// has started.
+    /// Returns the edits that indent a document, a range of it, or the line that the user has just
+    /// started.
     pub(super) fn formatting(&self, params: &Value, part: Formatted, control: &Control) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();
@@ -286,8 +286,8 @@ impl Server {
         Ok(edits.collect())
     }
 
-    /// Returns the style that the image's lambda list of the operator at `at` determines. `None`
-    /// for functions, for example. The arguments of local operators are aligned.
+    /// Returns the style of the operator at `at` according to its lambda list in the image. Returns
+    /// `None` if that has no `&body`. The arguments of local operators are aligned.
     fn style(&self, document: &OpenDocument, at: u32, control: &Control) -> Option<Style> {
         let view = self.view(document, control).ok()?;
         let request = match view.at(at) {

@@ -107,8 +107,8 @@ impl Server {
     }
 
     /// Plans the rename on the loaded texts, and moves its edits to the current text of open
-    /// documents. In forms that have changed since they were loaded, the occurrences come from the
-    /// reader, and the user must confirm these edits.
+    /// documents. In forms that have changed since they were loaded, occurrences are found by
+    /// reading the text, and the user must confirm these edits.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(quoted(&found.name), new);
         request.package = Some(found.package.clone());

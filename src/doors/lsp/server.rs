@@ -56,7 +56,7 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// The result of a request for names, with the stamp of the index.
+/// The result of a request for names, with the request and the index's stamp when it was answered.
 type CompletionNames = (u64, AccessibleNamesRequest, Arc<Vec<Accessible>>);
 
 /// The server of one editor.
@@ -77,7 +77,7 @@ pub(super) struct Server {
     /// Locked while a message is processed. Holds whether `initialized` and whether `shutdown` have
     /// been received.
     pub(super) turn: Mutex<(bool, bool)>,
-    /// The parameters of `initialize`; null before it.
+    /// The parameters of `initialize`, or null before that request.
     pub(super) initialized: Mutex<Value>,
     pub(super) running: Mutex<HashMap<RequestId, (Cancellation, Arc<Request>)>>,
     pub(super) ended: Condvar,
@@ -89,9 +89,9 @@ pub(super) struct Server {
     pub(super) checks: Mutex<ChecksDue>,
     pub(super) check_due: Condvar,
     pub(super) copies: Arc<CheckCopies>,
-    /// Listens for changes of the image as long as it exists.
+    /// The subscription to changes of the image. It ends when the server is dropped.
     change_listener: OnceLock<Arc<ChangeListener>>,
-    /// The connection to the editor's process, if the image is shared.
+    /// The socket to the editor's `steelbank lsp` process, if the image is shared.
     pub(super) joined: Option<SharedSocket>,
     requests: AtomicI32,
 }
@@ -222,7 +222,7 @@ pub(super) fn framed(message: &Message) -> Vec<u8> {
 }
 
 impl Server {
-    /// Returns SBCL and its indexes.
+    /// Returns SBCL with its indexes. Starts SBCL if necessary.
     pub(super) fn bank(&self) -> Result<&Steelbank, RequestRefusal> {
         Ok(self.session.bank()?)
     }
@@ -346,7 +346,7 @@ impl Server {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the real path of a file in an answer or a message.
+    /// Returns the real path of a file. Relative paths are resolved against the project's folder.
     pub(super) fn native(&self, path: &Path) -> PathBuf {
         let path = self.session.project_folder().map_or_else(|| path.to_owned(), |root| root.join(path));
         path.canonicalize().unwrap_or(path)

@@ -18,10 +18,10 @@ use crate::engine::control::Control;
 use crate::source::tap::roles::SyntaxRole;
 
 /// The occurrences in loaded texts, by path. Each entry starts with the write date of the file when
-/// it was loaded, and the stamp of the index.
+/// it was loaded, and the index's stamp when the entry was computed.
 pub(super) type LoadedTexts = HashMap<PathBuf, (u64, u64, Option<Arc<OccurrencesAnswer>>)>;
 
-/// A place for the protocol.
+/// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
@@ -79,8 +79,8 @@ impl Server {
         Some(self.loaded(path, control)?.text.clone())
     }
 
-    /// Returns the place of an answer's location in the current text. `None` if it cannot be found
-    /// there.
+    /// Returns the place of an answer's location in the current text. `None` if that text does not
+    /// contain the place.
     pub(super) fn place(&self, at: &Location, control: &Control) -> Option<Place> {
         let path = self.native(Path::new(&at.file));
         let Some(document) = self.document(&path) else {

@@ -19,7 +19,7 @@ const THREADS: usize = 64;
 /// The time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The calls without a response.
+/// A client's calls that have not ended.
 #[derive(Default)]
 pub(super) struct Calls {
     table: Mutex<CallTable>,
@@ -34,7 +34,7 @@ struct CallTable {
     running: Vec<UnansweredCall>,
 }
 
-/// A call without a response. The code that removes it from [`Calls`] must respond to it.
+/// A call that has not ended. The code that takes it from [`Calls`] must respond to it.
 pub(super) struct UnansweredCall {
     serial: u64,
     id: Id,
@@ -94,7 +94,7 @@ impl Calls {
         self.take_if(|call| call.failed.is_some())
     }
 
-    /// Counts a line that its reader thread starts to process.
+    /// Counts a line that a reader thread starts to process.
     pub(super) fn begin_line(&self) {
         self.lines.fetch_add(1, Ordering::SeqCst);
     }

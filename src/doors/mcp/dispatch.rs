@@ -21,7 +21,7 @@ use super::{prompts, resources};
 use crate::tools::quoted;
 
 impl Client {
-    /// Processes a message. Appends an immediate response to `answer`; later ones go to the
+    /// Processes a message. Appends an immediate response to `answer`; later responses go to the
     /// client's output.
     pub(super) fn dispatch(self: &Arc<Self>, line: &[u8], answer: &mut Vec<u8>) {
         match message::read(line) {

@@ -109,8 +109,9 @@ impl ReaderRole {
         self.state.lock().reader == mine
     }
 
-    /// Marks reader number `mine` as busy. No effect if another thread has become the reader: a
-    /// third would take over its wait, and its next line would be lost.
+    /// Marks reader number `mine` as busy. Has no effect if another thread has become the reader:
+    /// if that thread waits for input and is marked as busy, a third thread takes over, and the
+    /// next line is lost.
     fn begin_line(&self, mine: u64) {
         let mut state = self.state.lock();
         if state.reader != mine {

@@ -38,7 +38,7 @@ impl ClientStream {
 
 impl Drop for ClientStream {
     fn drop(&mut self) {
-        // Unregister the number, because the next descriptor may reuse it.
+        // Unregister the number of the descriptor, because another stream may reuse it.
         close_in_children(self.descriptor.as_raw_fd(), false);
     }
 }

@@ -41,7 +41,7 @@ pub type Join = dyn Fn() -> Result<HttpConnection, String> + Send + Sync;
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The maximum size of a head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
-/// The maximum number of connections. Further ones wait to be accepted.
+/// The maximum number of connections. Further connections wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
 /// The time that requests get to finish when the server ends.
 const ENDING_TIME: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpError {
-    /// The image rejected the client.
+    /// The first client could not be connected to the image.
     #[error("{0}")]
     Join(String),
     /// A system call failed.
@@ -60,9 +60,10 @@ pub enum HttpError {
     System(#[from] io::Error),
 }
 
-/// Serves clients until the process receives SIGTERM or SIGINT; requests in progress then get their
-/// responses first. Clients must send `token`, if there is one. `join` connects each client; the
-/// first one is connected before `announce` is called with the address.
+/// Serves clients until the process receives SIGTERM or SIGINT, and then waits a few seconds for
+/// the responses to requests in progress. Clients must send `token`, if there is one. `join`
+/// connects each client; the first client is connected before `announce` is called with the
+/// address.
 ///
 /// # Errors
 /// [`HttpError`].
@@ -97,8 +98,8 @@ pub fn serve(
             () = server_ending(&mut ending) => (),
         }
         drop(listener);
-        // Let requests finish, answer the remaining ones with an error, and give clients time to
-        // read that.
+        // Let requests finish, answer the remaining requests with an error, and give clients time
+        // to read the responses.
         let _ = timeout(ENDING_TIME, all(&mut connections)).await;
         sessions.close().await;
         let _ = timeout(ENDING_TIME / 5, all(&mut connections)).await;
