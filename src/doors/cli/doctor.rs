@@ -327,7 +327,7 @@ fn text(report: &Report) -> String {
     let here = &report.project;
     let known = |text: &Option<String>, none: &str| text.clone().unwrap_or_else(|| none.to_owned());
     lines.extend([
-        format!("  project       {}", known(&here.folder, "there is none here; select its folder with --project DIR")),
+        format!("  project       {}", known(&here.folder, "none here; select one with --project DIR")),
         format!(
             "  systems       {}",
             if here.systems.is_empty() { "none".to_owned() } else { here.systems.join(", ") }
