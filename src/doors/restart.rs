@@ -1,7 +1,8 @@
 //! Tracks the clients that this process serves, for all protocols, and restarts the program in
 //! place without disconnecting them. When Lisp dies or a restart is requested, [`ServedClients`]
 //! collects each client's state in a [`Handover`] and executes the program again. The restarted
-//! program resumes the clients, and repeats their interrupted calls or answers them with errors.
+//! program resumes the clients and repeats their interrupted calls. Calls that must not be repeated
+//! get an error before the restart.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -26,8 +27,8 @@ pub(super) const UNREAD_RESTART_TIME: Duration = Duration::from_secs(5);
 pub struct RestartHooks {
     /// Receives the causes of restarts, from [`crate::handle::recovery::Recovery::arm`].
     pub causes: Receiver<Cause>,
-    /// The socket that clients connect to, if they share the image. If it is set, a restart waits only
-    /// a few seconds for clients that do not read their responses.
+    /// The socket that clients connect to, if they share the image. If it is set, a restart waits
+    /// only a few seconds for clients that do not read their responses.
     pub listener: Option<RawFd>,
     /// Executes the program again with the handover. Returns only on failure.
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,

@@ -18,7 +18,7 @@ pub(super) struct LspCommand {
     /// Allow the editor to evaluate code
     #[arg(long)]
     allow_eval: bool,
-    /// Check only parentheses when a file is saved, without compiling it
+    /// Check only the parentheses of documents, without compiling them
     #[arg(long)]
     no_compile: bool,
     /// Share one Lisp with agents and editors that serve this project with --share. The first

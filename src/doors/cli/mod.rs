@@ -5,8 +5,7 @@
 //! tool with the given arguments and print its answer. The other subcommands (`serve`, `lsp`,
 //! `index`, `doctor` and so on) are in one file each. `Shell` holds their common state: the global
 //! options, the terminal and the SBCL installation. Commands return an `Exit` or a `CommandError`,
-//! which [`main`] prints and turns into the exit code. Only this module and `main.rs` read the
-//! environment and print.
+//! which [`main`] prints and turns into the exit code. Only this module and `main.rs` print.
 
 mod cache;
 mod call;
