@@ -15,17 +15,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use steelbank_reader::asd::{SystemDefinition, system_definitions};
 
-/// The maximum size of an `.asd` file, in bytes. Handwritten ones are smaller.
+/// The maximum size of an `.asd` file, in bytes. Handwritten files are smaller.
 const LARGEST_ASD_FILE: u64 = 2 << 20;
 
-/// The reason why a file or folder does not belong to the project although no rule ignores it.
+/// The reason why the walk leaves out a path that no rule ignores.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeftOut {
     /// A linked worktree.
     #[error("it is a linked Git worktree; open it as a separate project")]
     LinkedWorktree,
-    /// Another repository.
+    /// A separate repository that the project does not depend on.
     #[error("it is a separate repository, and no system of the project depends on its systems")]
     Repository,
     /// An ignore file that has no effect because it was not read.
@@ -36,7 +36,7 @@ pub enum LeftOut {
 /// An entry found by a walk. All paths begin with the root's path.
 #[derive(Debug)]
 pub enum Found<'a> {
-    /// A folder of the project; the root comes first. It is read after the visit.
+    /// A folder of the project; the root comes first. Its entries are read after the visit.
     Folder(&'a Path),
     /// A folder with dependencies installed by a tool. Its contents follow.
     Vendored(&'a Path),
@@ -59,7 +59,7 @@ pub enum Found<'a> {
     Failed(&'a Path, &'a io::Error),
 }
 
-/// How a walk continues.
+/// How a walk continues after a visit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkState {
     /// Continue with the next entry.
@@ -112,7 +112,8 @@ pub fn admits(root: &Path, path: &Path) -> Option<bool> {
 }
 
 /// Returns the reason why `path`, a canonical path below the canonical `root`, does not belong to
-/// the project: it is in a repository that does not. `None` if it belongs to the project.
+/// the project: it is in a linked worktree, or in a repository that does not belong to the project.
+/// `None` if it belongs to the project.
 pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     if !root.is_absolute() || !path.starts_with(root) {
         return None;
@@ -174,7 +175,7 @@ struct Repository {
     rules: Option<Arc<Rules>>,
     /// Its folders.
     folders: Vec<PathBuf>,
-    /// The systems for which it has `.asd` files, by file name.
+    /// The names of the systems for which it has `.asd` files, taken from the file names.
     systems: HashSet<String>,
 }
 

@@ -42,7 +42,7 @@ columns! {
         Name,
         /// Its name as printed in the prefix of a symbol.
         Printed,
-        /// Its number in the base index.
+        /// Its number in the base index; empty if it is not in the base.
         Baseline,
         /// 1 if it has the same symbols as in the base index.
         Unchanged,
@@ -124,7 +124,8 @@ columns! {
         /// The high 32 bits.
         WrittenHigh,
     }
-    /// A function; exported and baked. Baked functions are in the order of results.
+    /// A function; exported and baked. Baked functions are sorted by printed principal symbol, then
+    /// by printed name.
     FunctionColumn {
         /// Its printed name.
         Text,
@@ -170,7 +171,7 @@ columns! {
         /// Its current status.
         Status,
     }
-    /// A function of the base index that its name no longer refers to.
+    /// A function of the base index that is no longer the definition of its name.
     RefutedColumn {
         /// The serial number of its code object.
         Serial,

@@ -142,7 +142,7 @@ impl<'a> Export<'a> {
         self.table(1)
     }
 
-    /// Returns which packages use which others.
+    /// Returns the pairs of packages in which the first uses the second.
     pub fn uses(&self) -> ExportTable<'a, UseColumn> {
         self.table(2)
     }
@@ -187,7 +187,7 @@ impl<'a> Export<'a> {
         self.table(10)
     }
 
-    /// Returns the functions of the base index that their names no longer refer to.
+    /// Returns the functions of the base index that are no longer the definitions of their names.
     pub fn refuted(&self) -> ExportTable<'a, RefutedColumn> {
         self.table(11)
     }

@@ -26,7 +26,7 @@ pub enum Section {
     Ends,
     /// All strings, concatenated.
     Text,
-    /// Rows of [`PackageColumn`], by name.
+    /// Rows of [`PackageColumn`], sorted by name.
     Packages,
     /// Names and nicknames, sorted by bytes: rows of [`NicknameColumn`] with the columns swapped.
     PackageNames,
@@ -48,7 +48,7 @@ pub enum Section {
     RecordStarts,
     /// Rows of [`BakedRecordColumn`], sorted.
     Records,
-    /// Rows of [`FunctionColumn`], in the order of results.
+    /// Rows of [`FunctionColumn`], sorted by printed principal symbol, then by printed name.
     Functions,
     /// Functions sorted by serial number and entry.
     Identities,
@@ -139,12 +139,13 @@ impl XrefSegment {
         self.long(0)
     }
 
-    /// Returns the serial number above which this index covers functions.
+    /// Returns the serial number at which this index begins: it covers functions with higher
+    /// numbers.
     pub fn since(&self) -> u64 {
         self.long(1)
     }
 
-    /// Returns the highest code serial number covered.
+    /// Returns the highest code serial number that this index covers.
     pub fn serial(&self) -> u64 {
         self.long(2)
     }
@@ -263,8 +264,8 @@ impl XrefSegment {
         (text != NONE).then(|| self.text(text))
     }
 
-    /// Returns the records of one kind for one name, each a function and a form number, in the
-    /// order of results.
+    /// Returns the records of one kind for one name, each a function and a form number, sorted by
+    /// both.
     pub fn records(&self, name: u32, kind: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
         const ROW: usize = 4 * BakedRecordColumn::WIDTH;
         let cell = name as usize * KINDS + kind;
