@@ -10,7 +10,7 @@ pub struct NonCalls {
     /// Whether each form is a list that is not a call, by the form's index.
     lists: Vec<bool>,
     /// Whether each form is a lambda list of DEFGENERIC or a parameter in one, by the form's index.
-    /// Such parameters have no default values.
+    /// These parameters are only names, because DEFGENERIC binds no variables.
     generic: Vec<bool>,
 }
 

@@ -1,5 +1,5 @@
 //! The supported languages: names, file names, identifier syntax, and syntax of comments and
-//! strings. Read from `languages.table`.
+//! strings. They are read from `languages.table`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -39,7 +39,7 @@ pub(crate) struct Lexis {
     pub(crate) apostrophe: Apostrophe,
 }
 
-/// A string syntax. Longer openings come before shorter ones.
+/// A string syntax. In a list, longer openings come before shorter ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quote {
     pub(crate) open: &'static str,
@@ -209,17 +209,17 @@ impl Language {
         &LANGUAGES[usize::from(self.0).min(LANGUAGES.len() - 1)]
     }
 
-    /// Returns its name, such as `rust` or `commonlisp`.
+    /// Returns the name of the language, such as `rust` or `commonlisp`.
     pub fn name(self) -> &'static str {
         self.info().name
     }
 
-    /// Returns its identifier syntax.
+    /// Returns the identifier syntax of the language.
     pub fn rule(self) -> Rule {
         self.info().rule
     }
 
-    /// Returns its Lisp dialect, or `None` if it is not a Lisp.
+    /// Returns the Lisp dialect, or `None` if the language is not a Lisp.
     pub fn dialect(self) -> Option<Dialect> {
         match self.rule() {
             Rule::Lisp(dialect) => Some(dialect),

@@ -19,8 +19,7 @@ pub struct LispNames(Arc<TextSnapshot>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedText(u64, u64);
 
-/// Identifies a file's indexed text. It stays equal as long as the segment that holds the text is
-/// open.
+/// Identifies a file's indexed text while the segment that contains it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedFile {
     /// The number of the opened segment that holds the file's names; unique in this process.

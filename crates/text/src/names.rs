@@ -23,7 +23,7 @@ pub struct PackageText {
     pub imports: Vec<(String, String)>,
     /// The shadowed names.
     pub shadows: Vec<String>,
-    /// The local nicknames, each with the package it stands for.
+    /// The local nicknames, each with the name of the package that it refers to.
     pub local_nicknames: Vec<(String, String)>,
     /// Whether the form has clauses that can only be understood by evaluating them.
     pub is_open: bool,
@@ -51,7 +51,7 @@ pub enum TextContext {
     Read,
     /// A word in a comment.
     Comment,
-    /// A parameter in the lambda list of a DEFGENERIC, where it has no value.
+    /// A parameter in the lambda list of a DEFGENERIC, which binds no variables.
     Parameter,
 }
 
@@ -68,7 +68,8 @@ pub struct TokenClass {
     pub context: TextContext,
     /// `false` if a feature expression excludes the token.
     pub active: bool,
-    /// Whether a feature expression that the text alone does not decide leaves the token out or reads it.
+    /// Whether a feature expression around the token depends on the image, so that the text alone
+    /// does not show whether the token is read.
     pub guarded: bool,
     /// Whether a form `(def… name)` defines the name.
     pub defines: bool,

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steelbank_tree::{Found, IGNORE_FILES, WalkState};
 
-/// Timestamps of file systems are coarse, in nanoseconds: two changes closer than this may leave
-/// the same time. A file that changed so shortly before it was read is checked again later.
+/// Two changes within this time, in nanoseconds, may leave the same timestamp in a file system. A
+/// file that changed so shortly before it was read is therefore checked again later.
 const COARSE: i128 = 50_000_000;
 
 /// The signature of a folder that changed a moment before it was checked. It never counts as

@@ -213,7 +213,7 @@ impl<'a> Update<'a> {
         Ok(analysed)
     }
 
-    /// Reads one file. `None` if it no longer exists.
+    /// Reads one file. `None` if it no longer exists or the operation is cancelled.
     fn read(&self, path: PathBuf, known: Option<FileEntry>, languages: &[Language]) -> Option<Fresh> {
         if (self.control.cancelled)() {
             return None;
@@ -373,7 +373,7 @@ fn segments_used(manifest: &IndexManifest) -> Vec<bool> {
     used
 }
 
-/// Removes the unused segments from the manifest.
+/// Removes the unused segments from the manifest and renumbers the others.
 fn renumber(manifest: &mut IndexManifest, used: &[bool]) {
     let mut next = 0;
     let numbers: Vec<_> = used

@@ -24,7 +24,7 @@ pub(crate) struct TreeWatch {
     seen: u64,
     /// The value of `seen` that the index covers, if it is up to date.
     covered: Option<u64>,
-    /// The changes since then.
+    /// The changes that the index does not cover.
     changed: Changed,
     /// Recently added or removed entries. Their events may have been premature.
     fresh: Vec<(PathBuf, Instant)>,
@@ -168,7 +168,7 @@ impl TreeWatch {
     pub(crate) fn mark_covered(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut unwatched = tree.outside(&manifest.watched);
         self.has_repositories = tree.has_repositories(&manifest.watched);
-        // New files above the root are reported if all folders there are watched.
+        // If all folders above the root are watched, new files in them are reported.
         if self.watch.above(&self.root) {
             unwatched.retain(|path, signature| {
                 let is_above =
@@ -249,8 +249,8 @@ mod tests {
         }
     }
 
-    /// A link to a folder is not reported by the kernel on any file system, so it stands for such a
-    /// folder.
+    /// The kernel never reports changes through a link to a folder, so the test uses such a link as
+    /// an unwatchable folder.
     #[test]
     fn unwatchable_folder_never_counts_as_watched() {
         let home = tempfile::tempdir().unwrap();
@@ -266,11 +266,11 @@ mod tests {
             !watch.is_dirty(&tree)
         };
         let mut watch = TreeWatch::new(&root, SharedQueue::default()).unwrap();
-        // A newly watched folder may have changed before.
+        // A folder may have changed before it was watched.
         assert!(!covered(&mut watch, &["", "seen"]));
         assert!(covered(&mut watch, &["", "seen"]));
         for question in 1..4 {
-            assert!(!covered(&mut watch, &["", "seen", "unseen"]), "at question {question}");
+            assert!(!covered(&mut watch, &["", "seen", "unseen"]), "query {question}");
         }
     }
 }

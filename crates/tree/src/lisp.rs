@@ -10,7 +10,8 @@ const NOT_LISP: [&str; 48] = [
     "log", "fasl", "lock", "po",
 ];
 
-/// Returns whether a file may contain Lisp, by its extension. [`is_lisp`] also checks the first bytes.
+/// Returns whether a file may contain Lisp, by its extension. [`is_lisp`] also checks the first
+/// bytes of the text.
 pub fn may_be_lisp(path: &Path) -> bool {
     path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }

@@ -166,8 +166,9 @@ impl Index {
         Some((same.unwrap_or(found), external))
     }
 
-    /// Returns all symbols of the base and of the newest export. A symbol in both tables is returned
-    /// twice. Without any export, symbols of the base belong to the table of the newest.
+    /// Returns all symbols of the base and of the newest export. A symbol in both tables is
+    /// returned twice. Without any export, symbols of the base belong to the table of the newest
+    /// export.
     pub fn symbols(&self) -> impl Iterator<Item = Symbol> + '_ {
         let (delta, table) = (self.has_delta(), self.base_table());
         let base = (0..self.base().symbols()).map(move |row| Symbol { table, row });

@@ -102,7 +102,7 @@ pub(crate) fn raw(postings: &[u8], heavy: bool) -> Option<Vec<(u32, u64, &[u8])>
     Some(all)
 }
 
-/// Decodes an identifier's list.
+/// Decodes an identifier's list of occurrences.
 pub(crate) fn files(postings: &[u8], heavy: bool) -> Option<Vec<FileHits>> {
     let mut decoder = Decoder::new(postings);
     let mut all = Vec::new();
