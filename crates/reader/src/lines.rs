@@ -186,7 +186,7 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// How invalid bytes in UTF-8 are decoded.
+/// The ways to decode invalid bytes in UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecodable {
     /// Each byte becomes its Latin-1 character, as in [`decode`].

@@ -46,8 +46,8 @@ pub struct Balance {
     /// The number of open lists at the end of the text.
     pub open: usize,
     /// The first error. A text with equally many opening and closing parentheses has an error if a
-    /// definition begins in column 1 inside another: then one lacks a parenthesis and another has
-    /// one too many.
+    /// definition begins in column 1 inside another: then the outer definition lacks a parenthesis
+    /// and a later form has an extra parenthesis.
     pub problem: Option<Problem>,
     /// The offset of the first sign of nonstandard syntax: a form that changes the readtable, or a
     /// string of cl-interpol. The text after it is checked by the standard syntax. Errors after

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steelbank_watch::{SharedQueue, WatchRefusal};
 
-/// How often a query that waits for another writer checks for cancellation.
+/// The interval at which a query that waits for another writer checks for cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The maximum number of changed files for an update of this process's snapshot alone. If more
@@ -91,7 +91,7 @@ impl TextIndex {
     ///
     /// # Errors
     ///
-    /// If the root is not a readable folder, or other users can write to the cache.
+    /// If the root is not a readable folder, or the cache folder cannot be used.
     pub fn open(root: &Path, cache: &Path, freshness: Freshness) -> Result<TextIndex, TextError> {
         let tree = Tree::open(root)?;
         steelbank_cache::claim(cache)?;

@@ -14,16 +14,16 @@ pub struct Language(u8);
 pub enum Rule {
     /// Letters, digits and `_`, in any script.
     Word,
-    /// As `Word`, plus `$`.
+    /// Like `Word`, but identifiers can also contain `$`.
     Dollar,
-    /// As `Word`, plus the `!` of a macro.
+    /// Like `Word`, but the name of a macro can end with `!`.
     Rust,
-    /// As `Word`; a query can give a variable with its `$`.
+    /// Like `Word`; a query can include the `$` of a variable.
     Php,
-    /// As `Word`, plus the `?` or `!` of a method; a query can give a variable with its `@`, `@@`
-    /// or `$`.
+    /// Like `Word`, but the name of a method can end with `?` or `!`. A query can include the `@`,
+    /// `@@` or `$` of a variable.
     Ruby,
-    /// As `Word`; a query can give a builtin with its `@`.
+    /// Like `Word`; a query can include the `@` of a builtin.
     Zig,
     /// Lisp symbols.
     Lisp(Dialect),

@@ -210,7 +210,7 @@ impl FileTokens {
         FileTokens::of(text, &lisp::read(text, Dialect::CommonLisp))
     }
 
-    /// As [`FileTokens::read`], for a text that has already been parsed to `lisp`.
+    /// Does the same as [`FileTokens::read`] for a text that has already been parsed to `lisp`.
     pub(crate) fn of(text: &[u8], lisp: &LispText) -> FileTokens {
         scan::scan(text, lisp)
     }

@@ -142,7 +142,7 @@ struct Matches {
 
 enum Hits {
     Located(Vec<Hit>),
-    /// To be found by scanning the text: the key, and its definitions in this file.
+    /// Occurrences to find by scanning the text: the identifier, and its definitions in this file.
     Unlocated(Vec<u8>, Vec<LispTextDefinition>),
     Literal(Vec<u32>),
 }

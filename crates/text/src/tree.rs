@@ -316,8 +316,8 @@ impl Tree {
         Some(known && admitted)
     }
 
-    /// Returns the files outside the tree's folders that decide what it ignores, with their
-    /// signatures in `watched`, or `None` if they did not exist.
+    /// Returns the ignore files above the root, and the exclude files of the repositories in
+    /// `watched`. Each comes with its signature in `watched`, or `None` if it did not exist.
     pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
         let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
         let folders = watched.iter().filter(|(path, _)| !path.is_absolute());

@@ -98,7 +98,8 @@ impl TreeWatch {
     }
 
     fn record(&mut self, change: &steelbank_watch::Change) {
-        // Changes of these files decide what is vendored.
+        // Changes of these files affect which folders are repositories or contain dependencies that
+        // a tool installed.
         const DECIDING: [&str; 4] = [".git", "systems.csv", "ocicl.csv", "setup.lisp"];
         let decides = |path: &Path| {
             self.has_repositories && steelbank_tree::defines_systems(path)
@@ -184,7 +185,7 @@ impl TreeWatch {
             match self.watch.folder(&full) {
                 Watched::Already => {}
                 Watched::New => covered = false,
-                // Either an ignore file, or a folder that cannot be watched.
+                // The path is an ignore file, or a folder that cannot be watched.
                 Watched::No if full.is_dir() => {
                     covered = false;
                     self.refusal = self.refusal.or(self.watch.refusal());

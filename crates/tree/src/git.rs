@@ -1,5 +1,5 @@
-//! Detects nested repositories, and finds the files outside a folder that decide what Git ignores
-//! in it.
+//! Detects nested repositories, and finds the files outside a folder that affect which files
+//! Git ignores in it.
 
 use crate::plain::read_plain;
 use std::ffi::OsStr;
@@ -58,8 +58,8 @@ pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     Some(own.join(first_line(&own.join("commondir"))?).join(EXCLUDE))
 }
 
-/// Returns whether `folder` is in a Git working tree. Only in that case, the ignore files in the
-/// folders above it are applied.
+/// Returns whether `folder` is in a Git working tree. Ignore files in the folders above it are applied
+/// only in that case.
 pub fn is_in_working_tree(folder: &Path) -> bool {
     folder.ancestors().any(|above| above.join(".git").exists())
 }

@@ -59,7 +59,7 @@ pub enum Found<'a> {
     Failed(&'a Path, &'a io::Error),
 }
 
-/// How a walk continues after a visit.
+/// The visitor's decision on how to continue the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkState {
     /// Continue with the next entry.

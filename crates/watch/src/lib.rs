@@ -96,7 +96,7 @@ pub enum Changes {
 /// A change of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The changed path: a watched folder, an entry of one, or a watched file.
+    /// The changed path: a watched folder, an entry of a watched folder, or a watched file.
     pub path: PathBuf,
     /// The kind of change.
     pub what: ChangeKind,

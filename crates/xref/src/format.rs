@@ -75,7 +75,7 @@ pub fn hash(name: &[u8]) -> u32 {
 pub struct XrefSegment {
     bytes: Cow<'static, [u8]>,
     directory: [(u32, u32); SECTIONS],
-    /// Computed when a name is first not found.
+    /// Built on the first call of [`XrefSegment::spellings`].
     spellings: OnceLock<Spellings>,
 }
 
