@@ -152,7 +152,7 @@ impl NonCallFinder<'_> {
                 }
                 Datum::Form(parameter) => {
                     self.mark(parameter);
-                    // `(:keyword variable)`, or a destructuring list.
+                    // The first element can be `(:keyword variable)` or a destructuring list.
                     let first = self.text.elements(parameter).next();
                     first.into_iter().for_each(|first| self.part(&FormPart::Keys, first));
                 }

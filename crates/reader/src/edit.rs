@@ -208,7 +208,7 @@ impl EditedText<'_> {
                         None => "T".to_owned(),
                     })
                 }
-                // Either a parameter without a class, or a class name.
+                // A parameter without a class if another parameter has one, otherwise a class name.
                 Datum::Token(_) if specialized => "T".to_owned(),
                 Datum::Token(_) => self.symbol(element).unwrap_or_default(),
             })
@@ -463,7 +463,7 @@ fn deleted(text: &[u8], span: Range) -> Range {
     Range::new(line as u32, end as u32)
 }
 
-/// Checks that all forms except the edited one read as before.
+/// Checks that all forms except the edited one are read as before.
 fn check_rest(
     text: &[u8],
     definition: &DefinitionForm,

@@ -197,7 +197,7 @@ impl FormPart {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Shape {
-    /// The first elements.
+    /// The parts of the first elements.
     pub first: Vec<FormPart>,
     /// The parts of the remaining elements. If there are several, they repeat in this order.
     pub rest: Vec<FormPart>,

@@ -37,7 +37,7 @@ const DEEPEST: u32 = 100;
 /// An open construct on the parser's stack.
 struct OpenConstruct {
     kind: FrameKind,
-    /// The innermost form at this level.
+    /// The form of the construct, or the enclosing form if the construct has none.
     form: Option<FormId>,
 }
 
@@ -187,7 +187,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// Pops the top frame. Its form, if it has one, ends here.
+    /// Pops the top construct and ends its form, if it has one.
     fn pop(&mut self) -> Option<OpenConstruct> {
         let frame = self.stack.pop()?;
         match frame.kind {

@@ -25,7 +25,7 @@ impl FormId {
 /// The kinds of form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FormKind {
-    /// A list, including `()`; in Scheme and Clojure also one in brackets or braces.
+    /// A list, including `()`; in Scheme and Clojure also a list in brackets or braces.
     List,
     /// `'x`
     Quote,
@@ -178,7 +178,7 @@ impl LispText {
         &self.toplevel
     }
 
-    /// Returns whether all parentheses match.
+    /// Returns whether all parentheses match, and all strings and block comments are closed.
     pub fn balanced(&self) -> bool {
         self.balanced
     }

@@ -32,7 +32,7 @@ const MAX_OPEN_BYTES: u64 = 4 << 20;
 pub enum Freshness {
     /// Queries update the index first.
     Automatic,
-    /// Only [`TextIndex::build`] updates it; queries fail if the index is missing or stale.
+    /// Only [`TextIndex::build`] updates the index; queries fail if the index is missing or stale.
     Manual,
 }
 

@@ -268,7 +268,7 @@ fn interpreter(text: &[u8]) -> Option<&str> {
     words.find(|word| !word.starts_with('-') && !word.contains('='))
 }
 
-/// Returns whether a `.h` file is C++.
+/// Returns whether the text of a `.h` file is probably C++.
 fn looks_like_cpp(text: &[u8]) -> bool {
     let head = &text[..text.len().min(64 << 10)];
     ["\nclass ", "\nnamespace ", "\ntemplate <", "\ntemplate<", "\nusing ", "public:", "std::"]

@@ -35,7 +35,8 @@ pub enum TextContext {
     /// A symbol in a form.
     #[default]
     Code,
-    /// A name in a package definition: one of the package's symbols, or one imported from `from`.
+    /// A name in a package definition: one of the package's symbols, or a symbol imported from
+    /// `from`.
     Package {
         /// The defined package.
         package: Arc<str>,

@@ -38,7 +38,8 @@ pub struct TextSearch {
     pub offset: u64,
     /// The maximum number of occurrences to return.
     pub limit: u64,
-    /// If there are more occurrences than this, only their number is returned.
+    /// If there are more occurrences than this, only their number and the files with the most
+    /// occurrences are returned.
     pub bound: u64,
 }
 

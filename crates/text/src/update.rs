@@ -23,7 +23,7 @@ use steelbank_tree::{is_lisp, may_be_lisp};
 const SEGMENT_TARGET_BYTES: u64 = 64 << 20;
 /// The number of files to analyse in parallel before they are added to the segment.
 const BATCH_FILES: usize = 256;
-/// The name of a segment that is private to this process.
+/// The number of every segment that is private to this process. Such a segment has no file name.
 pub(crate) const PRIVATE_SEGMENT: u64 = 0;
 /// If there are more segments than this, the smallest are merged.
 const MAX_SEGMENTS: usize = 8;

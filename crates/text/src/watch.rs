@@ -113,7 +113,8 @@ impl TreeWatch {
             self.fresh.push((path.clone().unwrap_or_default(), Instant::now()));
         }
         self.changed.entries |= change.what == ChangeKind::Entry;
-        // A change above the root is reported as a change of the folder itself.
+        // A path outside the root belongs to a folder above it, or to an ignore file in such a
+        // folder.
         self.changed.walk |= change.what == ChangeKind::Folder || path.is_none() || decides(&change.path);
         self.changed.files.extend(path);
     }

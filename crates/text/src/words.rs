@@ -96,7 +96,7 @@ fn words_of(text: &[u8], needle: &[u8], length: usize) -> impl Iterator<Item = (
 }
 
 /// Returns whether a character next to a name would be part of it. Markup and the punctuation that
-/// ends a sentence are not.
+/// ends a sentence are not part of it.
 fn is_part(character: char) -> bool {
     is_word_character(character) || "-*+%$^/\\".contains(character)
 }
@@ -108,10 +108,10 @@ fn ends_word(before: &[u8], after: &[u8]) -> bool {
         return after.is_empty();
     };
     match next {
-        // Followed by a name, this is a file extension, an attribute, or a package prefix.
+        // If a name follows, this is part of a file name, an attribute, or a package prefix.
         '.' | ':' => !then.is_some_and(is_part) && (next == '.' || then != Some(':')),
-        // An assignment to a shell variable, or part of another name, unless it is markup such as
-        // `==`.
+        // This is an assignment to a shell variable or part of another name, unless it is markup
+        // such as `==`.
         '=' => before.ends_with(b"="),
         next => !is_part(next),
     }

@@ -138,8 +138,8 @@ fn many_added_files_update_only_themselves() {
     assert_eq!(places(&index).unwrap(), places(&open(&root, &home.path().join("another"))).unwrap());
 }
 
-/// Makes a nested repository part of the project or not, depending on whether the project's
-/// definition depends on its system.
+/// The project's system definition shows whether the project depends on the nested repository and
+/// therefore contains it. An edit of the definition then requires a walk.
 #[test]
 fn definition_edit_needs_walk_only_with_nested_repository() {
     let home = tempfile::tempdir().unwrap();

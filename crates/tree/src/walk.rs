@@ -33,7 +33,8 @@ pub enum LeftOut {
     IgnoreFile(ReadRefusal),
 }
 
-/// An entry found by a walk. All paths begin with the root's path.
+/// An entry found by a walk. The paths begin with the root's path, except those of ignore files
+/// outside the root.
 #[derive(Debug)]
 pub enum Found<'a> {
     /// A folder of the project; the root comes first. Its entries are read after the visit.
@@ -144,7 +145,7 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
 ///
 /// # Errors
 ///
-/// If it is not such a file, is longer than 2 MiB, or cannot be read.
+/// If it is not a regular file, is longer than 2 MiB, or cannot be read.
 pub fn read_definitions(root: &Path, path: &Path) -> Result<Vec<SystemDefinition>, ReadRefusal> {
     let text = match read_unlinked(path, LARGEST_ASD_FILE) {
         Err(ReadRefusal::Link) => {
@@ -165,7 +166,7 @@ struct Walk<'a> {
     visit: &'a mut dyn FnMut(Found<'_>) -> WalkState,
     /// The repositories that are not yet known to belong to the project.
     repositories: Vec<Repository>,
-    /// The `.asd` files of the project that were found since the last evaluation.
+    /// The `.asd` files of the project with dependencies that have not been added yet.
     definitions: Vec<PathBuf>,
 }
 
@@ -173,7 +174,7 @@ struct Walk<'a> {
 struct Repository {
     path: PathBuf,
     rules: Option<Arc<Rules>>,
-    /// Its folders.
+    /// The folders of the repository.
     folders: Vec<PathBuf>,
     /// The names of the systems for which it has `.asd` files, taken from the file names.
     systems: HashSet<String>,
@@ -353,7 +354,7 @@ fn has(entries: &[(OsString, FileType)], name: &str) -> bool {
 struct Dependencies {
     defined: HashSet<String>,
     needed: HashSet<String>,
-    /// Whether it may depend on other systems.
+    /// Whether the project may depend on other systems, because some dependencies are unknown.
     unknown: bool,
 }
 

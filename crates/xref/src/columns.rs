@@ -121,7 +121,7 @@ columns! {
         Path,
         /// The low 32 bits of its write date, a universal time.
         WrittenLow,
-        /// The high 32 bits.
+        /// The high 32 bits of its write date.
         WrittenHigh,
     }
     /// A function; exported and baked. Baked functions are sorted by printed principal symbol, then
@@ -135,15 +135,15 @@ columns! {
         Kind,
         /// The source file that it was compiled from.
         Source,
-        /// The top-level form that contains it, from 0.
+        /// The index of the top-level form that contains it, from 0.
         Form,
-        /// The start of that form, in bytes.
+        /// The start of that form, as an offset in bytes.
         Offset,
         /// The serial number of its code object; empty for a method.
         Serial,
         /// Its entry in the code object, or the method's number.
         Entry,
-        /// Whether its name still refers to it: unknown, current or replaced.
+        /// Whether it is still the definition of its name: unknown, current or replaced.
         Status,
     }
     /// An exported record.

@@ -132,7 +132,7 @@ impl<'a> Export<'a> {
         self.ends.len() / 4
     }
 
-    /// Returns the packages, by name.
+    /// Returns the packages, sorted by name.
     pub fn packages(&self) -> ExportTable<'a, PackageColumn> {
         self.table(0)
     }
@@ -157,7 +157,7 @@ impl<'a> Export<'a> {
         self.table(4)
     }
 
-    /// Returns the presence of symbols in packages.
+    /// Returns the pairs of a package and a symbol that is present in it.
     pub fn presents(&self) -> ExportTable<'a, PresenceColumn> {
         self.table(5)
     }

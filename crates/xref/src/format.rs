@@ -32,7 +32,7 @@ pub enum Section {
     PackageNames,
     /// The start of each package's part of `Uses`.
     UseStarts,
-    /// Used packages.
+    /// The packages that each package uses.
     Uses,
     /// Rows of [`LocalNicknameColumn`].
     LocalNicknames,
@@ -258,7 +258,7 @@ impl XrefSegment {
         self.cell(Section::Names, name, BakedNameColumn::Role)
     }
 
-    /// Returns the printed form of a used name that is not just a symbol.
+    /// Returns the printed form of a used name, or `None` if the name is a symbol.
     pub fn name_text(&self, name: u32) -> Option<Cow<'_, str>> {
         let text = self.cell(Section::Names, name, BakedNameColumn::Text);
         (text != NONE).then(|| self.text(text))

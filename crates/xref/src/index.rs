@@ -33,9 +33,9 @@ pub enum ApplyError {
         "the cross-reference export starts after code number {since}, but the index ends at {expected}; export again from {expected}"
     )]
     Gap {
-        /// The code number after which the export begins.
+        /// The code serial number after which the export begins.
         since: u64,
-        /// The code number at which the index ends.
+        /// The code serial number at which the index ends.
         expected: u64,
     },
 }
@@ -105,9 +105,9 @@ pub struct Use<'a> {
     pub file: Option<Cow<'a, str>>,
     /// The file's write date when the function was compiled, as a universal time; 0 if unknown.
     pub file_written: u64,
-    /// The top-level form of the file that contains the function, from 0.
+    /// The index of the top-level form that contains the function, from 0.
     pub toplevel_form: Option<u32>,
-    /// The start of that form in bytes, before any preceding whitespace.
+    /// The start of that form, as an offset in bytes. Whitespace may follow before the form.
     pub offset: Option<u32>,
     /// The form number of the use in the top-level form; `None` for specializers of methods.
     pub form: Option<u32>,

@@ -82,7 +82,7 @@ impl LispReader<'_> {
         self.atom(TokenKind::String, start);
     }
 
-    /// Skips one character of one or more bytes.
+    /// Skips one character, which may have several bytes.
     fn skip_character(&mut self) {
         self.at = (self.at + 1).min(self.bytes.len());
         while self.peek(0).is_some_and(|byte| byte & 0xc0 == 0x80) {

@@ -164,7 +164,7 @@ fn refine(
             (DefinitionKind::Method, true)
         }
         "function_signature" => (DefinitionKind::Function, true),
-        // A function type, or a call that parses as a declarator.
+        // The match is a function type, or a call that parses as a declarator.
         "function_declarator" => return None,
         "function_definition" if kind == DefinitionKind::Function && name.kind() == "field_identifier" => {
             (DefinitionKind::Method, false)

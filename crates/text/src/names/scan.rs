@@ -383,8 +383,8 @@ impl<'a> Scan<'a> {
         around.into_iter().flatten().find_map(|id| self.operator(id).reads)
     }
 
-    /// Returns what a keyword, uninterned symbol or string designates, if the enclosing forms
-    /// determine it.
+    /// Returns the context of a keyword, uninterned symbol or string that designates another
+    /// symbol, if the enclosing forms show that it does.
     fn designator(&mut self, token: &Token) -> Option<TextContext> {
         let lisp = self.lisp;
         let inner = token.form?;

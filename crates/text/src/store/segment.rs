@@ -294,8 +294,8 @@ type Records<T> = Vec<(u32, T)>;
 /// The definitions of a package, each with its file.
 type PackageRecords = Arc<[(u32, Arc<PackageText>)]>;
 
-/// Receives an entry of a block: its key, its hits, and the ranges of its postings and definitions.
-/// Returning `false` stops the iteration.
+/// Receives an entry of a block: its key, twice its number of hits plus 1 if it is heavy, and the
+/// ranges of its postings and definitions. Returning `false` stops the iteration.
 type BlockVisitor<'a> = dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool + 'a;
 /// Receives a key and its entry.
 type KeyVisitor<'a> = dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError> + 'a;
