@@ -58,8 +58,8 @@ pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     Some(own.join(first_line(&own.join("commondir"))?).join(EXCLUDE))
 }
 
-/// Returns whether `folder` is in a Git working tree. Ignore files in the folders above it are applied
-/// only in that case.
+/// Returns whether `folder` is in a Git working tree. Ignore files in the folders above it are
+/// applied only in that case.
 pub fn is_in_working_tree(folder: &Path) -> bool {
     folder.ancestors().any(|above| above.join(".git").exists())
 }

@@ -142,7 +142,7 @@ impl<'a> Export<'a> {
         self.table(1)
     }
 
-    /// Returns the pairs of packages in which the first uses the second.
+    /// Returns each pair of a package and another package that it uses.
     pub fn uses(&self) -> ExportTable<'a, UseColumn> {
         self.table(2)
     }
