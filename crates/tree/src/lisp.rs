@@ -24,8 +24,8 @@ pub fn is_backup(path: &Path) -> bool {
             .is_some_and(|ending| BACKUP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
-/// Returns whether a file may contain Lisp, by its name. If the extension does not decide, its
-/// first bytes do.
+/// Returns whether a file may contain Lisp, by its name. [`is_lisp`] also checks the first
+/// bytes of the text.
 pub fn may_be_lisp(path: &Path) -> bool {
     !is_backup(path)
         && path
