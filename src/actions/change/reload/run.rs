@@ -24,10 +24,10 @@ use crate::workspace::{ImageSystem, Project};
 impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
-    /// Reloads changed files and their dependents: the loaded systems of the project, and files
-    /// that were loaded individually. Lists definitions that their file no longer has or whose file
-    /// no system has any more, and removes them if the request asks for it. Runs the project's
-    /// code. A failed load is an answer.
+    /// Reloads changed files and their dependents: files of the project's loaded systems, and files
+    /// that were loaded individually. Lists definitions that are no longer in their file, and
+    /// definitions in files that no longer belong to a system; removes both if the request asks for
+    /// it. Runs the project's code. A failed load is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -38,8 +38,8 @@ impl Action for ReloadRequest {
             known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
         let systems = loaded_systems(project);
         let in_systems = files_of(&systems);
-        // A file that a system loads is not reloaded individually. A changed `.asd` file may add
-        // files, so reload systems for it.
+        // Files of systems and changed `.asd` files are reloaded through their systems, because an
+        // `.asd` file may add files. Other files are reloaded individually.
         let alone = |path: &Path| !in_systems.contains(path) && !defines_systems(path);
         let single: Vec<PathBuf> = match wanted.is_empty() {
             true => changed.iter().filter(|path| alone(path)).cloned().collect(),
@@ -102,7 +102,7 @@ fn loaded_systems(project: &Project) -> Vec<(String, ImageSystem)> {
     project.project_systems().into_iter().filter(|(_, system)| system.loaded).collect()
 }
 
-/// Lists the files of `systems`, including those that define them.
+/// Lists the files of `systems`, including their `.asd` files.
 fn files_of(systems: &[(String, ImageSystem)]) -> BTreeSet<PathBuf> {
     let files = |(_, system): &(String, ImageSystem)| -> Vec<PathBuf> {
         system.files.iter().flatten().chain([&system.asd]).cloned().collect()
