@@ -112,7 +112,7 @@ pub(crate) fn run_order(
             serde_json::to_value(checked.map_err(|error| text(&error))?)
         }
         "refused-writes" => serde_json::to_value(bank.refused_writes().map_err(|error| text(&error))?),
-        _ => return Err(format!("Unknown order {name}: the scratch process runs another build of steelbank.")),
+        _ => return Err(format!("Unknown order {name}: the scratch process runs another build.")),
     };
     answer.map_err(|error| text(&error))
 }
