@@ -76,7 +76,7 @@ pub struct SlotFacts {
     pub name: HomeAndName,
     /// The reader functions.
     pub readers: Vec<HomeAndName>,
-    /// The writers: each is a function, or a name `F` in `(setf F)`.
+    /// The writers: the name of a function, or `F` for a function `(setf F)`.
     pub writers: Vec<HomeAndName>,
     /// The type, unless it is T.
     #[serde(rename = "type")]

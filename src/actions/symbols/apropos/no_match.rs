@@ -1,4 +1,4 @@
-//! Builds suggestions for a pattern that nothing matches: similar names, and wider searches that
+//! Builds suggestions for a pattern that matches nothing: similar names, and wider searches that
 //! find something.
 
 use super::{AproposAnswer, AproposRequest, Matching};
