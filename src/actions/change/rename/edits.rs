@@ -149,8 +149,8 @@ impl<'a> Editor<'a> {
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
-                    // A designator of the symbol has no package prefix in its place: use the
-                    // complete token.
+                    // A symbol of another package may designate the renamed symbol. Replace such a
+                    // token completely, with its package prefix.
                     let from = if token.written == Notation::Namesake { 0 } else { from };
                     let before = encoding.decoded(&written[..from]).map_or(0, |before| before.len() as u32);
                     let name = Range::new(token.range.start + before, token.range.end);
