@@ -1,7 +1,7 @@
 //! Tracks the load state of every file that can be searched: whether the image has loaded its
-//! current text. A refresh examines only files that may have changed since the last one.
+//! current text. A refresh examines only files that may have changed since the last refresh.
 //! [`LoadStates`] also has sets of the files that need extra work: files without indexed names,
-//! stale files, and files whose changes are not reported.
+//! stale files, and files for which no changes are reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(super) struct FileState {
     /// The relation of the image to the file, or `None` if there is no such file.
     pub(super) load_state: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
-    /// Whether the watch or the index reports every change of it.
+    /// Whether the watcher or the text index reports every change of the file.
     is_watched: bool,
 }
 
@@ -37,7 +37,7 @@ impl FileState {
     }
 }
 
-/// The index of a file among the entries.
+/// The index of a file in [`LoadStates::entries`]. `None` means that the file has no entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) enum EntryPlace {
     #[default]
@@ -71,7 +71,7 @@ impl LoadStates {
         Some(entry.known.as_ref()?.stamp)
     }
 
-    /// Returns the entry of `file` in the text index, whose path is `path`.
+    /// Returns the entry of `file`, a file of the text index at `path`.
     pub(super) fn indexed(
         &mut self,
         file: IndexedFile,
@@ -138,8 +138,8 @@ impl LoadStates {
 }
 
 impl Project {
-    /// Locks the texts after a refresh at `then` or later. Refreshes only if no other question has
-    /// done so since.
+    /// Locks the texts, as refreshed at `then` or later. Refreshes them only if no other question
+    /// has done this since.
     pub(super) fn refresh_since(&self, then: Instant) -> MutexGuard<'_, Texts> {
         let texts = self.texts.lock();
         match texts.refreshed.is_some_and(|refreshed| refreshed >= then) {
@@ -201,7 +201,8 @@ impl Project {
         guard
     }
 
-    /// Updates which of `paths` are files that can be searched. Returns the new ones.
+    /// Adds the files among `paths` that can be searched, and removes the others. Returns the new
+    /// files.
     fn select_files(
         &self,
         texts: &mut Texts,
@@ -271,8 +272,8 @@ impl Project {
         texts.load_states.insert(Arc::clone(path), entry);
     }
 
-    /// Returns the load state of a loaded file with up-to-date names. Returns `None` if the file no
-    /// longer exists.
+    /// Returns the load state of a loaded file, given its current names. Returns `None` if the file
+    /// no longer exists.
     fn load_state(
         &self,
         texts: &mut Texts,
@@ -334,7 +335,7 @@ mod tests {
         unseen
     }
 
-    /// Collects all data that questions are answered from.
+    /// Collects all data that answers depend on.
     fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
         let naming = |look, own| {
             let found = project.texts_naming_at(&project.tree_view(), "SOUGHT", look, own).files.into_iter();
