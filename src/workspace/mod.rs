@@ -151,7 +151,7 @@ struct Stale {
 struct LastImageReport {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
-    /// The components of systems below the root, each with the `.asd` files that define it.
+    /// The components of systems below the root, each with the `.asd` files of its systems.
     components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 

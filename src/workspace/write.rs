@@ -17,7 +17,7 @@ pub(crate) enum FileError {
     /// There is no project.
     #[error(transparent)]
     NoProject(#[from] NoProject),
-    /// A sentence: the file cannot be read, or does not belong to the project.
+    /// The file cannot be read, or does not belong to the project. This sentence reports which.
     #[error("{0}")]
     Refused(String),
 }
