@@ -53,10 +53,10 @@ pub(super) struct LoadStates {
     /// Cached indices into `entries` for files of the text index, by segment and number there.
     /// Cleared when entries are added or removed.
     pub(super) places: HashMap<u64, Vec<EntryPlace>>,
-    /// The files whose names are not in the index.
+    /// The files with names that are not in the index.
     pub(super) unindexed: BTreeSet<Arc<Path>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
-    /// The loaded files whose text on disk may differ from the loaded text.
+    /// The loaded files that may have another text on disk.
     stale: BTreeSet<Arc<Path>>,
     /// The files to check at each question, because their changes are not reported.
     unwatched: BTreeSet<Arc<Path>>,
@@ -106,7 +106,7 @@ impl LoadStates {
         Arc::clone(self.packages.get_or_insert_with(unseen))
     }
 
-    /// Lists the loaded files whose text on disk may differ from the loaded text, sorted.
+    /// Lists the loaded files that may have another text on disk, sorted.
     pub(super) fn stale(&self) -> Vec<PathBuf> {
         self.stale.iter().map(|path| path.to_path_buf()).collect()
     }

@@ -140,7 +140,7 @@ pub(crate) struct Project {
 /// Files to examine at the next refresh, even if the tree reports no change.
 #[derive(Debug, Default)]
 struct Stale {
-    /// Files that were loaded, and files whose documents were changed.
+    /// Files that were loaded, and files with documents that were changed.
     files: BTreeSet<PathBuf>,
     /// Whether the set of project files may have changed with the systems' components.
     components: bool,

@@ -223,10 +223,10 @@ impl EvaluateRequest {
     ///
     /// ```
     /// use steelbank::{Control, EvaluateRequest};
+    /// # fn main() -> Result<(), steelbank::Error> {
+    /// # let bank = steelbank::Steelbank::get_or_start(steelbank::Steelbank::builder())?;
     /// let squares = "(loop for n below 4 collect (* n n))";
     /// let request = EvaluateRequest::new(squares).json::<Vec<u32>>();
-    /// # let bank = steelbank::Steelbank::get_or_start(steelbank::Steelbank::builder())?;
-    /// let request = EvaluateRequest::new("(loop for n below 4 collect (* n n))").json::<Vec<u32>>();
     /// assert_eq!(bank.run(&request, &Control::default())?, [0, 1, 4, 9]);
     /// # Ok(())
     /// # }

@@ -48,7 +48,7 @@ impl TextPlace {
 struct Opened {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Whether the file still has the text in which the places were found.
+    /// Whether the file still has the text where the places were found.
     is_same: bool,
     /// Whether byte offsets in the text and in the file are the same, as in UTF-8.
     is_utf8: bool,
@@ -396,7 +396,7 @@ enum Encoding {
     Utf8,
     /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
     Damaged,
-    /// Latin-1, in which every byte is a character.
+    /// Latin-1: every byte is a character.
     Latin,
 }
 

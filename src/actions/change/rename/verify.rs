@@ -38,7 +38,7 @@ pub(crate) struct LoadReportRequest {
     pub(crate) force: bool,
 }
 
-/// The symbols whose tokens are reported in the renamed project.
+/// The symbols to locate in the renamed project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacesRequest {
     /// The old symbol, as in answers.

@@ -177,7 +177,7 @@ fn definers_used(
     let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
     let users = UserFinder::new(context);
     for (framework, package, operators) in DEFINERS {
-        // Start with the framework's operators, and add the macros whose definitions use them.
+        // Start with the framework's operators, and add macros with definitions that use them.
         let mut waiting: Vec<Target> =
             operators.iter().map(|operator| Target::any(package, *operator)).collect();
         let mut seen = BTreeSet::new();
