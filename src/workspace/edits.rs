@@ -37,7 +37,7 @@ pub enum UndoError {
     /// The project has no record of this edit.
     #[error("Edit {edit} not found")]
     Missing {
-        /// The name as it was given.
+        /// The name as given.
         edit: String,
         /// The names of the recorded edits, newest first.
         kept: Vec<String>,

@@ -64,8 +64,8 @@ pub(crate) struct NamedText {
 }
 
 impl NamedText {
-    /// Returns the runs of tokens of one class, in order: the class's index, the class, and the
-    /// lines.
+    /// Returns the runs of consecutive tokens of the same class: the class's index, the class, and
+    /// the lines.
     pub(crate) fn runs(
         &self,
     ) -> impl Iterator<Item = (u32, &TokenClass, impl ExactSizeIterator<Item = u32>)> {

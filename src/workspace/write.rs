@@ -11,7 +11,7 @@ use steelbank_tree::{belonging, is_lisp_by_name, is_vendored};
 /// An error from [`project_file`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FileError {
-    /// There is no such file. The path is shown as it was given.
+    /// There is no such file. The error shows the path as given.
     #[error("Path {0} not found")]
     Missing(String),
     /// There is no project.

@@ -70,7 +70,7 @@ pub enum EvaluationStatus {
 pub struct Evaluation {
     /// How it ended.
     pub status: EvaluationStatus,
-    /// The requested package, as it was given.
+    /// The requested package, as given.
     #[serde(skip)]
     pub package: String,
     /// The values of the last form.

@@ -150,7 +150,7 @@ impl Checks {
 }
 
 impl TestStatus {
-    /// Tests whether the test ended without a known problem.
+    /// Returns whether the test passed, was skipped, or is a test-op that returned normally.
     pub fn is_good(self) -> bool {
         matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Done)
     }
@@ -267,7 +267,7 @@ enum SystemStatus {
     Unknown,
 }
 
-/// The systems that contain the tests of one system.
+/// The systems to load in order to test one system.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TestSystems {
     status: SystemStatus,

@@ -37,7 +37,7 @@ pub struct SymbolFacts {
     pub deftype: Option<NamedFacts>,
 }
 
-/// A short description in one namespace.
+/// A short description of a symbol in one namespace, such as functions or variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -89,7 +89,7 @@ pub struct SlotFacts {
 const BATCH: usize = 2000;
 
 impl Question for FactsRequest {
-    /// One entry for each symbol; `None` if it does not exist.
+    /// One entry for each requested symbol; `None` for a symbol that does not exist.
     type Answer = Vec<Option<SymbolFacts>>;
 
     const REPEATABLE: bool = true;

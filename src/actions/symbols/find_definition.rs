@@ -401,8 +401,8 @@ fn placed(
     } else {
         None
     };
-    // A form may define several things of the same name, so take the first one after the start of
-    // the sub-form.
+    // A form may define several things of the same name, so take the first definition after the
+    // start of the sub-form.
     let name = occurrences.iter().filter(proper).find(after);
     let name =
         name.or_else(|| occurrences.iter().find(|found| found.role == SyntaxRole::Named && after(found)));

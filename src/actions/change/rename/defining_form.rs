@@ -252,7 +252,7 @@ impl<'a> Planner<'a> {
         Ok(Some(parts))
     }
 
-    /// Adds the edits in `parts`, and those of the accessors that are renamed with the slot.
+    /// Adds the edits in `parts`, and the edits of the accessors that are renamed with the slot.
     pub(super) fn apply_defining_form(
         &mut self,
         parts: &DefiningFormEdits,

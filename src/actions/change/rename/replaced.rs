@@ -44,7 +44,7 @@ impl Renamed {
         self.symbols.iter().any(|(old, new)| old == symbol || new == symbol)
     }
 
-    /// Returns whether `written`, the old text of an edit, reads as one of the old names.
+    /// Returns whether `written`, the old text of an edit, reads as an old name of the rename.
     pub(super) fn has(&self, written: &str) -> bool {
         let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         self.symbols.keys().any(|symbol| {

@@ -14,7 +14,7 @@ use crate::handle::{Error, QueryContext};
 pub struct NoMatch {
     /// The pattern as given.
     pub pattern: String,
-    /// Similar names, compared as a whole or word by word.
+    /// Names that are similar to the complete pattern, or else to its words.
     pub near: Vec<String>,
     /// Wider searches that find something.
     pub wider: Vec<Wider>,

@@ -39,7 +39,8 @@ use steelbank_xref::{Access, Index, Package};
 /// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
-/// The time limit of one file that belongs to no system, and its maximum share of the time left.
+/// The time limit of one file that belongs to no system, and its maximum share of the remaining
+/// time.
 const EACH_FILE: Duration = Duration::from_secs(60);
 const FILE_SHARE: u32 = 4;
 
@@ -278,7 +279,8 @@ impl Steelbank {
             report.compiled = compiled;
         }
         if report.compiled > 0 && request.from_fasls {
-            // Skip the rest: the caller asks again after a load from fasls.
+            // Skip the rest: after compiling files, the caller restarts the copy and requests
+            // another report.
             return Ok(report);
         }
         // Collect garbage, so that neither image has unreachable functions.
