@@ -24,10 +24,10 @@ use crate::workspace::{ImageSystem, Project};
 impl Action for ReloadRequest {
     type Answer = ReloadAnswer;
 
-    /// Reloads changed files and their dependents: the loaded systems of the project, and files
-    /// that were loaded individually. Lists definitions that their file no longer has or whose file
-    /// no system has any more, and removes them if the request asks for it. Runs the project's
-    /// code. A failed load is an answer.
+    /// Reloads changed files and their dependents: files of the project's loaded systems, and files
+    /// that were loaded individually. After a successful load, lists definitions that are no longer
+    /// in their file, and definitions in files that no longer belong to a system; removes both if
+    /// the request asks for it. Runs the project's code. A failed load is an answer, not an error.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = bank.project();
@@ -38,8 +38,8 @@ impl Action for ReloadRequest {
             known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
         let systems = loaded_systems(project);
         let in_systems = files_of(&systems);
-        // A file that a system loads is not reloaded individually. A changed `.asd` file may add
-        // files, so reload systems for it.
+        // Files of systems and changed `.asd` files are reloaded through their systems, because an
+        // `.asd` file may add files. Other files are reloaded individually.
         let alone = |path: &Path| !in_systems.contains(path) && !defines_systems(path);
         let single: Vec<PathBuf> = match wanted.is_empty() {
             true => changed.iter().filter(|path| alone(path)).cloned().collect(),
@@ -76,7 +76,7 @@ impl Action for ReloadRequest {
             is_left_out(path) || found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
         let gone: Vec<PathBuf> = after.iter().filter(is_gone).cloned().collect();
-        // A failed load did not evaluate all definitions of its files.
+        // After a failed load, definitions may be missing only because they were not evaluated.
         let left = match all.status {
             LoadStatus::Loaded => bank.leftovers(&after, &gone, self.remove, &control.until(deadline))?,
             _ => Vec::new(),
@@ -102,7 +102,7 @@ fn loaded_systems(project: &Project) -> Vec<(String, ImageSystem)> {
     project.project_systems().into_iter().filter(|(_, system)| system.loaded).collect()
 }
 
-/// Lists the files of `systems`, including those that define them.
+/// Lists the files of `systems`, including their `.asd` files.
 fn files_of(systems: &[(String, ImageSystem)]) -> BTreeSet<PathBuf> {
     let files = |(_, system): &(String, ImageSystem)| -> Vec<PathBuf> {
         system.files.iter().flatten().chain([&system.asd]).cloned().collect()
@@ -121,8 +121,8 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Lists the definitions that are in the image but no longer in `files`, or whose file is in
-    /// `gone`. With `remove`, removes them from the image.
+    /// Lists the definitions from `files` that are in the image but no longer in the text, and all
+    /// definitions from the files `gone`. With `remove`, removes these definitions from the image.
     fn leftovers(
         &self,
         files: &[PathBuf],
@@ -163,8 +163,8 @@ impl Steelbank {
     }
 }
 
-/// Whether the text of its file still has the definition. The load may not have evaluated it, for
-/// example inside UNLESS.
+/// Returns whether the text of the file still has the definition `left`. The load may not have
+/// evaluated the definition, for example inside UNLESS.
 fn is_in_text(enclosing: &Enclosing<'_>, bank: &Steelbank, left: &Leftover) -> bool {
     let definitions = enclosing.definitions(&bank.project().shown(Path::new(&left.path)));
     definitions.iter().any(|known| {

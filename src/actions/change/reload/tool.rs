@@ -62,7 +62,7 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = given.request;
     let bank = session.bank()?;
-    // Accept a file that was deleted after it was loaded: that is a change.
+    // Accept a file that was deleted after it was loaded: the deletion is a change.
     let is_known = |path: &Path| path.exists() || bank.project().loaded_date(path).is_some();
     if let Some(missing) = missing_path(bank, &request.paths, is_known) {
         return missing.answer(CallOutcome::NotFound);
@@ -97,7 +97,7 @@ impl fmt::Display for ReloadAnswer {
     }
 }
 
-/// Formats the answer. `kept` follows each definition that was not removed.
+/// Formats the answer. `kept` is printed after each definition that was not removed.
 fn text(answer: &ReloadAnswer, kept: &str) -> String {
     let mut text = match answer.changed.as_slice() {
         // Nothing was reloaded and nothing can be left over.
