@@ -80,8 +80,8 @@ pub fn reset_signal_actions() {
     }
 }
 
-/// Checks that the system still grants `count` threads, for code that cannot report the error when
-/// it starts them.
+/// Checks that the system allows `count` more threads, because SBCL could not report a refusal when
+/// it starts them later.
 pub(super) fn probe_threads(count: usize) -> io::Result<()> {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
