@@ -55,7 +55,7 @@ pub enum LoadError {
         path: PathBuf,
         /// The library's `STEELBANK_ABI`.
         library: u32,
-        /// This crate's.
+        /// This crate's `STEELBANK_ABI`.
         expected: u32,
     },
 }
