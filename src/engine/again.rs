@@ -56,8 +56,8 @@ impl Writing {
         WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
     }
 
-    /// Forbids new writers permanently, and waits at most `most` for the current ones. For a
-    /// program that is about to end.
+    /// Forbids new writers permanently, and waits at most `most` for the current ones. Called when
+    /// the program is about to end.
     pub(super) fn end(most: Duration) {
         let mut writers = WRITERS.lock();
         writers.1 = true;

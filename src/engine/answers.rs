@@ -91,7 +91,7 @@ pub struct CallAnswer {
     pub bytes: Vec<u8>,
     /// The call's output to the standard streams, up to a limit.
     pub output: String,
-    /// The number of characters of output beyond the limit.
+    /// The number of characters that were dropped because the output exceeded the limit.
     pub output_dropped: u64,
 }
 

@@ -179,7 +179,7 @@ extern "C" fn supervise(order: *mut ffi::steelbank_order) {
 /// Returns the bytes that C passes as pointer and length.
 ///
 /// # Safety
-/// They must be valid for reading until the caller is done with the slice.
+/// The bytes must be valid for reading until the caller is done with the slice.
 unsafe fn bytes<'a>(bytes: *const u8, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];

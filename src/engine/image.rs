@@ -230,7 +230,8 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
 }
 
 /// Returns the build ID in an entry of a core's header: its length in bytes, then the bytes, to the
-/// end of the entry. The number of words before it varies: two up to SBCL 2.6.4, three in 2.6.7.
+/// end of the entry. The number of words before the length varies: two up to SBCL 2.6.4, three in
+/// 2.6.7.
 fn build_id(entry: &[u64]) -> Option<String> {
     (0..entry.len()).find_map(|at| {
         let (length, words) = (usize::try_from(entry[at]).ok()?, &entry[at + 1..]);

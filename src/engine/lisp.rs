@@ -30,7 +30,7 @@ pub enum SaveError {
     /// The save failed, and Lisp is dead.
     #[error("the image could not be saved: {0}")]
     Failed(String),
-    /// The written file is not a core.
+    /// The written file cannot be used as a core.
     #[error(transparent)]
     Image(#[from] ImageError),
 }
@@ -214,7 +214,7 @@ impl<'a> OnLisp<'a> {
         Self { entry, shared }
     }
 
-    /// Returns the boundary version of the Lisp half.
+    /// Returns the Lisp half's version of the interface, `STEELBANK_ABI`.
     pub(super) fn interface(&self) -> u32 {
         self.entry.points.abi
     }

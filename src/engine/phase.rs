@@ -63,7 +63,7 @@ impl Phase {
         }
     }
 
-    /// Enters the stage `stage`, which must be one after Lisp's death, unless Lisp is already dead.
+    /// Enters `stage`, [`Stage::Dead`] or [`Stage::OtherInterface`], unless Lisp is already dead.
     /// Returns the reason of the first death, as the end of a sentence.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
         let _ = self.died_at.set(SystemTime::now());

@@ -252,7 +252,7 @@ fn listener_runs_once_and_panics_are_caught() {
             let counter = Arc::clone(&calls);
             ticket.when_done(move |_| {
                 counter.fetch_add(1, Ordering::SeqCst);
-                // Bypass the panic hook, which would print it.
+                // Bypass the panic hook, which would print a message.
                 std::panic::resume_unwind(Box::new("the listener's own"));
             });
             let server = thread::spawn(move || {

@@ -181,7 +181,8 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Starts SBCL and returns at once. [`Lisp::wait_until_ready`] returns the result. Jobs can be
 /// submitted immediately.
 pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
-    // Check everything that can be checked before the only attempt is used up.
+    // Check everything that can be checked before the runtime is entered, because that is possible
+    // only once.
     let (path, keep_open) = image::library_path(&settings.image)?;
     let core_build = match &settings.image.core {
         Core::File(path) => Some(image::core_build(path)?),

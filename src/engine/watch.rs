@@ -17,9 +17,11 @@ use super::ticket::JobState;
 pub(super) const UNWINDING: Duration = Duration::from_millis(250);
 /// How long after it was first found late a job that does not stop loses its lane to a new thread.
 pub(super) const TAKEOVER_AFTER: Duration = Duration::from_secs(1);
-/// The maximum extension of that time while Lisp takes no orders, as during a garbage collection.
+/// The maximum extension of [`TAKEOVER_AFTER`] while Lisp takes no orders, as during a garbage
+/// collection.
 pub(super) const COLLECTING: Duration = Duration::from_secs(5);
-/// The maximum extension for the time that the thread was ready to run but had no processor.
+/// The maximum extension of the grace periods by the time that the thread was ready to run but had
+/// no processor.
 pub(super) const STARVED: Duration = Duration::from_secs(30);
 /// How long a call may exceed its limit until its job counts as late, even before the job's
 /// deadline. The rest of the job's time is meant for the work after the call.
