@@ -53,7 +53,7 @@ pub struct ScipSummary {
     pub documents: usize,
     /// The number of occurrences of symbols.
     pub occurrences: usize,
-    /// The number of symbols that the files define, without local ones.
+    /// The number of symbols that the files define, without local symbols.
     pub symbols: usize,
     /// The number of symbols from outside the project.
     pub external_symbols: usize,

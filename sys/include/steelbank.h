@@ -91,8 +91,8 @@ void steelbank_set_host(const struct steelbank_host *host);
  * as an ELF section, SBCL runs that core, and must not be given another one. Call it before
  * initialize_lisp. */
 void steelbank_set_executable(const char *path);
-/* Returns the runtime's build ID, NUL-terminated, static. The runtime can run only cores with the
- * same build ID. */
+/* Returns the runtime's build ID, NUL-terminated, static. It begins with the build ID of the cores
+ * that the runtime can run. */
 const char *steelbank_runtime_build(void);
 /* Returns the version of SBCL, such as 2.5.2. NUL-terminated, static. */
 const char *steelbank_sbcl_version(void);

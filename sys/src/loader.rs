@@ -160,7 +160,8 @@ impl Runtime {
         })
     }
 
-    /// Returns the runtime's build ID. A core that it can run has the same one.
+    /// Returns the runtime's build ID. It begins with the build ID of the cores that the runtime
+    /// can run.
     pub fn build(&self) -> String {
         constant(self.runtime_build)
     }

@@ -61,7 +61,7 @@ impl ShownFile {
 
     /// Returns the line with this number, trimmed and shortened for a list.
     fn line(&self, number: u32) -> &str {
-        // In characters.
+        // The maximum length, in characters.
         const LONGEST_LINE: usize = 100;
         let rest = self.text.get(self.lines.start(number) as usize..).unwrap_or_default();
         let line = rest.lines().next().unwrap_or_default().trim();

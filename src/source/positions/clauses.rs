@@ -49,8 +49,8 @@ impl PositionedFile {
             }
         }
     }
-    /// Returns the operators of lists that have a quoted `sought` as an argument, except standard
-    /// ones. Needs a sidecar.
+    /// Returns the operators of lists that have a quoted `sought` as an argument. Omits standard
+    /// operators. Needs a sidecar.
     pub fn operators_of_quoted(
         &self,
         sought: &SearchTarget,

@@ -3,8 +3,8 @@
 //! A [`PositionedFile`] is one source file. It uses the file's sidecar (the events that SBCL's
 //! reader reported) if there is one, otherwise the structural reader. In both cases the symbol's
 //! token must be found at the recorded form; otherwise the [`Placement`] has weaker [`Evidence`].
-//! The submodules answer the questions of the `uses` actions: occurrences and tokens of a symbol,
-//! structure definitions, clause words, foreign names.
+//! The submodules provide the `uses` actions with occurrences and tokens of a symbol, structure
+//! definitions, clause words, and foreign names.
 
 mod by_structure;
 mod by_tap;
@@ -110,6 +110,7 @@ pub struct XrefRecord {
     /// SBCL's number of the sub-form.
     pub number: u32,
     /// The byte offset at which SBCL began to read the top-level form, before its white space.
+    /// `None` if it was not recorded.
     pub bytes: Option<u32>,
 }
 
@@ -141,18 +142,17 @@ pub struct Occurrence {
     pub never_variable: bool,
     /// For a definition: the kind of thing that it defines.
     pub defined: Option<Defined>,
-    /// The name of the user macro that may define the symbol, if the symbol is at a suitable
-    /// position.
+    /// The name of the user macro that may define the symbol, judging by the symbol's position.
     pub definer: Option<String>,
     /// How the thing that the symbol names is accessed: a variable, or the place of an accessor or
     /// a slot.
     pub access: PlaceAccess,
-    /// The token that binds the name, if the text shows one. If this token is the binding, its
-    /// range.
+    /// The range of the token that binds the name, or of this token if it is the binding. `None` if
+    /// the text shows no binding.
     pub binding: Option<Range>,
     /// The namespace that the name is looked up in.
     pub space: Space,
-    /// The kind of operator that the symbol was, as of the end of reading the file.
+    /// The kind of operator that the symbol denoted at the end of reading the file.
     pub operator: NameKind,
 }
 
@@ -205,13 +205,13 @@ enum Reading {
 /// The state of a file's sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarState {
-    /// There is none: the file was not compiled or loaded as source here.
+    /// There is no sidecar: steelbank has not compiled the file or loaded it as source.
     Missing,
-    /// It exists, but cannot be used.
+    /// The sidecar exists, but cannot be used.
     Damaged,
-    /// It ends where reading the file was stopped; the rest of the file is not covered.
+    /// The sidecar ends where reading the file was stopped. It does not cover the rest of the file.
     Incomplete,
-    /// It covers the entire file.
+    /// The sidecar covers the entire file.
     Complete,
 }
 
@@ -231,7 +231,7 @@ pub struct PositionedFile {
     reading: Reading,
     /// For a changed file: the current positions of its recorded forms, computed on demand.
     moved: OnceLock<MovedForms>,
-    /// For a text compiled from an editor buffer: the number in the file of its first form.
+    /// For a text compiled from an editor buffer: the number of its first form in the file.
     first: u32,
     /// Whether only a text from a buffer was compiled, not the file.
     from_buffer: bool,
@@ -263,7 +263,7 @@ impl PositionedFile {
     }
 
     /// Like [`PositionedFile::open`], but with the content `bytes` instead of the file on disk.
-    /// `path` must be a real path.
+    /// `path` must be canonical.
     pub fn of_text(path: &Path, bytes: &[u8], write_date: u64, sidecar: Option<&Path>) -> PositionedFile {
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
@@ -555,8 +555,8 @@ impl PositionedFile {
         Some(at(range.start)?..at(range.end)?)
     }
 
-    /// Returns the range of a reader event. SBCL's reader counts characters. For a changed file
-    /// they cannot be converted to bytes, so the range is in characters.
+    /// Returns the range of a reader event. SBCL's reader counts characters. For a changed file,
+    /// characters cannot be converted to bytes, so the range is in characters.
     fn event_range(&self, sidecar: &Sidecar, event: &ReadEvent) -> Range {
         let at = |character| match self.fresh {
             true => self.byte_of(sidecar, character),

@@ -37,8 +37,8 @@ impl MovedForms {
             let starts = form.char_indices().map(|(at, _)| top.span.start + at as u32);
             starts.chain([top.span.end]).collect::<Vec<u32>>()
         };
-        // By length in characters, so that each form of a long file is compared only with forms of
-        // its length.
+        // The forms by length in characters, so that each form of a long file is compared only with
+        // forms of its length.
         let mut left: HashMap<usize, Vec<(&TopLevelForm, Vec<u32>)>> = HashMap::new();
         for top in read.toplevel() {
             let now = inside(top);

@@ -97,7 +97,7 @@ impl Tapped {
                 another || hidden()
             }
             Space::Block | Space::Tag => bound,
-            // LET may bind a special variable.
+            // A binding by LET does not count here, because LET may bind a special variable.
             Space::Unknown => {
                 let local = |by| is_local_function(by) || binds_alias(by);
                 function || variable || context.bound.is_some_and(local)

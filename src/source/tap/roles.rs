@@ -102,8 +102,8 @@ pub fn is_key_parameter(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool
 }
 
 /// Returns the role of `event`, a string, keyword or uninterned symbol in a package definition, if
-/// it designates a certain symbol with its name, and `None` otherwise. `means(package)` must return
-/// whether the name refers to that symbol in the package; `package` is a designator's text.
+/// it designates the searched symbol. `means(package)` must return whether the name refers to that
+/// symbol in `package`, which is a designator's text.
 pub fn package_role(
     sidecar: &Sidecar,
     form: &TapForm,

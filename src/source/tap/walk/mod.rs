@@ -52,7 +52,7 @@ pub enum SyntacticContext {
     Called,
     /// An evaluated form: a variable.
     Variable,
-    /// Where a form would be evaluated, in a template or in the arguments of a macro.
+    /// A position where a form would be evaluated, in a template or in the arguments of a macro.
     Argument,
     /// The operator of a list in a template or in the arguments of a macro.
     Operator,

@@ -32,7 +32,7 @@ impl FormWalk<'_> {
     }
 
     /// Walks the elements of `list` from index `first` as `shape` describes. Adds their bindings to
-    /// `pending`, from where a part that sees them moves them to the environment.
+    /// `pending`; a part that sees the bindings moves them to the environment.
     pub(super) fn parts(
         &mut self,
         list: usize,
