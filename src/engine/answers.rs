@@ -167,7 +167,7 @@ pub enum Expired {
 impl std::fmt::Display for Expired {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NeverBegan => ": it was busy with other work until then, and this never began",
+            Self::NeverBegan => ": it was busy with other work, and this request was never started",
             Self::Stopped => "; the work was stopped",
             Self::StillRunning => {
                 ", and the work could not be stopped: it runs without interrupts, or in foreign code"

@@ -97,7 +97,7 @@ fn memory_file_remedy(error: &io::Error) -> &'static str {
     if error.raw_os_error() == Some(libc::EFBIG) {
         "the limit on the size of files (ulimit -f) applies to it: raise the limit"
     } else {
-        "the system refuses memfd_create, and none of /dev/shm, /tmp and the cache folder is writable and mounted without noexec"
+        "the system refuses memfd_create; make /dev/shm, /tmp or the cache folder writable, on a file system without noexec"
     }
 }
 
@@ -146,7 +146,7 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The file is shorter than the core in it.
-    #[error("{path} is cut off: it has {size} bytes instead of at least {expected}", path = path.display())]
+    #[error("{path} is truncated: it has {size} bytes instead of at least {expected}", path = path.display())]
     Truncated {
         /// The file.
         path: PathBuf,
