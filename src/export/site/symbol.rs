@@ -136,7 +136,7 @@ impl Site<'_> {
         self.write_class(page, symbol, here);
         if known.facts.function.as_ref().is_some_and(|function| function.kind == "macro") {
             let made = self.graph.used_by_expansions(symbol);
-            self.write_list(page, "What its expansions use", made, here, &known.package);
+            self.write_list(page, "Its expansions use", made, here, &known.package);
         }
         if let Some(tests) = tests.filter(|tests| !tests.is_empty()) {
             page.add("<h3>Tested by</h3><ul>");
