@@ -168,8 +168,8 @@ fn ask(root: &Path) {
         let (ours, theirs) =
             (median(pairs.iter().map(|pair| pair.0)), median(pairs.iter().map(|pair| pair.1)));
         show(&format!("who-calls {name} ({} places)", unseen(name)), ours, "ms", f64::MAX, &mut failed);
-        // No limit for CAR in a small tree: who-calls lists all uses in SBCL's code, while
-        // find_references returns one page.
+        // In a small tree, only MAPCAR has a limit: for the other names, who-calls lists all uses
+        // in SBCL's code, while find_references returns one page.
         let bar = if is_large || name == "mapcar" { 2.0 } else { f64::MAX };
         show("  : find_references", ours / theirs, "x", bar, &mut failed);
     }

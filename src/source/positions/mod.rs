@@ -180,7 +180,7 @@ pub struct SymbolToken {
     pub key_parameter: bool,
 }
 
-/// The notation in which a symbol is written.
+/// The notation of a symbol in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Notation {
     /// The symbol itself, with or without its package.
