@@ -68,7 +68,7 @@ pub struct Diagnostic {
     /// The line, from 1, on which the form ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_line: Option<u32>,
-    /// The column, from 1, in characters, after its end.
+    /// The column after its end, from 1, in characters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub end_column: Option<u32>,
     /// The name of an undefined symbol, if the message is about one. It occurs in the form.
@@ -149,8 +149,8 @@ pub struct LoadFailure {
     /// The kind of failure.
     #[schemars(with = "String")]
     pub kind: FailureKind,
-    /// The system, component or package that is missing or has another version, or the ones in the
-    /// circle.
+    /// The system, component or package that is missing or has another version, or the members of
+    /// the cycle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
     /// The system or component that requires the missing one.
@@ -250,7 +250,7 @@ fn provide(names: &[&str]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadedFile {
-    /// The path, as the operating system has it.
+    /// The path, as the operating system writes it.
     pub path: PathBuf,
     /// The file's write date when it was loaded (universal time).
     #[serde(default)]
@@ -343,19 +343,19 @@ pub struct SystemOutcome {
     pub failure: Option<LoadFailure>,
 }
 
-/// A cause for which systems of a project are not loaded.
+/// A reason why systems of a project are not loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LoadCause {
-    /// The missing library, if that is the cause.
+    /// The missing library, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The failure's message, for any other cause.
+    /// The failure's message, for any other reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The first system with this cause.
+    /// The first system with this reason.
     pub system: String,
-    /// The number of systems with this cause.
+    /// The number of systems with this reason.
     pub systems: usize,
 }
 
@@ -472,7 +472,8 @@ impl LoadAnswer {
         LoadAnswer { system, path, status, failure, ..self.and(later) }
     }
 
-    /// Adds the answer for another file.
+    /// Adds the answer for a file that was loaded next. If that load failed, its status replaces
+    /// this one's.
     pub(crate) fn followed_by_file(self, answer: LoadAnswer) -> LoadAnswer {
         let status = if answer.status == LoadStatus::Loaded { self.status } else { answer.status };
         LoadAnswer { status, ..self.and(answer) }
