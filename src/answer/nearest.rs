@@ -126,7 +126,8 @@ fn text_only_name(index: &Index, (home, name): (&str, &str), package: Option<Pac
 }
 
 /// Formats `symbol` as users write it: without a prefix if it is accessible in `package`. Returns
-/// `None` for keywords and for symbols that are internal to SBCL.
+/// `None` for keywords, for symbols of SBCL's undocumented packages, and for internal symbols of
+/// any package that is not the user's (`users`).
 fn written(
     index: &Index,
     symbol: Symbol,
@@ -200,8 +201,8 @@ pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
 }
 
-/// Lists the paths in `known` that `given` may mean: first files of that name in other folders,
-/// then paths whose names or full paths differ in few letters or in their extension.
+/// Lists the paths in `known` that `given` may mean: first files of the same name in other folders,
+/// then paths that differ in few letters or in the extension. Names and full paths are compared.
 fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wanted = given.trim_end_matches('/').to_lowercase();
     let (name, most) = (file_name(&wanted), tolerance(&wanted));

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::location::{Location, as_text};
 
-/// The source location of a definition. `place` is what answers serialize; Rust computes it from
-/// the other fields, which Lisp sends.
+/// The source location of a definition. Answers serialize only `place` and `stale`. Lisp sends most
+/// of the other fields; Rust computes `place` from them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SourcePlace {
