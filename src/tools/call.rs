@@ -79,8 +79,8 @@ impl Call {
         self
     }
 
-    /// Sets whether the answer includes notes that are shown only once. Pass false if nobody may
-    /// read this answer's notes.
+    /// Sets whether the answer includes notes that are shown only once. Pass false if the notes of
+    /// this answer may not be read by anyone.
     #[must_use]
     pub fn with_one_time_notes(mut self, tells: bool) -> Self {
         self.has_one_time_notes = tells;
@@ -98,14 +98,14 @@ impl Call {
         self.budget
     }
 
-    /// Sets the terms in which advice is worded: tools or command lines.
+    /// Sets whether advice names tools or commands.
     #[must_use]
     pub fn with_wording(mut self, wording: Wording) -> Self {
         self.wording = wording;
         self
     }
 
-    /// Returns the terms in which advice is worded.
+    /// Returns whether advice names tools or commands.
     pub fn wording(&self) -> Wording {
         self.wording
     }
@@ -117,8 +117,8 @@ impl Call {
         self
     }
 
-    /// Returns whether the answer's text shows handles. Those of a command line end with its
-    /// process.
+    /// Returns whether the answer's text shows handles. It does not for a command line, where
+    /// handles end with its process.
     pub(crate) fn names_handles(&self) -> bool {
         self.has_handles && self.wording == Wording::Tools
     }
@@ -211,7 +211,8 @@ pub struct ToolAnswer {
     pub outcome: CallOutcome,
     /// Additional notes, one sentence each.
     pub notes: Vec<String>,
-    /// The package in which an unqualified name was found, if that is not the default package.
+    /// The package that contains the symbol of an unqualified name, if that is not the default
+    /// package.
     pub looked_up_in: Option<String>,
 }
 

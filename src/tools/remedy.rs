@@ -1,6 +1,6 @@
 //! Adds remedies to the errors of an engine that cannot start. The remedies name options and
-//! environment variables of the program; the library's errors do not, because other programs use
-//! them.
+//! environment variables of the program. The library's errors do not, because other programs use
+//! the library.
 
 use super::phrases::sentence;
 use crate::engine::{ImageError, StartError};
@@ -10,7 +10,8 @@ use crate::handle::Error;
 pub(crate) fn with_remedy(error: &Error) -> String {
     let said = error.to_string();
     match remedy(error) {
-        // Already a sentence. It may begin with a file name, which must not be capitalized.
+        // The message is already a sentence. It may begin with a file name, which must not be
+        // capitalized.
         None if matches!(error, Error::Request(_)) && said.ends_with('.') => said,
         Some(remedy) => sentence(&format!("{said}; {remedy}")),
         None => sentence(&said),

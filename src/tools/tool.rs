@@ -36,7 +36,7 @@ pub enum Effect {
 pub enum Starts {
     /// git, to read the index and objects.
     Git,
-    /// A copy of this program, as a scratch image in which code runs.
+    /// A copy of this program, which runs code in a scratch image.
     Copy,
 }
 
@@ -90,7 +90,7 @@ const LOADING_NOTE: &str =
 
 impl Tool {
     /// Makes a tool that takes `A` and answers with `O`; the schemas are generated from these
-    /// types. An answer that exceeds the budget is truncated, except that pages already fit.
+    /// types. An answer that exceeds the budget is truncated; pages of a long list already fit.
     ///
     /// Optional fields of `A` need serde defaults. Unknown arguments are rejected.
     pub fn new<A, O>(
@@ -229,7 +229,8 @@ impl Tool {
         &self.schemas().output
     }
 
-    /// Returns the names of the arguments, each with whether it is required; required ones first.
+    /// Returns the names of the arguments, each with whether it is required. The required arguments
+    /// come first.
     pub fn arguments(&self) -> Vec<(&str, bool)> {
         let required = self.input().get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
@@ -327,8 +328,8 @@ impl Tool {
     }
 }
 
-/// Returns the start error of an SBCL that was never ready. It has the remedy, which later errors
-/// lack.
+/// Returns the start error of an SBCL that was never ready. This error names the remedy; later
+/// errors do not.
 fn not_started(bank: &Steelbank) -> Option<Failure> {
     let status = bank.status();
     if status.start_microseconds.is_some() || !matches!(status.state, EngineState::Dead { .. }) {
