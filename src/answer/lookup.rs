@@ -65,7 +65,7 @@ pub(crate) use about_symbol;
 pub struct Asked {
     /// The symbol's name, upcased and unescaped.
     pub name: String,
-    /// The package's name, upcased. It is the prefix of the `name` argument if that had one.
+    /// The package's name, upcased. If the `name` argument has a prefix, this is the prefix.
     pub package: String,
 }
 

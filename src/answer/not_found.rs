@@ -14,7 +14,8 @@ pub enum NotFound {
         asked: Asked,
         /// Whether the symbol or the package does not exist.
         status: LookupStatus,
-        /// A sentence that lists where text that is not loaded has the name, or an empty string.
+        /// A sentence that lists the places of the name in text that is not loaded, or an empty
+        /// string.
         unseen: String,
     },
     /// A package.

@@ -104,8 +104,8 @@ impl QueryContext<'_> {
         Ok((context, lookup))
     }
 
-    /// Returns this context with the symbols called `name` in loaded files added to its index, in
-    /// all packages.
+    /// Returns this context, with the symbols called `name` in loaded files added to its index.
+    /// Searches all packages.
     pub(crate) fn with_sidecar_symbols(&self, name: &str) -> Cow<'_, Self> {
         let naming = self.project.naming(name).into_iter();
         let files: Vec<_> =
@@ -113,14 +113,14 @@ impl QueryContext<'_> {
         self.with_symbols(files.iter().flat_map(|file| file.symbols()).filter(|(_, found)| *found == name))
     }
 
-    /// Returns this context with those symbols in a loaded file added to its index that the image
-    /// does not have.
+    /// Returns this context, with the symbols of a loaded file that the image lacks added to its
+    /// index.
     pub(crate) fn with_file_symbols(&self, file: &PositionedFile) -> Cow<'_, Self> {
         self.with_symbols(file.symbols())
     }
 
-    /// Returns this context with those of `symbols` added to its index that the image does not
-    /// have. Each symbol is a pair of home package and name.
+    /// Returns this context, with those of `symbols` that the image lacks added to its index. Each
+    /// symbol is a pair of home package and name.
     fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
         let symbols = symbols.into_iter().filter_map(|(home, name)| {
             let package = self.index.find_package(home, None)?;

@@ -55,7 +55,7 @@ pub enum Error {
         /// The error of the start.
         source: StartError,
     },
-    /// There is no scratch image, or it ended.
+    /// A scratch image could not be started, or it ended.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// The cache folder belongs to another user, or is open to other users.
@@ -64,7 +64,7 @@ pub enum Error {
     /// The index of cross references is damaged or cannot be read.
     #[error("the index of cross references cannot be read: {0}")]
     Index(String),
-    /// Lisp's report does not match the index.
+    /// Lisp's report of changes does not match the index.
     #[error("the index of cross references could not apply Lisp's report ({0}); answers may lack newer code")]
     Apply(#[from] ApplyError),
 }

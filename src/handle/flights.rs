@@ -40,7 +40,7 @@ struct FlightState {
 
 impl InFlightLoads {
     /// Joins the load of `system` that is in progress. Starts one if there is none, or if `lead` is
-    /// true. The second value is true if the caller leads the load and must call
+    /// true. The second value is true if the caller leads the load: it must run the load and call
     /// [`InFlightLoads::finish`].
     pub(crate) fn join(
         &self,

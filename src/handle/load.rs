@@ -1,7 +1,8 @@
 //! Loads systems and files into the image. A load runs on Lisp's lane of long work, reports
 //! progress, and returns a [`LoadAnswer`] with diagnostics. After each load, this module refreshes
-//! the index, records the loaded files in the project, and adds positions to the diagnostics.
-//! Concurrent loads of the same system are joined (see `flights`).
+//! the index, records the loaded files in the project, and adds positions to the diagnostics. The
+//! positions come from sidecars: files, one for each fasl, with the positions of the compiled
+//! forms. A load waits for another load of the same system (see `flights`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub(crate) struct RestoredLoads {
     inputs: Option<Inputs>,
     /// The project's systems, if the snapshot includes all of them.
     project: Option<Vec<String>>,
-    /// Whether all systems are loaded.
+    /// Whether the snapshot contains all requested loads.
     pub(crate) complete: bool,
     /// The snapshot's core. The file stays open, because SBCL opens it by its descriptor's path
     /// while it starts.
@@ -441,8 +442,8 @@ impl Steelbank {
         Ok(warnings.map(|said| Caution::Text(said.message)).collect())
     }
 
-    /// Calls `question` on the lane of long work until `deadline`. The remaining time is its last
-    /// argument.
+    /// Calls `question` on the lane of long work until `deadline`. Adds the remaining time, in
+    /// milliseconds, as the last argument.
     pub(super) fn work(
         &self,
         question: &'static str,
@@ -525,8 +526,8 @@ fn died_at(error: Error, path: Option<String>) -> Error {
     }
 }
 
-/// Converts the error of a load that timed out before Lisp reported into an answer. Returns other
-/// errors unchanged.
+/// Converts `error` to an answer if the load timed out before Lisp reported. Returns other errors
+/// unchanged.
 fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
     let message = match error {
         Error::NeverBegan => {

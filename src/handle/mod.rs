@@ -234,7 +234,7 @@ impl Builder {
         self
     }
 
-    /// Starts from the snapshot `key`, if it is up to date.
+    /// Starts from the snapshot with this key, if it is up to date.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
         self
@@ -375,7 +375,7 @@ impl Builder {
 /// The process's SBCL, once started.
 static RUNNING: Mutex<Option<Steelbank>> = Mutex::new(None);
 
-/// A handle to the process's SBCL. Clones are cheap and share it; any thread may use one.
+/// A handle to the process's SBCL. Clones are cheap and share the SBCL; any thread may use a clone.
 #[derive(Clone)]
 pub struct Steelbank {
     pub(crate) inner: Arc<SharedBank>,
@@ -447,14 +447,15 @@ pub(crate) struct SharedBank {
 pub enum StartedFrom {
     /// An up-to-date snapshot of all requested systems, which are therefore loaded.
     Snapshot,
-    /// A partial snapshot: the loads that precede the changed files.
+    /// A snapshot of only the first loads: those before the project's first system, or before the
+    /// first system with changed files.
     PartOfSnapshot {
         /// The reason why it is not complete, as the end of a sentence.
         why: Option<String>,
     },
     /// SBCL's core.
     Core {
-        /// The reason why it is not a snapshot, as the end of a sentence, if a snapshot was
+        /// The reason why no snapshot was used, as the end of a sentence; `None` if none was
         /// expected.
         why: Option<String>,
     },
@@ -684,7 +685,7 @@ impl Steelbank {
         self.inner.systems.lock().clone()
     }
 
-    /// Returns whether the last requested load of the file completed, or there was none.
+    /// Returns false only if the last requested load of the file did not complete.
     pub(crate) fn is_loaded_completely(&self, path: &Path) -> bool {
         !self.inner.unloaded.lock().contains(path)
     }

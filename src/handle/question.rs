@@ -29,7 +29,7 @@ pub trait Question {
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }
 
-/// A request that loads, runs or writes something. [`Steelbank::run`] carries out any of them.
+/// A request that loads, runs or writes something. [`Steelbank::run`] runs it.
 ///
 /// ```
 /// use steelbank::{Control, EvaluateRequest, Steelbank};
@@ -48,6 +48,6 @@ pub trait Action {
     /// Runs the action, for at most as long as `control` allows.
     ///
     /// # Errors
-    /// The request is invalid, it was cancelled, or Lisp has died.
+    /// The request is invalid or was cancelled, or Lisp has died.
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<Self::Answer, Error>;
 }

@@ -125,9 +125,9 @@ pub struct JoinedClient {
     pub socket: RawFd,
     /// The client's settings, as its process sent them.
     pub settings: String,
-    /// Its number among the clients.
+    /// The client's number.
     pub number: u64,
-    /// The names of the edits that it can undo, oldest first.
+    /// The names of the edits that the client can undo, oldest first.
     pub edits: Vec<String>,
 }
 
@@ -309,7 +309,7 @@ impl Recovery {
         *self.swank.lock()
     }
 
-    /// Requests a restart. Returns false if nothing can restart the program.
+    /// Requests a restart. Returns false if there is no subscriber.
     pub fn ask(&self, cause: Cause) -> bool {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }

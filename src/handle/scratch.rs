@@ -59,8 +59,8 @@ pub const MAX_SCRATCHES: usize = 2;
 /// The environment variable with the folder for temporary files.
 pub(crate) const TEMPORARY_FILES: &str = "TMPDIR";
 
-/// The name of the order that calls a tool. Its arguments are the tool's name and arguments, its
-/// answer is a [`ScratchAnswer`].
+/// The name of the order that calls a tool. Its arguments are the tool's name and arguments, and
+/// its answer is a [`ScratchAnswer`].
 pub(crate) const CALL: &str = "call";
 
 /// The time limit for the start of a scratch image.
@@ -118,7 +118,7 @@ pub enum ScratchError {
     /// There is no cache folder to work in.
     #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
     NoCache,
-    /// The system could not create a file or a process.
+    /// The operating system could not create a file or a process.
     #[error("cannot start a scratch image: {0}")]
     System(#[from] std::io::Error),
     /// An overlay is invalid.
@@ -559,7 +559,7 @@ impl Scratch {
         self.order("refused-writes", &(), control)
     }
 
-    /// Runs an order in the image. The actions register orders by `name`.
+    /// Runs the order called `name` in the image. `crate::actions` dispatches orders.
     pub(crate) fn order<A: DeserializeOwned>(
         &mut self,
         name: &str,

@@ -270,7 +270,7 @@ mod tests {
             let schema = crate::actions::tools().get(tool).unwrap().input().clone();
             let mut given = given.as_object().unwrap().clone();
             rename_arguments(&schema, &mut given);
-            // Compare only the expected arguments: apropos may map `pattern` to several names.
+            // Compare only the expected arguments, because some synonyms are left unchanged.
             given.retain(|name, _| own.get(name).is_some());
             for (name, value) in &given {
                 assert_eq!(&own[name], value, "{tool}");

@@ -79,8 +79,8 @@ impl Call {
         self
     }
 
-    /// Sets whether the answer includes notes that are shown only once. Pass false if the notes of
-    /// this answer may not be read by anyone.
+    /// Sets whether the answer includes notes that are shown only once. Pass false for an answer
+    /// with notes that the client does not show.
     #[must_use]
     pub fn with_one_time_notes(mut self, tells: bool) -> Self {
         self.has_one_time_notes = tells;
@@ -110,7 +110,7 @@ impl Call {
         self.wording
     }
 
-    /// Declares that no later call can use the handles in the answer.
+    /// Declares that no later call can use the answer's handles, which name objects to inspect.
     #[must_use]
     pub(crate) fn without_handles(mut self) -> Self {
         self.has_handles = false;
@@ -123,7 +123,7 @@ impl Call {
         self.has_handles && self.wording == Wording::Tools
     }
 
-    /// Sets how long the caller waits for an answer. Without it, the caller waits until the call
+    /// Sets how long the caller waits for an answer. By default, the caller waits until the call
     /// ends.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {

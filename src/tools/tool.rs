@@ -1,6 +1,6 @@
 //! Defines [`Tool`]: a name, schemas, permissions, and a function from checked arguments to an
-//! answer. [`Tool::call`] runs it and adds notes that all answers share, for example on stale
-//! files, a load in progress or a restart. It knows no protocol.
+//! answer. [`Tool::call`] calls that function and adds notes that all answers share, for example on
+//! stale files, a load in progress or a restart. This module knows no protocol.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -43,7 +43,7 @@ pub enum Starts {
 /// The presentation of a tool to people and models.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
-    /// The name used to call it.
+    /// The name used to call the tool.
     pub name: &'static str,
     /// The title for people: a few words.
     pub title: &'static str,
@@ -135,7 +135,7 @@ impl Tool {
         self
     }
 
-    /// Marks a tool that runs code as short: it does not wait for the lane of long work.
+    /// Marks a tool that runs code as short: a call does not wait for the lane of long work.
     #[must_use]
     pub fn brief(mut self) -> Self {
         self.short = true;

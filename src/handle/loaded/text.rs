@@ -38,8 +38,8 @@ fn head(answer: &LoadAnswer) -> String {
     format!("{what} {how}")
 }
 
-/// Formats the answer of reload, which loads systems. If there are none, it loads files that were
-/// loaded individually.
+/// Formats the answer of reload. If only files were reloaded, and no systems, the heading names
+/// files.
 pub(crate) fn reload(answer: &LoadAnswer) -> String {
     match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
         true => load_headed(answer, "The files are loaded again", causes),

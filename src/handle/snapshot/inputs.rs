@@ -258,7 +258,7 @@ impl Inputs {
         if changes.other.is_some() {
             return changes;
         }
-        // If `other` is set, that comparison ended early, so it cannot be reused.
+        // If `other` is set, that comparison may have ended early, so do not reuse it.
         let compared = compared.filter(|compared| compared.changes.other.is_none());
         for (number, folder) in self.folders.iter().enumerate() {
             let is_known = compared.is_some_and(|known| known.inputs.folders.get(number) == Some(folder));

@@ -54,7 +54,7 @@ pub enum MakeError {
     /// No systems were given.
     #[error("a snapshot needs systems: pass them with --system")]
     NoSystems,
-    /// The system could not create a file or a process.
+    /// The operating system could not create a file or a process.
     #[error("the snapshot cannot be stored: {0}")]
     System(#[from] std::io::Error),
     /// The systems do not load, their image cannot be saved, or the time limit passed.
@@ -97,7 +97,8 @@ impl SnapshotOrder {
                 break only;
             }
         };
-        // Compare with the last snapshot now, because nothing has changed since the new one.
+        // Find the files that have changed since the last snapshot, before a new snapshot replaces
+        // it.
         let changed = self.key.last_inputs().map(|known| known.changes(None).files).unwrap_or_default();
         let whole = match CheckedSnapshot::find(&self.key, &mut None) {
             // The snapshot is up to date; another process may have created it meanwhile.
@@ -114,7 +115,7 @@ impl SnapshotOrder {
     }
 
     /// Returns the time until no source file of the project has been written for [`QUIET`]; `None`
-    /// if that is already so.
+    /// if that time has passed.
     fn time_until_quiet(&self) -> Option<Duration> {
         let mut youngest = QUIET;
         steelbank_tree::walk(self.key.root.as_ref()?, &mut |found| {
@@ -248,7 +249,8 @@ impl SnapshotOrder {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
-            // Do not forward the terminal's signals to it, which are for the foreground program.
+            // Do not forward the terminal's signals to the copy: they are for the foreground
+            // program.
             .process_group(0)
             .spawn()?;
         let mut input = child.stdin.take();
@@ -256,7 +258,7 @@ impl SnapshotOrder {
             std::io::Write::write_all(input, line.as_bytes())?;
         }
         std::thread::Builder::new().name("steelbank-snapshot".into()).spawn(move || {
-            // Keep the pipe open: the copy ends when it is closed.
+            // Keep the pipe open: the copy ends when the pipe is closed.
             let _ = child.wait();
             drop(input);
         })?;
@@ -483,7 +485,7 @@ impl Builder {
 impl Steelbank {
     /// Starts a copy of the program that creates the snapshot of the builder's systems. No effect
     /// if this image was started from an up-to-date snapshot and nothing was loaded since, or if no
-    /// snapshot can be created of the current systems. The copy has a low priority. It waits until
+    /// snapshot of the current systems can be created. The copy has a low priority. It waits until
     /// no file of the project was written for 10 s, and for other processes that create snapshots.
     /// It ends with this process or, if `outlives` is true, after at most five minutes.
     ///

@@ -1,7 +1,7 @@
 //! Snapshots: saved images of a project with its systems loaded, from which the program starts
-//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds one
-//! with unchanged inputs (files, folders, environment variables): the complete snapshot, or else
-//! one of the dependencies only. `make` creates snapshots in copies of the program, `inputs`
+//! quickly. A `SnapshotKey` identifies a project's snapshot. At a start, `Choice` finds one with
+//! unchanged inputs (files, folders, environment variables): the complete snapshot, or else the
+//! snapshot of the dependencies. `make` creates snapshots in copies of the program, `inputs`
 //! records and compares the inputs, `format` defines the files, and `store` limits their number and
 //! size.
 
@@ -118,8 +118,9 @@ impl SnapshotKey {
     }
 
     /// Returns whether to create a snapshot after a start with loads that took `load_time`. If
-    /// inputs were edited (`is_edited`), waits until the loads since the last snapshot have taken
-    /// as long as saving does, so that a quickly loaded project is not saved after each edit.
+    /// inputs were edited (`is_edited`), returns true only once the loads since the last snapshot
+    /// have taken as long as saving does, so that a quickly loaded project is not saved after each
+    /// edit.
     fn is_worth_saving(&self, load_time: Duration, is_edited: bool) -> bool {
         // If the sum of load times cannot be stored, create the snapshot: faster starts matter
         // more.
@@ -229,7 +230,7 @@ struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Finds the snapshot of `key`. The error is the reason why there is none to start from, as the
+    /// Finds the snapshot of `key`. The error is the reason why there is no usable snapshot, as the
     /// end of a sentence. If inputs have changed, stores the comparison in `compared`, so that it
     /// need not be repeated for another snapshot.
     fn find(key: &SnapshotKey, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {

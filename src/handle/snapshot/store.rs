@@ -1,6 +1,6 @@
 //! The folder of snapshots: publishes, lists and removes snapshots, and limits their number and
-//! size. The least recently used are removed first. [`SnapshotLock`] ensures that one process at a
-//! time creates a snapshot.
+//! size. The least recently used snapshots are removed first. [`SnapshotLock`] ensures that one
+//! process at a time creates a snapshot.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -144,7 +144,7 @@ fn used(path: &Path) -> u64 {
 
 /// Marks the snapshot at `path` as used now.
 pub(super) fn touch(path: &Path) {
-    // Ignore errors: the snapshot may only be removed earlier.
+    // Ignore errors: an unmarked snapshot is removed earlier, which does no harm.
     if let Ok(manifest) = File::options().write(true).open(path.join("manifest")) {
         let _ = manifest.set_modified(SystemTime::now());
     }
@@ -194,7 +194,7 @@ impl SnapshotLock {
 
     /// Resets the load time recorded since the lock was taken, because a snapshot now exists.
     pub(super) fn reset_cost(&self) {
-        // Ignore the error: the next snapshot is only created earlier.
+        // Ignore the error: the next snapshot is then created earlier, which does no harm.
         let _ = self.lock.set_len(0);
     }
 }
@@ -204,7 +204,7 @@ fn lock_of(all: &Path, key: &str) -> PathBuf {
 }
 
 /// Adds `cost` to the load time since the snapshot of `key` was last created, and returns the sum.
-/// The lock file stores it in milliseconds. Returns `None` if it cannot be stored.
+/// The lock file stores the sum in milliseconds. Returns `None` if it cannot be stored.
 pub(super) fn spend(all: &Path, key: &str, cost: Duration) -> Option<Duration> {
     let path = lock_of(all, key);
     let kept = steelbank_cache::read(&path).ok().and_then(|kept| String::from_utf8(kept).ok()?.parse().ok());
