@@ -65,7 +65,7 @@ pub enum Error {
     #[error("the index of cross references cannot be read: {0}")]
     Index(String),
     /// Lisp's report of changes does not match the index.
-    #[error("the index of cross references could not apply Lisp's report ({0}); answers may lack newer code")]
+    #[error("the cross-reference index could not apply Lisp's report ({0}); answers may lack newer code")]
     Apply(#[from] ApplyError),
 }
 

@@ -92,7 +92,7 @@ impl Steelbank {
                     }
                     None => {
                         let message =
-                            "The time limit passed while this waited for another load of the same system."
+                            "The time limit passed while this load waited for another load of the same system."
                                 .to_owned();
                         let target = LoadTarget::System(system.to_owned());
                         return Ok(LoadAnswer::timed_out(target, control.allowed(), message).finished());
@@ -520,7 +520,7 @@ impl Drop for JoinGuard<'_> {
 fn died_at(error: Error, path: Option<String>) -> Error {
     match (error, path) {
         (Error::Lisp(LispError::Dead { reason }), Some(path)) => {
-            Error::Lisp(LispError::Dead { reason: format!("{reason}, when {path} was being loaded") })
+            Error::Lisp(LispError::Dead { reason: format!("{reason}, while {path} was being loaded") })
         }
         (error, _) => error,
     }

@@ -202,12 +202,12 @@ impl LoadFailure {
                     .to_owned(),
             ],
             FailureKind::UnknownSystem => vec![
-                "list-systems shows the systems of the project; secondary systems are named primary/secondary."
+                "list-systems lists the project's systems; secondary systems are named primary/secondary."
                     .to_owned(),
                 "If the system is outside the project, add its folder to CL_SOURCE_REGISTRY.".to_owned(),
             ],
             FailureKind::CircularDependency => {
-                vec!["Remove one of these from the other's :depends-on, and load again.".to_owned()]
+                vec!["Remove one dependency of the cycle from its :depends-on, and load again.".to_owned()]
             }
             FailureKind::SystemDefinition => vec![format!("Correct {path} and load again.")],
             FailureKind::Heap => vec![
@@ -240,7 +240,7 @@ fn provide(names: &[&str]) -> String {
     let debian: Vec<String> =
         names.iter().map(|name| format!("cl-{}", name.strip_prefix("cl-").unwrap_or(name))).collect();
     format!(
-        "(ql:quickload {quicklisp}) with Quicklisp, apt install {} if Debian packages it, or copy it below the project or \
+        "Run (ql:quickload {quicklisp}) with Quicklisp, run apt install {} if Debian has it, or copy the sources below the project or \
          into a folder of CL_SOURCE_REGISTRY; then load again.",
         debian.join(" ")
     )

@@ -263,7 +263,7 @@ impl Inputs {
         for (number, folder) in self.folders.iter().enumerate() {
             let is_known = compared.is_some_and(|known| known.inputs.folders.get(number) == Some(folder));
             if !is_known && !folder.holds() {
-                changes.other = Some(format!("{} has other system definitions", folder.path.display()));
+                changes.other = Some(format!("system definitions in {} have changed", folder.path.display()));
                 return changes;
             }
         }
@@ -371,10 +371,10 @@ mod tests {
             assert!(said.contains(what), "{said:?}");
         };
         edit(&root.join("sub/t.asd"), "", 0);
-        other("other system definitions");
+        other("system definitions in");
         fs::remove_file(root.join("sub/t.asd")).unwrap();
         fs::create_dir_all(root.join("new")).unwrap();
-        other("other system definitions");
+        other("system definitions in");
         fs::remove_dir(root.join("new")).unwrap();
         edit(&root.join("absent.conf"), "", 0);
         other("now exists");
