@@ -33,7 +33,7 @@ fn remedy(error: &Error) -> Option<&'static str> {
         ) => Some(BUILD),
         Error::Start(StartError::Image(ImageError::NoProc | ImageError::Memory { .. })) => Some(SPLIT),
         Error::Start(error) if error.is_address_space_limit() => {
-            Some("raise that limit: with --dynamic-space-size 128, the minimum, steelbank takes about 1128 MiB")
+            Some("raise that limit: with --dynamic-space-size 128, the minimum, SBCL takes about 1128 MiB")
         }
         Error::Start(error) if error.is_out_of_memory() => Some("use --dynamic-space-size to request less"),
         _ => None,
