@@ -79,8 +79,8 @@ impl Call {
         self
     }
 
-    /// Sets whether the answer includes notes that are shown only once. Pass false for an answer
-    /// with notes that the client does not show.
+    /// Sets whether the answer includes notes that are shown only once. Pass false if the client
+    /// does not show the notes.
     #[must_use]
     pub fn with_one_time_notes(mut self, tells: bool) -> Self {
         self.has_one_time_notes = tells;
