@@ -80,6 +80,8 @@ pub enum Caution {
     /// The index of uses still has definitions that a reload removed, because the update failed
     /// with this error.
     IndexStaleAfterRemoval(String),
+    /// Leftover definitions were not removed, because the reload failed.
+    NothingRemoved,
     /// This number of lines write the slot or place that the symbol names, but assign no variable
     /// of that name.
     Written(usize),
@@ -199,6 +201,7 @@ impl Display for Caution {
             Self::IndexStaleAfterRemoval(error) => {
                 write!(f, "The index of uses could not be updated ({error}); it may still list removed definitions.")
             }
+            Self::NothingRemoved => f.write_str("Nothing was removed, because the load failed."),
             Self::Written(lines) => write!(
                 f,
                 "The slot or place of this name is written in {}; call code-find-references to list them.",

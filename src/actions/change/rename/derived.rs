@@ -45,8 +45,8 @@ impl DerivedSymbol<'_> {
 }
 
 impl<'a> Planner<'a> {
-    /// Finds the names that forms derive from the renamed one, and renames those that structures
-    /// generate.
+    /// Finds the names that forms derive from the renamed name. Renames names that structures
+    /// generate, and other names if this was requested.
     pub(super) fn derived(
         &mut self,
         files: &[TokensOfFile],
@@ -142,7 +142,8 @@ impl<'a> Planner<'a> {
                     .package
                     .clone();
                 let image = self.definitions(&old, &home)?;
-                // A file that was compiled but not loaded has defined nothing in the image.
+                // A file that was compiled but not loaded defines nothing in the image. In that
+                // case, accept a symbol without definitions if all forms give it the same new name.
                 let compiled = || {
                     let mut all = forms.values();
                     let new =
@@ -163,8 +164,8 @@ impl<'a> Planner<'a> {
         Ok(unchanged)
     }
 
-    /// Warns if macros generate uses of `symbol`, which is renamed too, from names other than the
-    /// renamed one.
+    /// Warns if macros generate uses of `symbol`, perhaps from other names than the renamed name.
+    /// `symbol` is renamed too.
     fn generated_uses_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let name = of_symbol(&self.context.index, symbol);
         let asked = CodeFindReferencesRequest {
@@ -278,8 +279,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Describes the form that generates the symbol, the names that it is probably generated from,
-    /// and how to rename those.
+    /// Describes the form that generates the symbol, the names from which it is probably generated,
+    /// and how to rename these names.
     pub(super) fn generator_message(&self, path: &Path, form: Option<u32>) -> String {
         let project = self.context.project;
         let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
@@ -309,8 +310,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns whether the form around a token may define the symbol. A form that only calls it and
-    /// contains other definitions may not.
+    /// Returns whether the form around a token may define the symbol. A form does not if it only
+    /// calls the symbol and contains other definitions.
     pub(super) fn may_define(&self, path: &Path, token: &SymbolToken) -> bool {
         let project = self.context.project;
         if matches!(
