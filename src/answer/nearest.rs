@@ -28,7 +28,7 @@ pub(crate) fn user_homes(index: &Index, name: &str) -> BTreeSet<String> {
 }
 
 /// Lists the symbols called `name` in all packages, as users write them: the user's symbols, and
-/// the exported ones of other packages.
+/// the exported symbols of other packages.
 pub(crate) fn in_other_packages(index: &Index, read: &ReadSymbols, name: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (package, symbol, access) in index.homes(name) {
@@ -43,8 +43,9 @@ pub(crate) fn in_other_packages(index: &Index, read: &ReadSymbols, name: &str) -
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
-/// Lists names that are spelt like `name`, nearest first, as users write them in `package`, or with
-/// a prefix if `None`: the user's symbols, and the exported ones of other packages.
+/// Lists names that are spelt like `name`, nearest first: the user's symbols, and the exported
+/// symbols of other packages. Formats them as users write them in `package`, or with a prefix if
+/// `package` is `None`.
 pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
     let wanted = upper(name);
@@ -70,8 +71,8 @@ pub(crate) fn names(index: &Index, read: &ReadSymbols, name: &str, package: Opti
     found.into_iter().take(MOST_SUGGESTIONS).map(|(_, _, text)| text).collect()
 }
 
-/// Lists names that contain each word of `pattern` or a similar one, nearest first: the user's
-/// symbols, and the exported ones of other packages.
+/// Lists names that contain each word of `pattern` or a similar word, nearest first: the user's
+/// symbols, and the exported symbols of other packages.
 pub(crate) fn names_by_words(index: &Index, read: &ReadSymbols, pattern: &str) -> Vec<String> {
     let split = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

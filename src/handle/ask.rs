@@ -34,8 +34,8 @@ impl Steelbank {
     /// # Errors
     /// The request is malformed, Lisp cannot answer, or the question was cancelled.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
-        // Retry if the heap is full: usually other work has filled it, and fails at its own next
-        // allocation.
+        // Retry if the heap is full: usually other work has filled it, and that work fails when it
+        // next allocates memory.
         for _ in 0..(if Q::REPEATABLE { RETRIES } else { 0 }) {
             match question.answer(&self.context(), control) {
                 Err(Error::Lisp(LispError::Fault(fault))) if fault.kind == FaultKind::HeapExhausted => {

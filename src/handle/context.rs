@@ -36,7 +36,7 @@ pub struct QueryContext<'a> {
     pub index: Index,
     /// The project with its loaded files.
     pub(crate) project: &'a Project,
-    /// SBCL's own sources.
+    /// SBCL's sources.
     pub(crate) sbcl: &'a SbclSources,
     pub(crate) memo: &'a super::memo::Memo,
     /// The index of the project's text, if there is one.

@@ -651,8 +651,8 @@ fn is_own(own: &ProjectFiles, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
-/// Records the files of the requested system or file, so that those that were not loaded are
-/// searched as text.
+/// Records the files of the requested system or file, so that files among them that were not loaded
+/// are searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
     project.note_requested(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));

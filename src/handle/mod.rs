@@ -56,7 +56,7 @@ pub struct Installation {
     pub image: Image,
     /// The index of the core's cross references.
     pub index: IndexData,
-    /// SBCL's sources, for positions in SBCL's own code.
+    /// SBCL's sources, for positions in SBCL's code.
     pub sources: Option<PathBuf>,
 }
 
@@ -501,8 +501,8 @@ impl Steelbank {
         }
     }
 
-    /// Refreshes the index after code was loaded by other means. This crate's own load operations
-    /// refresh it themselves.
+    /// Refreshes the index after code was loaded by other means. The loads of this crate refresh
+    /// the index themselves.
     ///
     /// # Errors
     /// Lisp cannot answer, or its answer does not match the index.
@@ -625,7 +625,7 @@ impl Steelbank {
         &self.inner.flights
     }
 
-    /// Returns SBCL's own sources.
+    /// Returns SBCL's sources.
     pub(crate) fn sources(&self) -> &SbclSources {
         &self.inner.sources
     }
@@ -635,7 +635,8 @@ impl Steelbank {
         self.inner.program.as_ref()
     }
 
-    /// Returns the key of the snapshot of the builder's loads; `None` if snapshots are not used.
+    /// Returns the key under which a snapshot of the builder's loads is stored; `None` if snapshots
+    /// are not used.
     pub(crate) fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         self.inner.key.clone()
     }

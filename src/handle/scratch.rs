@@ -385,8 +385,9 @@ impl ScratchRequest {
         self
     }
 
-    /// If `confined` is true, the image and the programs that it starts can write only in its own
-    /// folder: the kernel refuses other writes. It can read everything that this process can read.
+    /// If `confined` is true, the image and the programs that it starts can write only in the
+    /// image's folder: the kernel refuses other writes. They can read everything that this process
+    /// can read.
     #[must_use]
     pub fn confined(mut self, confined: bool) -> Self {
         self.confined = confined;

@@ -105,7 +105,7 @@ impl Steelbank {
             let why = format!("No editor can connect (--swank {port}): {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };
-        // Index Swank's own code now, so that the first question need not wait for it.
+        // Index Swank's code now, so that the first question need not wait for this.
         if let Some(made) = self.code_made()
             && self.refresh_within(CATCH_UP_TIME).is_ok()
         {

@@ -220,8 +220,8 @@ impl Session {
         self.client_slot.as_deref()
     }
 
-    /// Returns whether this client may inspect the object of `handle`. In a shared image, each
-    /// client has its own handles.
+    /// Returns whether this client may inspect the object of `handle`. In a shared image, a client
+    /// may use only handles from its answers.
     pub(crate) fn owns_handle(&self, handle: &str) -> bool {
         self.client_slot().is_none_or(|slot| slot.has_handle(handle))
     }

@@ -205,7 +205,7 @@ impl Tool {
         self.immediate && !self.catches_up(session)
     }
 
-    /// Returns whether a call first asks Lisp for definitions made from a connected editor.
+    /// Returns whether a call first queries Lisp for definitions made from a connected editor.
     fn catches_up(&self, session: &Session) -> bool {
         (self.of_image || !self.immediate) && session.swank().is_some()
     }

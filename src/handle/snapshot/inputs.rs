@@ -101,7 +101,7 @@ struct SearchedFolder {
     path: PathBuf,
     /// The folder's modification time; `None` if the folder does not exist.
     modified: Option<(i64, i64)>,
-    /// The names of system definitions, and of subfolders if ASDF searches those too.
+    /// The names of system definitions, and of subfolders if ASDF searches subfolders, too.
     names: Vec<String>,
     /// The names of subfolders that ASDF skips; `None` if it searches no subfolders.
     exclude: Option<Vec<String>>,

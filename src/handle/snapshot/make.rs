@@ -74,10 +74,10 @@ pub(crate) struct SnapshotOrder {
 }
 
 impl SnapshotOrder {
-    /// Creates the complete snapshot and the one of the dependencies, if they are not up to date.
-    /// If `urgent`, because a user waits, this waits for other processes that create snapshots and
-    /// retries loads that were refused. Otherwise it first waits until the project's files are
-    /// unchanged for a while.
+    /// Creates the complete snapshot and the snapshot of the dependencies, if they are not up to
+    /// date. If `urgent`, because a user waits, this waits for other processes that create
+    /// snapshots and retries loads that were refused. Otherwise this first waits until the
+    /// project's files have been unchanged for a while.
     pub(crate) fn run(&self, urgent: bool, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.loads.is_empty() {
             return Err(MakeError::NoSystems);

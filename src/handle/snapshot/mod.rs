@@ -112,7 +112,7 @@ impl SnapshotKey {
         self.folder.join(self.name()).with_extension(store::REFUSED)
     }
 
-    /// Returns the common prefix of the names of the snapshot's folders.
+    /// Returns the prefix that the names of the snapshot's folders have.
     fn name(&self) -> String {
         format!("{:016x}", self.number.wrapping_add(self.kind as u64))
     }
@@ -194,8 +194,8 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Chooses the snapshot to start from: the complete one if it is up to date, else the one of
-    /// the dependencies.
+    /// Chooses the snapshot to start from: the complete snapshot if it is up to date, otherwise the
+    /// snapshot of the dependencies.
     pub(crate) fn of(key: &SnapshotKey, index_use: IndexUse) -> Self {
         let mut compared = None;
         let found = CheckedSnapshot::find(key, &mut compared);

@@ -308,8 +308,8 @@ fn npm(release: &Release, place: &Place) -> Made {
     asks(&run, npx.args(["--project", "../shop"]))
 }
 
-/// Validates and unpacks the bundle with the format's own tool, and starts the server according to
-/// its manifest.
+/// Validates and unpacks the bundle with the format's official tool, and starts the server
+/// according to its manifest.
 fn bundle(release: &Release, place: &Place) -> Made {
     let tool = |arguments: &[&str]| {
         let mut command = Command::new("npx");
@@ -335,8 +335,8 @@ fn bundle(release: &Release, place: &Place) -> Made {
     };
     let mut serve = place.command(filled(&told["command"]));
     serve.args(told["args"].as_array().into_iter().flatten().map(filled));
-    // Call a tool that waits for its own load, because the server's loads run during the first
-    // calls.
+    // Call a tool that loads the system itself and waits for that load, because the server's loads
+    // run during the first calls.
     println!("== the bundle's server: tools/call run-tests shop/tests");
     serve.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = serve.spawn().map_err(|error| format!("cannot run {serve:?}: {error}"))?;
