@@ -1,5 +1,5 @@
-//! The context in which a question is answered: [`QueryContext`] bundles the image, the index and
-//! the project, and has the steps that many questions share. `DefinitionPlaces` finds the lines
+//! The context for answering a question: [`QueryContext`] bundles the image, the index and the
+//! project, and provides the steps that many questions share. `DefinitionPlaces` finds the lines
 //! and columns of definitions.
 
 use std::borrow::Cow;
@@ -24,19 +24,19 @@ use crate::workspace::Project;
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Package, TextSymbol};
 
-/// The context in which a question is answered: the image, the index of its cross references, and
-/// the sources.
+/// The context for answering a question: the image, the index of its cross references, and the
+/// sources.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct QueryContext<'a> {
     pub(crate) bank: &'a Steelbank,
-    /// The image.
+    /// The handle to Lisp.
     pub lisp: Lisp,
     /// The current index.
     pub index: Index,
     /// The project with its loaded files.
     pub(crate) project: &'a Project,
-    /// SBCL's own sources.
+    /// SBCL's sources.
     pub(crate) sbcl: &'a SbclSources,
     pub(crate) memo: &'a super::memo::Memo,
     /// The index of the project's text, if there is one.
@@ -83,9 +83,10 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// Resolves the name in a request. If the image has no such symbol, adds the symbols of that
-    /// name in loaded files to the index: a fasl interns only the symbols that it refers to, and
-    /// an answer must be the same whether a file was compiled or came from the cache.
+    /// Resolves the name in a request. If the image has no such symbol, the returned context's
+    /// index also contains the symbols of that name in loaded files. A fasl interns only the
+    /// symbols that it refers to, but an answer must not depend on whether a file was compiled or
+    /// came from the cache.
     ///
     /// # Errors
     /// The name cannot be parsed. A missing symbol is an outcome of the lookup.
@@ -103,7 +104,8 @@ impl QueryContext<'_> {
         Ok((context, lookup))
     }
 
-    /// Adds the symbols called `name` in loaded files to the index, in all packages.
+    /// Returns this context, with the symbols called `name` in loaded files added to its index.
+    /// Searches all packages.
     pub(crate) fn with_sidecar_symbols(&self, name: &str) -> Cow<'_, Self> {
         let naming = self.project.naming(name).into_iter();
         let files: Vec<_> =
@@ -111,13 +113,14 @@ impl QueryContext<'_> {
         self.with_symbols(files.iter().flat_map(|file| file.symbols()).filter(|(_, found)| *found == name))
     }
 
-    /// Adds the symbols in a loaded file that the image does not have to the index.
+    /// Returns this context, with the symbols of a loaded file that the image lacks added to its
+    /// index.
     pub(crate) fn with_file_symbols(&self, file: &PositionedFile) -> Cow<'_, Self> {
         self.with_symbols(file.symbols())
     }
 
-    /// Adds those of `symbols` that the image does not have. Each is a pair of home package and
-    /// name.
+    /// Returns this context, with those of `symbols` that the image lacks added to its index. Each
+    /// symbol is a pair of home package and name.
     fn with_symbols<'b>(&self, symbols: impl IntoIterator<Item = (&'b str, &'b str)>) -> Cow<'_, Self> {
         let symbols = symbols.into_iter().filter_map(|(home, name)| {
             let package = self.index.find_package(home, None)?;
@@ -134,7 +137,7 @@ impl QueryContext<'_> {
         Cow::Owned(Self { index: self.index.with_symbols(symbols.into_iter().map(symbol)), ..self.clone() })
     }
 
-    /// Works as [`QueryContext::resolve`].
+    /// Resolves `named` as [`QueryContext::resolve`] does.
     ///
     /// # Errors
     /// See [`QueryContext::resolve`].
@@ -155,8 +158,8 @@ impl QueryContext<'_> {
 pub(crate) struct DefinitionPlaces<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
-    /// The files read so far, each with whether its text is the version that was loaded; `None` if
-    /// unknown.
+    /// The files read so far, each with whether its text is the version that was loaded (`None` if
+    /// that is unknown).
     read: HashMap<PathBuf, (Option<SourceFile>, Option<bool>)>,
 }
 
@@ -165,8 +168,8 @@ impl<'a> DefinitionPlaces<'a> {
         Self { project, sbcl, read: HashMap::new() }
     }
 
-    /// Adds line and column to `source`, and the offset that SBCL does not record for some
-    /// definitions, if the file can be read.
+    /// Completes `source`: sets line and column if the file can be read, whether the file is stale,
+    /// and the offset, which SBCL does not record for some definitions.
     pub(crate) fn put(&mut self, source: &mut SourcePlace) {
         source.place = Location::new(self.project.shown(Path::new(&source.file)));
         let Some(path) = self.sbcl.native(&source.file) else {
@@ -214,7 +217,8 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Returns the place of the first of `sources` with a line, or else of the first.
+    /// Returns the place of the first source with a known line. If there is none, returns the place
+    /// of the first source.
     pub(crate) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<Location> {
         sources.iter_mut().for_each(|source| self.put(source));
         let placed = sources.iter().find(|source| source.place.line.is_some()).or(sources.first());
@@ -222,7 +226,8 @@ impl<'a> DefinitionPlaces<'a> {
     }
 
     /// Returns the place of the sub-form `number` in the top-level form `form` of the file at
-    /// `path`, in the version of `date`. Without position data, returns only the file.
+    /// `path`, in the version with the write date `date`. Without position data, returns only the
+    /// file.
     pub(crate) fn of_form(
         &self,
         path: &Path,
