@@ -5,7 +5,7 @@
 //! Each request is followed by an echo, a request that the server only rejects. For both, prints
 //! the server's processor time and the time from request to response, at the median and the 99th
 //! percentile.
-// Allow what a program does: a bench prints, and panics at what it does not expect.
+// A bench is a program: it prints, and panics at unexpected results.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, dead_code)]
 
 mod common;
@@ -171,7 +171,8 @@ fn main() {
     let systems: &[&str] = if large.is_some() { &["auto"] } else { &common::LIBRARIES };
     let mut editor = Editor::start(&root, &cache, systems);
     let others = if large.is_some() { root.join("others") } else { root.clone() };
-    // Wait for the snapshot, a folder besides the locks and unfinished snapshots.
+    // Wait for the snapshot, which is a folder. Names with an extension belong to locks and
+    // unfinished snapshots.
     let patience = Instant::now();
     let is_made = || {
         let mut entries = fs::read_dir(cache.join("projects/snapshots")).into_iter().flatten().flatten();
@@ -262,7 +263,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
                 .to_lowercase()
                 .contains(&unknown)
             {}
-            // The first check finds no copy ready.
+            // The first check has to start a copy of Lisp, so it is not measured.
             match save {
                 0 => before = editor.used(),
                 _ => times.push(begun.elapsed()),

@@ -287,7 +287,7 @@ exits 1
 : >"$scratch/calls"
 bootstrap
 exits 1
-says 'Testing again'
+says 'Repeating the self-test'
 complains 'FAILED: form numbers'
 built 1
 has_trees 0
@@ -406,7 +406,7 @@ printf 'Filesystem 1024-blocks Used Available Capacity Mounted\nx 9 9 20480 9%% 
 END
 bootstrap
 exits 1
-complains 'and there are 20'
+complains 'but only 20'
 built 0
 holds 'nothing is fetched in vain' not asked ' source '
 left_nothing
@@ -602,7 +602,7 @@ complains 'must be an absolute path'
 STEELBANK_CACHE=$house/bootstrap/cache
 bootstrap
 exits 1
-complains 'cannot be made or written to'
+complains 'cannot be created or written to'
 unset STEELBANK_CACHE
 XDG_CACHE_HOME=$scratch/xdg
 export XDG_CACHE_HOME
@@ -643,7 +643,7 @@ mkdir "$TMPDIR"
 : >"$scratch/calls"
 bootstrap
 exits 1
-complains "whose path has '  []' in it"
+complains "a folder with '  []' in its path"
 complains "$TMPDIR"
 holds 'nothing is fetched in vain' not asked ' source '
 left_nothing

@@ -1,10 +1,11 @@
-;;;; What sb-introspect and Swank say, as lines FILE:LINE. Loaded into the SBCL that apt has; each form that is read is answered.
+;;;; Prints the answers of sb-introspect and Swank as lines FILE:LINE. Loaded into the SBCL that apt
+;;;; provides; evaluates each form that it reads.
 
 (require :asdf)
 (require :sb-introspect)
 
 (defun place (file offset)
-  "Print FILE and the line of what begins at OFFSET characters in it."
+  "Print FILE and the line of the form after OFFSET characters."
   (with-open-file (stream file)
     (let ((line 1))
       (loop repeat offset when (eql (read-char stream nil) #\Newline) do (incf line))
@@ -13,31 +14,31 @@
       (format t "~a:~d~%" (file-namestring file) line))))
 
 (defun form-offset (file number)
-  "Return where top-level form NUMBER of FILE begins."
+  "Return the file position before top-level form NUMBER of FILE."
   (with-open-file (stream file)
     (let ((*read-suppress* t)) (loop repeat number do (read stream)))
     (file-position stream)))
 
 (defun sources (sources)
   (dolist (source sources)
-    (let ((file (sb-introspect:definition-source-pathname source)))
-      (when file
-        (place file (or (sb-introspect:definition-source-character-offset source)
-                        (form-offset file (or (first (sb-introspect:definition-source-form-path source)) 0))))))))
+    (let ((file (sb-introspect:definition-source-pathname source))
+          (form (or (first (sb-introspect:definition-source-form-path source)) 0)))
+      (when file (place file (or (sb-introspect:definition-source-character-offset source)
+                                 (form-offset file form)))))))
 
 (defun who (question name)
-  "Answer by sb-introspect's function QUESTION."
+  "Print the answer of sb-introspect's function QUESTION."
   (sources (mapcar #'cdr (funcall (find-symbol (string question) :sb-introspect) name))))
 
 (defun defined (name &rest kinds)
   (dolist (kind kinds) (sources (sb-introspect:find-definition-sources-by-name name kind))))
 
 (defun named (part package)
-  "Answer where the functions are whose names contain PART."
+  "Print the places of the functions with PART in their names."
   (dolist (symbol (apropos-list part package)) (defined symbol :function)))
 
 (defun locations (answers)
-  "Print the places in ANSWERS of Swank's: lists of a name and a location."
+  "Print the places in Swank's ANSWERS: lists of a name and a location."
   (loop for (nil location) in answers
         for (kind (nil file) (nil position)) = location
         when (eq kind :location) do (place file (1- position))))
@@ -54,11 +55,11 @@
   (locations (swank :find-definitions-for-emacs name)))
 
 (defun swank-named (part package)
-  (dolist (found (swank :apropos-list-for-emacs part nil nil package)) (swank-defined (getf found :designator))))
+  (dolist (found (swank :apropos-list-for-emacs part nil nil package))
+    (swank-defined (getf found :designator))))
 
 (defun answer ()
   (loop for form = (read *standard-input* nil)
         while form do (handler-case (eval form)
                         (error (condition) (format t "; ~a~%" (type-of condition))))
-                      (format t "~&;;; end~%")
-                      (finish-output)))
+                      (format t "~&;;; end~%") (finish-output)))

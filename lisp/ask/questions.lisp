@@ -131,10 +131,13 @@ USERINIT, if given, within MILLISECONDS."
   "Record the definitions in FILES, native names, for \"leftovers\"."
   (object "marked" (mark-definitions files)))
 
-(define-question "leftovers" (files gone remove)
-  "Return the definitions that are in the image but no longer in FILES."
-  ;; Files in GONE no longer exist. REMOVE removes the definitions.
-  (leftovers-json files gone remove))
+(define-question "leftovers" (files gone)
+  "Return the definitions of FILES that were not evaluated when the files were loaded again."
+  (leftovers-json files gone '()))
+
+(define-question "remove-leftovers" (files gone keys)
+  "Remove those of the leftovers whose keys, \"FILE KIND NAME\", are in KEYS."
+  (remove-leftovers files gone keys))
 
 ;;; The index, snapshots and scratch images
 

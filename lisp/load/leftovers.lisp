@@ -176,16 +176,21 @@ or whose file is in GONE."
         (name-text name))))
 
 (defun leftovers-json (files gone remove)
-  "Return the leftovers of FILES as JSON objects, sorted by file and name."
-  ;; Files in GONE no longer exist. If REMOVE is true, remove the leftovers from the image.
-  (let ((marks (leftovers files gone)))
-    (when remove
-      (dolist (file gone)
-        (remhash file *loaded-files*)))
-    (flet ((key (mark) (format nil "~A ~A ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
-      (loop for (nil . mark) in (sort (loop for mark in marks collect (cons (key mark) mark)) #'string< :key #'car)
-            for text = (leftover-text mark)
-            collect (object "kind" (string-downcase (mark-kind mark))
-                            "name" text
-                            "path" (mark-file mark)
-                            "removed" (json-boolean (and remove (remove-definition mark))))))))
+  "Return the leftovers of FILES as JSON objects, sorted by their keys: file, kind and name."
+  ;; Files in GONE no longer exist. REMOVE is a list of the keys of definitions to remove from the
+  ;; image.
+  (flet ((key (mark)
+           (format nil "~A ~(~A~) ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
+    (loop for (key . mark) in (sort (loop for mark in (leftovers files gone) collect (cons (key mark) mark))
+                                    #'string< :key #'car)
+          collect (object "kind" (string-downcase (mark-kind mark))
+                          "name" (leftover-text mark)
+                          "path" (mark-file mark)
+                          "removed" (json-boolean (and (member key remove :test #'string=)
+                                                       (remove-definition mark)))))))
+
+(defun remove-leftovers (files gone keys)
+  "Remove the leftovers of FILES with KEYS, and forget GONE. Return all as LEFTOVERS-JSON does."
+  (dolist (file gone)
+    (remhash file *loaded-files*))
+  (leftovers-json files gone keys))

@@ -45,6 +45,7 @@ sessions! {
     outline_impact_and_graph_match_project
     reload_redefines_constants_and_structures
     reload_removes_dropped_exports_and_options
+    backups_are_no_sources
     reload_updates_image_from_disk
     renamed_package_keeps_its_uses
     @[("CL_SOURCE_REGISTRY", frameworks())]; run_tests_runs_each_test

@@ -63,8 +63,6 @@ use crate::actions::uses::via::{ExpansionOrigin, Origins};
 use crate::answer::Location;
 use crate::answer::counted;
 use crate::answer::designator::{Designator, DesignatorError, FunctionName};
-use crate::answer::lookup::Lookup;
-use crate::answer::name::canonical;
 use crate::engine::control::Control;
 use crate::handle::Error;
 use crate::handle::context::QueryContext;
@@ -123,13 +121,12 @@ impl Question for RenameRequest {
 
     /// Plans the rename, and writes nothing.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<RenamePlan, Error> {
-        let context = &*context.with_sidecar_symbols(&self.name, self.package.as_deref());
+        let (context, lookup) = context.resolve(&self.name, self.package.as_deref())?;
         let project = context.project;
-        let lookup = Lookup::resolved(&context.index, &self.name, self.package.as_deref())?;
         project.project_root()?;
         let symbol = found(&context.index, project, &lookup)?;
         let new = new_name(&self.new_name)?;
-        let context = &*with_new_symbols(context, symbol, &new);
+        let context = &*with_new_symbols(&context, symbol, &new);
         let uses = SymbolUses::new(&context.index, symbol, FunctionName::Plain);
         let plan = RenamePlan {
             looked_up_in: lookup.looked_up_in,
@@ -180,8 +177,7 @@ fn with_new_symbols<'c, 'a>(
         |package: &Package| index.find_symbol(&name, *package).is_some_and(|(found, _)| found == symbol);
     let unknown = index.packages().filter(means).find(|package| index.find_symbol(new, *package).is_none());
     match unknown {
-        // This adds the symbols with this name in all packages.
-        Some(package) => context.with_sidecar_symbols(&canonical(&index.package_name(package), new), None),
+        Some(_) => context.with_sidecar_symbols(new),
         None => Cow::Borrowed(context),
     }
 }

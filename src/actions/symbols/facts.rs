@@ -37,7 +37,7 @@ pub struct SymbolFacts {
     pub deftype: Option<NamedFacts>,
 }
 
-/// A short description in one namespace.
+/// A short description of a symbol in one namespace, such as functions or variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -76,7 +76,7 @@ pub struct SlotFacts {
     pub name: HomeAndName,
     /// The reader functions.
     pub readers: Vec<HomeAndName>,
-    /// The writers: each is a function, or a name `F` in `(setf F)`.
+    /// The writers: the name of a function, or `F` for a function `(setf F)`.
     pub writers: Vec<HomeAndName>,
     /// The type, unless it is T.
     #[serde(rename = "type")]
@@ -89,7 +89,7 @@ pub struct SlotFacts {
 const BATCH: usize = 2000;
 
 impl Question for FactsRequest {
-    /// One entry for each symbol; `None` if it does not exist.
+    /// One entry for each requested symbol; `None` for a symbol that does not exist.
     type Answer = Vec<Option<SymbolFacts>>;
 
     const REPEATABLE: bool = true;

@@ -119,9 +119,8 @@ fn with_search<R>(
     request: &CodeFindReferencesRequest,
     then: impl FnOnce(UseSearch<'_>, &Index, Option<String>) -> R,
 ) -> Result<R, Error> {
-    let context = context.with_sidecar_symbols(&request.symbol, request.package.as_deref());
+    let (context, lookup) = context.resolve(&request.symbol, request.package.as_deref())?;
     let QueryContext { index, project, .. } = &*context;
-    let lookup = Lookup::resolved(index, &request.symbol, request.package.as_deref())?;
     let symbol = found(index, project, &lookup)?;
     if request.project_only {
         let advised = |error| Error::of_request(error, Some(Advice::SetProjectOrSearchAll));

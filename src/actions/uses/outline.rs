@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
-use steelbank_tree::{belonging, defines_systems, nested};
+use steelbank_tree::{belonging, defines_systems, is_lisp_by_name, nested};
 use steelbank_xref::{Access, Index};
 
 use super::code_find_references::UseType;
@@ -347,7 +347,7 @@ impl Question for OutlineRequest {
 }
 
 /// Lists the Lisp files at `path`, relative to the project: the file itself, or all files below the
-/// folder except hidden ones.
+/// folder except hidden ones. A loaded file counts whatever its extension.
 pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, Error> {
     let failed = |error: std::io::Error| -> Error {
         match is_nothing(&error) {
@@ -371,24 +371,19 @@ pub(crate) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<Pat
             let path = entry.path();
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             let Ok(kind) = entry.file_type() else { continue };
+            let is_source = || is_lisp_by_name(&path) || context.project.loaded_date(&path).is_some();
             match () {
                 () if hidden => (),
                 () if kind.is_dir() => {
                     let is_other = nested(&path).is_some() && belonging(&root, &path).is_some();
                     folders.extend((!is_other).then_some(path));
                 }
-                () if kind.is_file() && is_lisp(&path) => drop(found.insert(path)),
+                () if kind.is_file() && is_source() => drop(found.insert(path)),
                 () => (),
             }
         }
     }
     Ok(found.into_iter().collect())
-}
-
-fn is_lisp(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| {
-        ["lisp", "lsp", "cl", "asd"].iter().any(|known| extension.eq_ignore_ascii_case(known))
-    })
 }
 
 /// Reads the definitions in the file at `path`. Also returns whether the loaded version is current.

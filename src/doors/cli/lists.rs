@@ -28,7 +28,7 @@ const LISTS: [(&str, &[&str]); 16] = [
     ("who-specializes", &["users", "toplevel"]),
 ];
 
-/// The keys of answers whose values are places in the form `file:line:column`.
+/// The keys of answers that hold places in the form `file:line:column`.
 const PLACES: [&str; 5] = ["approximate", "asd", "at", "place", "places"];
 
 const COUNT: &str = "count";

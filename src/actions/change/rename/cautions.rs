@@ -46,8 +46,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Warns of a symbol that defines nothing and is data, as in `(defsystem demo …)`: only its
-    /// name matters there.
+    /// Warns if the symbol has no definition and occurs as data, as in `(defsystem demo …)`. Such
+    /// code may depend only on the symbol's name.
     pub(super) fn defines_nothing(
         &mut self,
         image: &ImageDefinitions,
@@ -92,8 +92,8 @@ impl Planner<'_> {
         self.warn(CautionKind::LoopWord, message, names);
     }
 
-    /// Warns of uses that macros generate from parts of names: the macros' definitions do not
-    /// contain the name either.
+    /// Warns of uses that macros generate although their definitions do not contain the name: the
+    /// macros may generate it from parts.
     pub(super) fn generated_uses(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
         let message = "These operators generate uses of it, and their definitions do not contain the name: it may be generated from parts.";
         self.warn(CautionKind::UseMade, message, generating_operators(found));
@@ -125,8 +125,8 @@ impl Planner<'_> {
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of uninterned names, and of keywords in symbol lookups, that no package definition
-    /// explains and no edit changes.
+    /// Warns of files with uninterned symbols of this name, or with keywords of this name in symbol
+    /// lookups, if no package definition explains them and no edit changes them.
     fn designators(&mut self, text: &TextTokens) {
         let project = self.context.project;
         let sought = self.uses.sought().clone();
@@ -147,8 +147,9 @@ impl Planner<'_> {
         self.warn(CautionKind::UseMade, message, places);
     }
 
-    /// Warns of defining forms in which the name means something else or does not occur. Such a
-    /// form generates the name from parts, and will generate the old name after the rename.
+    /// Warns of forms that define the symbol although the name does not occur in them, or has
+    /// another meaning there. Such a form generates the name from parts, and will generate the old
+    /// name after the rename.
     pub(super) fn generated_definitions(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.context.project;
         let mut places = BTreeSet::new();
@@ -180,7 +181,7 @@ impl Planner<'_> {
     pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.context.project;
         let name = self.uses.sought().name.clone();
-        // The operators that were checked: whether they define classes or intern keywords.
+        // For each operator that was checked: whether it defines classes or interns keywords.
         let mut classes: HashMap<&Name, bool> = HashMap::new();
         let slots = files.iter().any(|TokensOfFile { file, tokens, .. }| {
             tokens.iter().any(|token| {
@@ -215,7 +216,7 @@ impl Planner<'_> {
         );
     }
 
-    /// Lists the lines of `files` on which code has the keyword `name`.
+    /// Lists the lines where code contains the keyword `name`, in files that `files` accepts.
     pub(super) fn keyword_in(&self, name: &str, files: impl Fn(&Path) -> bool) -> Vec<String> {
         let project = self.context.project;
         let found = project.named_at(self.view, name, TextFilter::All, true);
@@ -257,7 +258,7 @@ impl Planner<'_> {
         for file in found.iter().filter(|file| file.runs().any(|(_, class, _)| is_word(class))) {
             let Some(file) = project.read_named(file) else { continue };
             let bytes = file.text.as_bytes();
-            // Most occurrences are words in longer strings. Skip a file that has no others.
+            // Most occurrences are words in longer strings. Skip files without other occurrences.
             let with_quotes = |token: &TextToken| {
                 let span = Range::new(token.span.start.checked_sub(1)?, token.span.end + 1);
                 let quoted = bytes.get(span.indices())?;
@@ -319,8 +320,8 @@ impl Planner<'_> {
     }
 }
 
-/// Returns whether a function's definition takes a name as a string, and finds or interns a symbol
-/// by it.
+/// Returns whether a function's definition contains an operator that turns a name into a string,
+/// and an operator that finds or creates a symbol by name.
 fn looks_up_by_name(project: &Project, view: &TreeView, package: &str, name: &str) -> bool {
     let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
     project.naming(name).into_iter().any(|FileVersion { path, write_date }| {

@@ -1,4 +1,4 @@
-//! Edits the form that defines a name without containing it, so that it defines the new name.
+//! Edits a form that defines a name without containing it, so that the form defines the new name.
 //! Examples are a structure's option such as `(:copier new)`, another slot name, or a symbol next
 //! to the foreign name in DEFCFUN. The entry point is [`Planner::defining_form_edits`]; the result
 //! is a [`DefiningFormEdits`].
@@ -21,7 +21,7 @@ use crate::workspace::{FileVersion, TextFilter};
 use steelbank_reader::Range;
 use steelbank_xref::Symbol;
 
-/// Edits of a defining form, in addition to those of the name's own tokens.
+/// Edits of a defining form, in addition to the edits of the name's tokens.
 #[derive(Default)]
 pub(super) struct DefiningFormEdits {
     /// The file, the range in its text, and the text to write.
@@ -168,8 +168,8 @@ impl<'a> Planner<'a> {
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts =
             DefiningFormEdits { slot: (slot.1.clone(), new.to_owned()), ..DefiningFormEdits::default() };
-        // Places that access a slot by name, as SLOT-VALUE does; and whether other classes have
-        // such a slot.
+        // Places that access a slot by name, as SLOT-VALUE does, and whether other classes have a
+        // slot of this name.
         let (mut asked, mut others) = (Vec::new(), false);
         for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
             let own: Vec<&StructureDefinition> =
@@ -252,7 +252,7 @@ impl<'a> Planner<'a> {
         Ok(Some(parts))
     }
 
-    /// Adds the edits in `parts`, and those of the accessors that are renamed with the slot.
+    /// Adds the edits in `parts`, and the edits of the accessors that are renamed with the slot.
     pub(super) fn apply_defining_form(
         &mut self,
         parts: &DefiningFormEdits,
@@ -269,8 +269,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Lists the names that the forms with the slot generate from it, that are written somewhere,
-    /// and that no edit changes.
+    /// Lists the symbols that contain the slot's name, are defined by the forms with the slot, and
+    /// are not renamed.
     fn generated_from_slot(&self, parts: &DefiningFormEdits) -> Result<Vec<String>, Error> {
         let index = &self.context.index;
         let forms: Vec<(&Path, u32)> = parts

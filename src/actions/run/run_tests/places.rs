@@ -13,8 +13,8 @@ use crate::answer::Location;
 use crate::answer::lookup::find_package;
 use crate::handle::context::QueryContext;
 
-/// The operators that define tests, for frameworks that store no function for a test or one without
-/// a source position.
+/// For frameworks that store no function for a test, or a function without a source position: the
+/// framework's name, its package, and its operators that define tests.
 const DEFINERS: [(&str, &str, &[&str]); 8] = [
     ("fiveam", "IT.BESE.FIVEAM", &["TEST", "DEF-TEST"]),
     ("rt", "REGRESSION-TEST", &["DEFTEST"]),
@@ -38,8 +38,7 @@ pub(super) struct TestForm {
 pub(super) struct TestPlaces {
     files: BTreeSet<PathBuf>,
     packages: BTreeSet<String>,
-    /// Forms whose operator's name contains TEST, by package and the name that is the second
-    /// element.
+    /// Forms with TEST in their operator's name, by package and by the name in the second element.
     forms: BTreeMap<(String, String), TestForm>,
     /// Top-level forms that expand to definitions of tests: the framework, the form, and the names
     /// in it.
@@ -61,7 +60,7 @@ impl TestForm {
 }
 
 impl TestPlaces {
-    /// Searches the files of `systems`.
+    /// Searches the files of `systems` for definitions of tests.
     pub(super) fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
         let mut found = Self {
             files: systems.iter().flat_map(|system| system.files.iter().cloned()).collect(),
@@ -91,8 +90,9 @@ impl TestPlaces {
         written.or_else(|| self.generating_form(&test.framework, &name, self.has_package(test))).cloned()
     }
 
-    /// Tests whether a test belongs to the systems. The file of its function decides; otherwise its
-    /// package or a definition in the files does.
+    /// Tests whether a test belongs to the systems. If the file of its function is known, that file
+    /// must be in the systems. Otherwise the files must contain its definition or a form in its
+    /// package.
     pub(super) fn belongs(&self, test: &FrameworkTest) -> bool {
         let by_file = test.file.as_ref().map(|file| self.files.contains(file));
         test.place.is_some() && by_file != Some(false) || by_file.unwrap_or_else(|| self.has_package(test))
@@ -103,9 +103,9 @@ impl TestPlaces {
         test.package.as_ref().is_some_and(|package| self.packages.contains(package))
     }
 
-    /// Finds the form whose expansion defines the test `name`. In a package of the systems, that is
-    /// the form with the longest name that is part of `name`. Elsewhere the form must contain
-    /// `name` itself.
+    /// Finds the form that expands to the definition of the test `name`. If the systems use the
+    /// test's package (`own`), this is the form with the longest name that is part of `name`.
+    /// Otherwise the form must contain `name` itself.
     fn generating_form(&self, framework: &str, name: &str, own: bool) -> Option<&TestForm> {
         let mut forms = self.generated.iter().filter(|(of, _, _)| *of == framework);
         if !own {
@@ -119,8 +119,8 @@ impl TestPlaces {
         (likeness(&best.2) > 0).then_some(&best.1)
     }
 
-    /// Records the definitions in the file at `path`. `generated` lists the lines that use a framework's
-    /// operators.
+    /// Records the definitions in the file at `path`. `generated` lists the lines that use the
+    /// operators of a framework.
     fn read(
         &mut self,
         context: &QueryContext<'_>,
@@ -177,7 +177,7 @@ fn definers_used(
     let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
     let users = UserFinder::new(context);
     for (framework, package, operators) in DEFINERS {
-        // Start with the framework's operators, and add the macros whose definitions use them.
+        // Start with the framework's operators, and add macros with definitions that use them.
         let mut waiting: Vec<Target> =
             operators.iter().map(|operator| Target::any(package, *operator)).collect();
         let mut seen = BTreeSet::new();
@@ -199,7 +199,7 @@ fn definers_used(
     found
 }
 
-/// Sets the position of each assertion whose form occurs exactly once in the test that `form`
+/// Sets the position of each assertion with a form that occurs exactly once in the test that `form`
 /// defines.
 pub(super) fn place_assertions(
     context: &QueryContext<'_>,
