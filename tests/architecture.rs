@@ -265,7 +265,7 @@ fn searched_sentence(line: &str) -> Option<&str> {
 fn code_does_not_search_sentences() {
     let mut found = BTreeSet::new();
     for (path, text) in sources("src").into_iter().chain(sources("crates")) {
-        // Join chained calls, which rustfmt puts on lines of their own.
+        // Join chained calls, which rustfmt puts on separate lines.
         let text = code(&text).collect::<Vec<_>>().join("\n");
         let lines = text.lines().map(str::trim).fold(String::new(), |mut text, line| {
             if !line.starts_with('.') {

@@ -39,7 +39,7 @@ fn renamed_libraries_load_and_test_as_before() {
     fs::remove_dir_all(&work).unwrap();
 }
 
-/// Asserts that two reports are the same. Shows only the differences: whole reports would fill a
+/// Asserts that two reports are the same. Shows only the differences: complete reports would fill a
 /// log.
 fn assert_same(before: &str, after: &str) {
     let mut different = before.lines().zip(after.lines()).filter(|(before, after)| before != after);

@@ -98,8 +98,8 @@ impl World {
     }
 }
 
-/// Checks that `value` conforms to `schema`, a part of `whole`: types, required properties,
-/// choices.
+/// Checks that `value` conforms to `schema`, a part of the schema `whole`: types, required
+/// properties, choices.
 fn conforms(value: &Value, schema: &Value, whole: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
         conforms(value, whole.pointer(name).unwrap(), whole, at);

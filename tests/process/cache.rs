@@ -436,7 +436,8 @@ fn snapshot_writer_outlives_its_command_and_others_wait() {
     wait_until("the makers end", || copies(&folder).is_empty());
 }
 
-/// Describes what replaces a cache file, and replaces it. The bytes are the file's contents.
+/// A description of an odd replacement for a cache file, and a function that replaces the file. The
+/// bytes are the file's contents.
 type Oddity = (&'static str, fn(&Path, &[u8]));
 
 const ODDITIES: [Oddity; 5] = [

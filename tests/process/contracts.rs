@@ -69,7 +69,7 @@ fn contracts_hold_on_the_command_line() {
     );
     let rows = rows();
     let share = |thread: usize| -> Vec<(usize, Answer)> {
-        // One thread asks the rows with state, in order.
+        // One thread runs the rows that depend on state, in order.
         let is_mine = |at: usize, row: &Row| if row.is_manual { thread == 0 } else { at % THREADS == thread };
         let mine = rows.iter().enumerate().filter(|(at, row)| is_mine(*at, row));
         let asked = mine.map(|(at, row)| {

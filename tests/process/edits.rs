@@ -543,7 +543,7 @@ fn writers_lose_no_edit() {
     assert_eq!(hidden(&root), [""; 0]);
 }
 
-/// Runs the edits of one writer: adds definitions, and later replaces earlier ones.
+/// Runs the edits of one writer: adds definitions, and later replaces earlier definitions.
 fn write_much() {
     const KEPT: usize = 10 * SHARED_FILES;
     let told = std::env::var(WRITER).unwrap();

@@ -634,7 +634,7 @@ fn shutdown_waits_for_answers_but_not_streams() {
     assert!(short.starts_with(":SLEPT"), "{short}");
     let token = server.token.clone();
     let folder = server.end_again();
-    // The token of an address is kept in one file.
+    // The token of an address is stored in one file.
     let files: Vec<_> = std::fs::read_dir(folder.0.join("cache/http")).unwrap().flatten().collect();
     assert_eq!(files.len(), 1);
     assert_eq!(std::fs::read_to_string(files[0].path()).unwrap().trim(), token.unwrap());

@@ -193,7 +193,7 @@ fn crash_loop_stops_and_the_index_still_answers() {
 }
 
 /// A form that ends Lisp, and whether concurrent questions are still answered. They are not if the
-/// form damages what they need. A way that costs only an answer is accepted too.
+/// form damages data that they need. A form that costs only an answer is accepted, too.
 #[derive(serde::Deserialize)]
 struct End {
     form: String,

@@ -85,7 +85,7 @@ fn editors_share_lisp_but_not_texts() {
     let listed = listed.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
     assert_eq!(clients(&mut agent.1), listed);
 
-    // Each editor has its own text of a file. Agents get the places of the files on disk.
+    // Each editor has its own text of a file. Agents get the places in the files on disk.
     let of_disk = places(&mut agent.1);
     assert_eq!(of_disk.0[0]["line"], 2, "{of_disk:?}");
     let (ones, twos) = (format!("; 𝒳\n\n{shop}"), shop.replacen('\n', "\n\n\n\n; more\n", 1));
@@ -127,7 +127,7 @@ fn editors_share_lisp_but_not_texts() {
     });
     assert_eq!(told(&mut two, &twos), of_two);
 
-    // All clients see what one of them loads. A restart needs `force` and lists the clients.
+    // Code that one client loads is visible to all. A restart needs `force` and lists the clients.
     fs::write(folder.0.join("project/more.lisp"), "(defun cl-user::more (x) \"More\" x)\n").unwrap();
     let load = json!({ "command": "steelbank.loadFile", "arguments": [{ "path": "more.lisp" }] });
     one.ask("workspace/executeCommand", load);

@@ -182,7 +182,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(root.join(name), text).unwrap();
 }
 
-/// Writes a project that uses two libraries and one of its own.
+/// Writes a project that uses two external libraries and a third in the project.
 fn write_project(root: &Path) {
     fs::create_dir_all(root.join("lib")).unwrap();
     write(root, "init.lisp", "(push :first-init *features*)\n");
@@ -424,8 +424,8 @@ fn obstacles_to_a_snapshot_are_named() {
     }
 }
 
-/// Freed foreign memory does not prevent a snapshot. A process that starts from one has C's own
-/// functions.
+/// Freed foreign memory does not prevent a snapshot. A process that starts from a snapshot uses C's
+/// original functions.
 #[test]
 fn freed_foreign_memory_is_no_obstacle() {
     let folder = Folder::new("snapshot-memory");

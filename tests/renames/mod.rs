@@ -33,7 +33,7 @@ pub(crate) enum Class {
     Narrow,
     /// Renamed at every token of the symbol, without a caution.
     Symbol,
-    /// Renamed at every token of the symbol, with cautions about what may break.
+    /// Renamed at every token of the symbol, with cautions about code that may break.
     Cautioned,
     /// Not renamed alone: the name is derived from another one.
     Made,
