@@ -76,6 +76,19 @@ pub enum DesignatorError {
         "The list {0} is not a function name; supported are (setf name), (cas name), (compiler-macro name) and (method name ...)."
     )]
     List(String),
+    /// The new name of a symbol has the prefix of another package.
+    #[error(
+        "The new name {text} is in another package than {home}. A rename keeps the package; omit the prefix."
+    )]
+    OtherPackage {
+        /// The new name as it was given.
+        text: String,
+        /// The home package of the symbol.
+        home: String,
+    },
+    /// The new name of a symbol is a function name such as `(setf f)`.
+    #[error("The new name {0} is not a symbol; give the name alone.")]
+    NoSymbol(String),
 }
 
 /// The heads of the list names that SBCL gives to the code of a macro, type, condition, class or

@@ -125,7 +125,7 @@ impl Question for RenameRequest {
         let project = context.project;
         project.project_root()?;
         let symbol = found(&context.index, project, &lookup)?;
-        let new = new_name(&self.new_name)?;
+        let new = new_name(&context.index, symbol, &self.new_name)?;
         let context = &*with_new_symbols(&context, symbol, &new);
         let uses = SymbolUses::new(&context.index, symbol, FunctionName::Plain);
         let plan = RenamePlan {
@@ -155,12 +155,19 @@ fn project_symbols(context: &QueryContext<'_>) -> Arc<ProjectSymbols> {
     })
 }
 
-/// Parses the new symbol's name from `text`.
-fn new_name(text: &str) -> Result<String, DesignatorError> {
+/// Parses the new name of `symbol` from `text`. Its prefix, if any, must denote the symbol's home
+/// package.
+fn new_name(index: &Index, symbol: Symbol, text: &str) -> Result<String, DesignatorError> {
     let designator = Designator::parse(text)?;
-    match (designator.package, designator.function_name) {
-        (None, FunctionName::Plain) => Ok(designator.name),
-        _ => Err(DesignatorError::Colons(text.to_owned())),
+    let home = index.symbol_package(symbol);
+    let is_home = |prefix: &String| home.is_some() && index.find_package(prefix, home) == home;
+    match designator.function_name {
+        FunctionName::Plain if designator.package.as_ref().is_none_or(is_home) => Ok(designator.name),
+        FunctionName::Plain => Err(DesignatorError::OtherPackage {
+            text: text.to_owned(),
+            home: index.home_name(symbol).unwrap_or_default(),
+        }),
+        _ => Err(DesignatorError::NoSymbol(text.to_owned())),
     }
 }
 
