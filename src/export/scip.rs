@@ -484,8 +484,9 @@ impl ScipWriter<'_> {
         };
         Package {
             manager: manager.to_owned(),
-            name: name.to_owned(),
-            version: version.to_owned(),
+            // SCIP doubles spaces here, which the crate that writes symbols leaves to its callers.
+            name: name.replace(' ', "  "),
+            version: version.replace(' ', "  "),
             ..Package::default()
         }
     }
