@@ -11,7 +11,7 @@
 //! let callers = bank.ask(&WhoRequest::calls("cl:mapcar"), &Control::default())?;
 //! assert!(callers.count > 300);
 //! for user in callers.users.iter().take(3) {
-//!     println!("{} in {:?}", user.name, user.places[0].file);
+//!     println!("{} at {:?}", user.name, user.position.map(|at| at.place));
 //! }
 //! # Ok(())
 //! # }

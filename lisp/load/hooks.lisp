@@ -22,7 +22,9 @@
       (funcall (load-session-progress session)
                (load-session-done session) (load-session-total session) what file))
     (call-as-memory-owner (asdf:component-name (asdf:component-system component))
-                          (lambda () (call-with-file session file function)))
+                          (lambda ()
+                            (call-with-file session file
+                                            (if *loading* (lambda () (call-noting-tests file function)) function))))
     file))
 
 (defun compiled-version (session source)

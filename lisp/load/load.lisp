@@ -407,7 +407,7 @@ whether the fasl is kept."
               (lambda ()
                 (when (or (not (uiop:file-exists-p file)) (special-file-p path))
                   (error 'no-such-file :pathname file))
-                (call-with-file session path #'compile-and-load)))))))
+                (call-with-file session path (lambda () (call-noting-tests path #'compile-and-load)))))))))
 
 (defun loaded-files-json ()
   "Return every file loaded by us with its version at that time, as JSON objects."

@@ -132,17 +132,51 @@ none."
                                collect (assertion-json assertion package))
             "failure" (trial-failure trial outcome)))))
 
+(defun loaded-frameworks ()
+  "Return the supported frameworks that are loaded."
+  (remove-if-not #'find-package *frameworks* :key #'framework-package))
+
+;;; The origins of tests. Frameworks do not record files, and keep a test after its form was deleted.
+
+(sb-ext:define-load-time-global *test-origins* (make-hash-table :test 'eq :weakness :key :synchronized t)
+  "The load that created each test, by the test's identity: a list of the file, or NIL.")
+
+(sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
+  "The last successful load of each file, as in *TEST-ORIGINS*.")
+
+(defun test-identity (test)
+  "Return an object that its framework creates anew whenever the form of TEST is evaluated."
+  (or (test-function test) (test-designator test)))
+
+(defun note-tests (origin)
+  "Record ORIGIN for the tests that have none."
+  (dolist (framework (loaded-frameworks))
+    (dolist (test (reporting-own-errors ("listing tests") (funcall (framework-list framework))))
+      (unless (nth-value 1 (gethash (test-identity test) *test-origins*))
+        (setf (gethash (test-identity test) *test-origins*) origin)))))
+
+(defun call-noting-tests (file function)
+  "Call FUNCTION, which loads FILE, and record FILE as the origin of the new tests."
+  (note-tests nil)
+  (multiple-value-prog1 (funcall function)
+    (note-tests (setf (gethash file *file-loads*) (list file)))))
+
 (define-question "list-tests" ()
   "Return the tests of all supported frameworks that are loaded."
-  (loop for framework in *frameworks*
-        when (find-package (framework-package framework))
-          nconc (loop for test in (funcall (framework-list framework))
-                      for name = (if (consp (test-name test)) (first (test-name test)) (test-name test))
-                      collect (object "framework" (framework-name framework)
-                                      "test" (test-text test)
-                                      "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
-                                      "package" (and (test-package test) (package-name (test-package test)))
-                                      "file" (and (test-function test) (values (function-file (test-function test))))))))
+  ;; A test is outdated if its file was loaded again and did not create it.
+  (loop for framework in (loaded-frameworks)
+        nconc (loop for test in (funcall (framework-list framework))
+                    for name = (if (consp (test-name test)) (first (test-name test)) (test-name test))
+                    for origin = (gethash (test-identity test) *test-origins*)
+                    for file = (or (first origin)
+                                   (and (test-function test) (values (function-file (test-function test)))))
+                    collect (object "framework" (framework-name framework)
+                                    "test" (test-text test)
+                                    "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
+                                    "package" (and (test-package test) (package-name (test-package test)))
+                                    "file" file
+                                    "outdated" (json-boolean (and origin
+                                                                  (not (eq origin (gethash file *file-loads*)))))))))
 
 (define-question "run-test" (framework test)
   "Run the TEST, by its printed name, of FRAMEWORK."

@@ -250,8 +250,11 @@ pub(crate) struct FrameworkTest {
     test: String,
     name: String,
     package: Option<String>,
-    /// The file that the test's function was compiled from.
+    /// The file that created the test.
     file: Option<PathBuf>,
+    /// Whether the file was loaded again without creating the test.
+    #[serde(default)]
+    outdated: bool,
     #[serde(skip)]
     shown: LispName,
     #[serde(skip)]
@@ -367,7 +370,7 @@ impl TestSystems {
                 _ => LispName::of_text(&*test.test),
             };
         }
-        tests.retain(|test| places.belongs(test));
+        tests.retain(|test| places.belongs(test) && !test.is_deleted(&places));
         Ok(tests)
     }
 }
@@ -384,6 +387,11 @@ pub(crate) fn unknown_test(
 }
 
 impl FrameworkTest {
+    /// Tests whether the test was deleted from its file. The framework's table still has it.
+    fn is_deleted(&self, places: &TestPlaces) -> bool {
+        self.outdated && !places.is_written(self)
+    }
+
     /// Tests whether the request selects this test.
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));

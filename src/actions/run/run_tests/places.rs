@@ -83,11 +83,22 @@ impl TestPlaces {
     /// Finds the form that defines a test.
     pub(super) fn of_test(&self, test: &FrameworkTest) -> Option<TestForm> {
         let name = test.name.to_uppercase();
-        let written = match &test.package {
-            Some(package) => self.forms.get(&(package.clone(), name.clone())),
+        let generating = || self.generating_form(&test.framework, &name, self.has_package(test));
+        self.written_form(test).or_else(generating).cloned()
+    }
+
+    /// Finds the form in the text that defines a test by its name.
+    fn written_form(&self, test: &FrameworkTest) -> Option<&TestForm> {
+        let name = test.name.to_uppercase();
+        match &test.package {
+            Some(package) => self.forms.get(&(package.clone(), name)),
             None => self.forms.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place),
-        };
-        written.or_else(|| self.generating_form(&test.framework, &name, self.has_package(test))).cloned()
+        }
+    }
+
+    /// Whether a form in the text defines the test by its name.
+    pub(super) fn is_written(&self, test: &FrameworkTest) -> bool {
+        self.written_form(test).is_some()
     }
 
     /// Tests whether a test belongs to the systems. If the file of its function is known, that file
