@@ -15,7 +15,7 @@
    (when-full :initarg :when-full
               :initform nil
               :reader output-when-full
-              :documentation "A function of no arguments to call at the first dropped character, or NIL."))
+              :documentation "A function to call at the first dropped character, or NIL."))
   (:documentation "Collects characters up to a limit, and counts the rest."))
 
 (defun collect-output (stream string start end)
