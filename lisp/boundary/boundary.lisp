@@ -3,25 +3,16 @@
 
 (in-package :steelbank)
 
-(defconstant +abi+ 2
-  "STEELBANK_ABI.")
+(defconstant +abi+ 2 "STEELBANK_ABI.")
 
-(defconstant +answered+ 0
-  "STEELBANK_STATUS_ANSWERED.")
-(defconstant +fault+ 1
-  "STEELBANK_STATUS_FAULT.")
-(defconstant +interrupted+ 2
-  "STEELBANK_STATUS_INTERRUPTED.")
-(defconstant +misuse+ 3
-  "STEELBANK_STATUS_MISUSE.")
+(defconstant +answered+ 0 "STEELBANK_STATUS_ANSWERED.")
+(defconstant +fault+ 1 "STEELBANK_STATUS_FAULT.")
+(defconstant +interrupted+ 2 "STEELBANK_STATUS_INTERRUPTED.")
+(defconstant +misuse+ 3 "STEELBANK_STATUS_MISUSE.")
 
-(defconstant +command-interrupt+ 1
-  "STEELBANK_COMMAND_INTERRUPT.")
-(defconstant +command-start-thread+ 2
-  "STEELBANK_COMMAND_START_THREAD.")
-(defconstant +command-end+ 3
-  "STEELBANK_COMMAND_END.")
-
+(defconstant +command-interrupt+ 1 "STEELBANK_COMMAND_INTERRUPT.")
+(defconstant +command-start-thread+ 2 "STEELBANK_COMMAND_START_THREAD.")
+(defconstant +command-end+ 3 "STEELBANK_COMMAND_END.")
 ;;; The host's functions. All are called without interrupts, because an interrupt must not unwind
 ;;; the host's frames.
 

@@ -57,7 +57,8 @@
 (defstruct (string-pool (:constructor make-string-pool ()))
   "Distinct strings, numbered in order of insertion."
   (numbers (make-hash-table :test 'equal) :type hash-table :read-only t)
-  (strings (make-array 256 :adjustable t :fill-pointer 0) :type (and vector (not simple-array)) :read-only t))
+  (strings (make-array 256 :adjustable t :fill-pointer 0)
+   :type (and vector (not simple-array)) :read-only t))
 
 (defun pool-string (pool string)
   "Return the number of STRING in POOL."
@@ -71,7 +72,8 @@
 (declaim (inline pack-word))
 (defun pack-word (octets start number)
   "Store NUMBER as four octets, least significant first."
-  (declare (type octets octets) (type (unsigned-byte 32) number) (type (unsigned-byte 40) start) (optimize speed))
+  (declare (type octets octets) (type (unsigned-byte 32) number) (type (unsigned-byte 40) start)
+           (optimize speed))
   (setf (aref octets start) (ldb (byte 8 0) number)
         (aref octets (+ start 1)) (ldb (byte 8 8) number)
         (aref octets (+ start 2)) (ldb (byte 8 16) number)
@@ -95,7 +97,7 @@
                (incf at 4)))))
 
 (defun surrogate-p (character)
-  "Return true for half of a UTF-16 pair, which Lisp strings can contain and UTF-8 cannot."
+  "Return true if CHARACTER is a surrogate, which Lisp strings can contain and UTF-8 cannot."
   (<= #xd800 (char-code character) #xdfff))
 
 (defun ascii-octets (name)

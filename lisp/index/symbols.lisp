@@ -21,8 +21,7 @@
 ;;; Our own packages, which answers do not show
 
 (defparameter *own-packages* '("STEELBANK" "STEELBANK-NOTHING" "STEELBANK-BUILD")
-  "The names of the packages that exports omit, together with all code whose name contains one of
-their symbols.")
+  "The names of the packages that exports omit, with all code that has their symbols in its name.")
 
 (defun own-package-p (package)
   "Return true if PACKAGE is part of the Lisp half or its builder."
@@ -83,16 +82,17 @@ their symbols.")
   (refuted (make-table 2) :read-only t))
 
 (defun state-tables (state)
-  "Return the tables of STATE in the order in which the host reads them."
-  (list (state-packages state) (state-nicknames state) (state-uses state) (state-local-nicknames state)
-        (state-symbols state) (state-presents state) (state-names state) (state-sources state)
-        (state-functions state) (state-records state) (state-survivors state) (state-refuted state)))
+  "Return the tables of STATE in the order that the host expects."
+  (list (state-packages state) (state-nicknames state) (state-uses state)
+        (state-local-nicknames state) (state-symbols state) (state-presents state)
+        (state-names state) (state-sources state) (state-functions state) (state-records state)
+        (state-survivors state) (state-refuted state)))
 
 ;;; Names
 
 (defun principal-symbol (name)
-  "Return the symbol under which NAME is indexed, and true: F for (SETF F), (METHOD F ...) and
-(LABELS G :IN F). Return NIL and false if there is none."
+  "Return the symbol under which NAME is indexed, and true, or NIL and false if there is none."
+  ;; It is F for (SETF F), (METHOD F ...) and (LABELS G :IN F).
   (cond ((and (symbolp name) name) (values name t))
         ((null name) (values nil t))
         ((not (and (consp name) (proper-list-p name) (rest name))) (values nil nil))
@@ -121,11 +121,12 @@ their symbols.")
                 (add-row (state-symbols state)
                          (state-package state (symbol-package symbol))
                          (state-string state name)
-                         (if (plain-name-p name) +none+ (state-string state (escaped-name name)))))))))
+                         (unless (plain-name-p name)
+                           (state-string state (escaped-name name)))))))))
 
 (defun package-checksum (package)
-  "Return a number that almost certainly changes when a symbol is added to or removed from PACKAGE
-or changes its status."
+  "Return a number that almost certainly changes when the symbols of PACKAGE change."
+  ;; A change adds or removes a symbol, or changes its status.
   (let ((sum 0))
     (declare (type (unsigned-byte 62) sum) (optimize speed))
     (flet ((add (table factor)
@@ -161,7 +162,7 @@ or changes its status."
     (dolist (package packages)
       (let* ((old (and known (gethash package known)))
              (same (and old (= (cdr old) (package-checksum package))))
-             ;; Another thread may have deleted it in the meantime.
+             ;; Another thread may have deleted the package in the meantime.
              (name (or (package-name package) "")))
         (add-row (state-packages state)
                  (state-string state name)

@@ -171,15 +171,11 @@
   "Return the beginning of the form that defines MARK, for display."
   (let ((name (mark-name mark)))
     (if (eq (mark-kind mark) :method)
-        (flet ((specializer-name (specializer)
-                 (if (typep specializer 'sb-mop:eql-specializer)
-                     (list 'eql (sb-mop:eql-specializer-object specializer))
-                     (or (class-name specializer) specializer))))
-          (name-text (list* 'method
-                            (sb-mop:generic-function-name (sb-mop:method-generic-function name))
-                            (append (method-qualifiers name)
-                                    (list (mapcar #'specializer-name
-                                                  (sb-mop:method-specializers name)))))))
+        (name-text (list* 'method
+                          (sb-mop:generic-function-name (sb-mop:method-generic-function name))
+                          (append (method-qualifiers name)
+                                  (list (mapcar #'specializer-name
+                                                (sb-mop:method-specializers name))))))
         (name-text name))))
 
 (defun leftovers-json (files gone remove)

@@ -26,10 +26,8 @@
 
 ;;; Stamps
 
-(defconstant +at-fdcwd+ -100
-  "AT_FDCWD.")
-(defconstant +statx-basic-stats+ #x7ff
-  "STATX_BASIC_STATS.")
+(defconstant +at-fdcwd+ -100 "AT_FDCWD.")
+(defconstant +statx-basic-stats+ #x7ff "STATX_BASIC_STATS.")
 
 (defun file-stamp (file)
   "Return the stamp of FILE, a native name, for detecting later changes."
