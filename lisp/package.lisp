@@ -4,10 +4,5 @@
   (:documentation "Answers calls about the image's Lisp code; implements the boundary to the host.")
   (:use :common-lisp)
   (:import-from :sb-alien #:define-alien-callable)
-  (:export #:json-string
-           #:object
-           #:describe-symbol-facets
-           #:print-value
-           #:identify
-           #:evaluate
+  (:export #:json-string #:object #:describe-symbol-facets #:print-value #:identify #:evaluate
            #:main))

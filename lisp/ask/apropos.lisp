@@ -21,10 +21,7 @@
            (:macro :symbol-macro)
            (t (and (boundp symbol) :variable))))
        (typecase class
-         (null nil)
-         (structure-class :structure)
-         (condition-class :condition)
-         (t :class))
+         (null nil) (structure-class :structure) (condition-class :condition) (t :class))
        (when (defined-type-p symbol) :type)
        (when (method-combination-known-p symbol) :method-combination)
        (when (alien-type-name-p symbol) :alien-type)))))

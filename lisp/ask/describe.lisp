@@ -320,9 +320,7 @@
   "Return a JSON object with every facet of SYMBOL, found with STATUS, except its value."
   ;; PRINT-VALUE returns the value.
   (check-type symbol symbol)
-  (object "status" "found"
-          "symbol" (symbol-text symbol)
-          "name" (symbol-name symbol)
+  (object "status" "found" "symbol" (symbol-text symbol) "name" (symbol-name symbol)
           "package" (if (symbol-package symbol) (package-name (symbol-package symbol)) :null)
           "accessibility" (string-downcase status)
           "type" (symbol-classification symbol)
@@ -331,8 +329,7 @@
           "setf_expander" (and (setf-expander symbol) :true)
           "setf_expander_sources" (and (setf-expander symbol) (source-object symbol :setf-expander))
           "compiler_macro" (compiler-macro-facet symbol)
-          "variable" (variable-facet symbol)
-          "class" (class-facet symbol)
+          "variable" (variable-facet symbol) "class" (class-facet symbol)
           "deftype" (type-facet symbol)
           "method_combination" (method-combination-facet symbol)
           "package_of_that_name" (and (find-package (symbol-name symbol))

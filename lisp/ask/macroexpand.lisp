@@ -71,8 +71,7 @@
   form)
 
 (defun careful-walker-template (function operator context)
-  "Wrap +WALKER-TEMPLATE+: leave forms with local definitions unexpanded if *LEFT-FORMS* is a
-list."
+  "Wrap +WALKER-TEMPLATE+: do not expand forms with local definitions if *LEFT-FORMS* is a list."
   (if (and (listp *left-forms*) (defines-locally-p operator))
       'leave-form
       (funcall function operator context)))

@@ -32,9 +32,7 @@
 
 (define-question "identify" ()
   "Return versions and sizes of the image."
-  (object "lisp" (lisp-implementation-version)
-          "machine" (machine-type)
-          "abi" +abi+
+  (object "lisp" (lisp-implementation-version) "machine" (machine-type) "abi" +abi+
           "packages" (length (list-all-packages))
           "dynamic_space_octets" (sb-ext:dynamic-space-size)
           "dynamic_space_used_octets" (heap-usage)
@@ -98,8 +96,7 @@
 ;;; Loads
 
 (defun outcome-of (function milliseconds &key (systems t))
-  "Call FUNCTION with MILLISECONDS as seconds, and return the load outcome that it returns, as
-octets."
+  "Call FUNCTION with MILLISECONDS as seconds, and return the load outcome in octets."
   ;; SYSTEMS is as for OUTCOME-JSON. The outcome must not be lost if the host interrupts when the
   ;; load has just ended, or if the load has filled the heap.
   (let ((*leave-call* (constantly nil))

@@ -336,9 +336,7 @@
           *error-output* *background-output*
           *trace-output* *background-output*
           *standard-input* *empty-input*
-          *terminal-io* both
-          *query-io* both
-          *debug-io* both
+          *terminal-io* both *query-io* both *debug-io* both
           ;; UIOP's own streams for the file descriptors.
           uiop:*stdin* (make-synonym-stream '*standard-input*)
           uiop:*stdout* (make-synonym-stream '*standard-output*)

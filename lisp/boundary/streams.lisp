@@ -73,11 +73,7 @@
   "Run BODY with every standard stream reading from INPUT or writing to OUTPUT."
   (let ((both (gensym "BOTH")))
     `(let* ((,both (make-two-way-stream ,input ,output))
-            (*standard-output* ,output)
-            (*error-output* ,output)
-            (*trace-output* ,output)
+            (*standard-output* ,output) (*error-output* ,output) (*trace-output* ,output)
             (*standard-input* ,input)
-            (*terminal-io* ,both)
-            (*query-io* ,both)
-            (*debug-io* ,both))
+            (*terminal-io* ,both) (*query-io* ,both) (*debug-io* ,both))
        ,@body)))

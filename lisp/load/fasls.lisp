@@ -102,9 +102,7 @@
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type (or list (eql :pending)))
-  (source-stamp '() :type list)
-  (fasl-stamp '() :type list)
-  (sidecar-stamp '() :type list)
+  (source-stamp '() :type list) (fasl-stamp '() :type list) (sidecar-stamp '() :type list)
   ;; The stamps in the record's file.
   (written '() :type list))
 

@@ -148,8 +148,7 @@
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Wrap LOAD-AS-SOURCE: make its file the current one, because definitions and init files can
-fail."
+  "Wrap LOAD-AS-SOURCE: make its file the current file. Definitions and init files can fail, too."
   (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
         (call-with-file *load-session* file

@@ -417,10 +417,8 @@
   "Return the files that we loaded, with their versions at that time, as JSON objects."
   (sb-ext:with-locked-hash-table (*loaded-files*)
     (loop for file being the hash-keys of *loaded-files* using (hash-value version)
-          collect (object "path" file
-                          "write_date" (file-version-write-date version)
-                          "size" (file-version-size version)
-                          "hash" (file-version-hash version)))))
+          collect (object "path" file "write_date" (file-version-write-date version)
+                          "size" (file-version-size version) "hash" (file-version-hash version)))))
 
 (defun image-json (&key (systems t))
   "Return the loaded files and, with SYSTEMS, the registered systems as a JSON object."

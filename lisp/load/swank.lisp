@@ -137,8 +137,7 @@
   (buffer-texts-json known))
 
 (defun notify-editors (sentence)
-  "Show SENTENCE in all connected editors, without waiting: the threads of the connections write
-it."
+  "Show SENTENCE in all connected editors, without waiting: their connections' threads write it."
   (let ((current (find-symbol "*EMACS-CONNECTION*" *swank*))
         (event (if (string= (package-name *swank*) "SWANK")
                    (list :write-string (format nil "; ~a~%" sentence))

@@ -14,8 +14,7 @@
   ;; its actions depend on.
   (system nil :type asdf:system)
   (features '() :type list)
-  (files '() :type list)
-  (dependencies '() :type list))
+  (files '() :type list) (dependencies '() :type list))
 
 (sb-ext:define-load-time-global *up-to-date-systems* (make-hash-table :test 'equal)
   "The up-to-date systems by name, as of the last plan that visited each.")

@@ -8,10 +8,8 @@
   ;; LIST is a function that returns the tests. RUN is a function that runs the test of a
   ;; designator. RUN returns the assertions. If they do not determine the status, it also returns
   ;; the status and a message.
-  (name "" :type string)
-  (package "" :type string)
-  (list nil :type symbol)
-  (run nil :type symbol))
+  (name "" :type string) (package "" :type string)
+  (list nil :type symbol) (run nil :type symbol))
 
 (defvar *frameworks* '()
   "The supported frameworks.")
@@ -44,10 +42,8 @@
   ;; the test, outermost first.
   (status :passed :type keyword)
   (form nil)
-  (expected '() :type list)
-  (actual '() :type list)
-  (values '() :type list)
-  (within '() :type list)
+  (expected '() :type list) (actual '() :type list)
+  (values '() :type list) (within '() :type list)
   (message nil :type (or null string)))
 
 (defun known-framework (name)
