@@ -1,4 +1,4 @@
-;;; Code outside of functions, of which SBCL keeps no record.
+;;; Code outside functions, for which SBCL stores no cross references.
 (in-package :torture)
 
 (target 1)
