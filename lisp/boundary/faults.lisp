@@ -342,7 +342,8 @@
           (t
            (handler-case (sb-thread:interrupt-thread thread #'end-for-full-heap)
              (sb-thread:interrupt-thread-error () nil))))
-    ;; Wait long enough for a busy machine, because other threads would be ended if this one is not.
+    ;; Wait long enough for a busy machine: if THREAD does not end its work in time, other threads
+    ;; have to.
     (loop repeat 1000
           do (cond (lane
                     (interrupt-lane lane)

@@ -278,7 +278,7 @@
        function))))
 
 (defun own-code-p (code)
-  "Return true if CODE or the name of one of its functions is from our files."
+  "Return true if CODE is from our files, or the name of one of its functions contains our symbols."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source))))
     (or (and (stringp path)

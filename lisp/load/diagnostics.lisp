@@ -209,7 +209,7 @@
     nil))
 
 (defun note-undefined-names ()
-  "Add the warnings that the compiler gives at the end of a compilation unit, for an abandoned one."
+  "Add the warnings that the abandoned compilation unit would have given at its end."
   ;; They concern undefined variables, and functions that no file has defined so far.
   (let ((files '()))
     (dolist (undefined (undefined-names))

@@ -77,7 +77,7 @@
 
 (defun wild-fasl-p (condition)
   "Return true if CONDITION reports a wild pathname in the cache."
-  ;; UIOP creates one from the name of a source file with *, ? or [ in it.
+  ;; UIOP creates a wild pathname for a source file with *, ? or [ in its name.
   (and (typep condition 'file-error)
        (in-cache-p (file-error-pathname condition))
        (wild-pathname-p (file-error-pathname condition))))
@@ -172,7 +172,7 @@
 
 (defun read-record (fasl)
   "Return the record of FASL, or NIL if it is missing or damaged."
-  ;; A load parses it only once, unless it is replaced.
+  ;; A load parses a record only once, unless the record's file is replaced.
   (let* ((path (record-path fasl))
          (name (sb-ext:native-namestring path))
          (stamp (file-stamp name))

@@ -9,7 +9,7 @@
 
 (defstruct (up-to-date-system
             (:constructor make-up-to-date-system (system features files dependencies)))
-  "A SYSTEM for which a plan made under FEATURES had nothing to do."
+  "A SYSTEM for which a plan, made while *FEATURES* was FEATURES, had nothing to do."
   ;; FILES is an alist of native names and stamps. DEPENDENCIES are the names of the systems that
   ;; its actions depend on.
   (system nil :type asdf:system)

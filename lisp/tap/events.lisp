@@ -60,7 +60,7 @@
 (defun tap-places (tap places wrappers)
   "Fill PLACES with each event's position in its parent."
   ;; Fill WRAPPERS with the number of direct children, or with -1 if an event repeats the object of
-  ;; an earlier event, as those of #+ and #n= do.
+  ;; an earlier event, as with #+ and #n=.
   (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
   (let ((starts (tap-starts tap)) (objects (tap-objects tap)) (stack '()))
     (dotimes (event (tap-count tap))

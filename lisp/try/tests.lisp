@@ -16,8 +16,8 @@
 
 (defstruct test
   "A test of a framework."
-  ;; NAME is a symbol, a string, or another object in RT. PACKAGE is the package in which the test
-  ;; was defined, if known, and FUNCTION its function, if it has one. The framework runs DESIGNATOR.
+  ;; NAME is a symbol, a string, or another object in RT. PACKAGE is the package of the definition,
+  ;; if known, and FUNCTION the test's function, if it has one. The framework runs DESIGNATOR.
   (name nil)
   (package nil :type (or null package))
   (function nil :type (or null function))

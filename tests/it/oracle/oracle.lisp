@@ -62,7 +62,7 @@
   (if (typep name '(cons (eql sb-c:deftransform) cons)) (subseq name 0 2) name))
 
 (defun key (name)
-  "Return the role in which NAME contains a symbol, and that symbol."
+  "Return the role of the symbol in NAME, and that symbol."
   (typecase name
     (symbol (values "plain" name))
     ((cons (eql setf) (cons symbol null)) (values "setf" (second name)))
