@@ -51,8 +51,8 @@
 
 (mapc #'require *preloaded*)
 
-;; Make them immutable. A system that is only preloaded would be replaced by an .asd file that ASDF
-;; finds, and loaded a second time.
+;; Make the modules immutable. A system that is only preloaded would be replaced by an .asd file
+;; that ASDF finds, and loaded a second time.
 (dolist (name *preloaded*)
   (asdf:register-immutable-system name))
 

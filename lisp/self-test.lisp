@@ -9,8 +9,8 @@
 
 (in-package "STEELBANK-SELF-TEST")
 
-;; Versions differ by a few: 2.5.2 has 505, 2.6.3 has 489. A build without the cross references of
-;; SBCL's own code has none.
+;; The number differs between versions: 2.5.2 has 505 records, 2.6.3 has 489. A build without the
+;; cross references of SBCL's own code has none.
 (defparameter *least-callers-of-mapcar* '(("2.5.2" . 500) (t . 400))
   "The minimum number of records that who-calls MAPCAR must find, by version.")
 

@@ -1,4 +1,4 @@
-;;;; apropos: returns short descriptions of symbols. The host searches for their names.
+;;;; apropos: returns short descriptions of the symbols that the host has found by their names.
 
 (in-package :steelbank)
 

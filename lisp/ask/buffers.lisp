@@ -1,10 +1,10 @@
-;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. They store the
+;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. Both store the
 ;;;; text and its position in the properties of the compilation unit. SBCL records the buffer's
 ;;;; file, and counts forms from the start of the text.
 
 (in-package :steelbank)
 
-;; No file has such a date.
+;; The write date of a file is never this large.
 (defconstant +first-text-version+ (expt 2 40)
   "The smallest number that identifies a text from a buffer in place of a file's write date.")
 

@@ -92,7 +92,7 @@
     (and (stringp text) text)))
 
 (defun type-text (specifier)
-  "Return a type specifier as printed in the package COMMON-LISP."
+  "Return the type SPECIFIER as a string, printed in the package COMMON-LISP."
   (with-plain-printing
     (let ((*package* (find-package :common-lisp)))
       (prin1-to-string specifier))))
@@ -124,7 +124,7 @@
                         (and json (list json))))))
 
 (defun methods-json (function)
-  "Return the first methods of the generic function FUNCTION by name, as JSON objects."
+  "Return the methods of FUNCTION, at most *METHODS-SHOWN*, sorted by name, as JSON objects."
   (let ((methods (sort (mapcar (lambda (method) (cons (name-text (method-name method)) method))
                                (others-methods function))
                        #'string< :key #'car)))

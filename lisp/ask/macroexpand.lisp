@@ -23,7 +23,7 @@
 
 (defun only-form (text)
   "Read TEXT, which must be exactly one form, and return it."
-  ;; An error gives line and column instead of the stream.
+  ;; Report a reading error with line and column instead of the stream.
   (with-input-from-string (stream text)
     (flet ((fail (what)
              (let* ((read (subseq text 0 (min (file-position stream) (length text))))
@@ -51,7 +51,7 @@
   "Forms left unexpanded so far, newest first; :NONE if all forms may be expanded.")
 
 (defparameter *packages-of-the-core* (remove (find-package "COMMON-LISP-USER") (list-all-packages))
-  "The packages that existed before any user's: SBCL's and ASDF's.")
+  "The packages of SBCL and ASDF, which exist when this file is loaded.")
 
 ;; Some of these macros evaluate their arguments.
 (defvar *refusing-evaluation* nil
@@ -109,7 +109,7 @@
 
 (defun count-careful-call (change)
   "Add CHANGE to *CAREFUL-CALLS*."
-  ;; EVAL, CONSTANTP and the walker are encapsulated while it is positive.
+  ;; EVAL, CONSTANTP and the walker are encapsulated while the count is positive.
   (sb-thread:with-mutex (*careful-calls-lock*)
     (cond ((plusp (incf *careful-calls* change))
            (encapsulate +walker-template+ 'steelbank-macroexpand #'careful-walker-template)

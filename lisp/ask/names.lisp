@@ -85,7 +85,7 @@
 
 ;; Objects in EQL specializers can be of any size, or circular.
 (defvar *parts-left* 0
-  "The number of list elements that a name may still print.")
+  "The number of list elements that may still be printed as part of the current name.")
 
 (defun write-form (form stream depth)
   "Write FORM, an argument or a specializer in a name, with qualified symbols."

@@ -24,8 +24,8 @@
             (loop
               (multiple-value-bind (more symbol status) (next)
                 (unless more (return))
-                ;; Symbols without a definition are interned or not, depending on whether a file was
-                ;; read or its fasl loaded, so do not count them.
+                ;; Do not count symbols without a definition. Whether they are interned depends on
+                ;; whether a file was read or its fasl was loaded.
                 (let ((counts (if (symbol-kinds symbol) 1 0)))
                   (when (eq status :internal) (incf internal counts))
                   (if (eq (symbol-package symbol) package)

@@ -1,4 +1,5 @@
-;;;; The calls about the image and its symbols, the host's orders, and helpers that they share.
+;;;; The host's questions about the image and its symbols, its orders to load and save, and their
+;;;; helper functions.
 
 (in-package :steelbank)
 

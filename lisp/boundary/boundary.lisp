@@ -82,7 +82,7 @@
        (setf (gethash ,name *questions*) ',function))))
 
 (defparameter *output-limit* 100000
-  "The maximum number of characters of a call's output.")
+  "The maximum number of characters of output that is collected during a call.")
 
 (defun decode-text (text)
   "Return the string in the steelbank_text structure at TEXT."
@@ -120,8 +120,9 @@
            (description
              (catch 'fault
                (when (typep condition 'heap-exhausted)
-                 ;; Collect what the call allocated, or the next call would have to. Ignore a heap
-                 ;; that is still full, which must not end this call a second time.
+                 ;; Collect what the call allocated now; otherwise the next call would have to. If
+                 ;; the heap is still full, ignore that, so that this call is not ended a second
+                 ;; time.
                  (let ((*checking-heap* t))
                    (sb-ext:gc :full t)))
                (let ((*call* call))
@@ -179,7 +180,7 @@
       status)))
 
 (define-question "heap-is-full" ()
-  "Return whether the heap is full even after a full collection. Does not end anything."
+  "Return whether the heap is full even after a full collection. Does not end any call."
   (json-boolean (> (live-octets) (heap-limit))))
 
 (sb-ext:define-load-time-global *out-of-memory-answer*
@@ -337,7 +338,7 @@
           *trace-output* *background-output*
           *standard-input* *empty-input*
           *terminal-io* both *query-io* both *debug-io* both
-          ;; UIOP's own streams for the file descriptors.
+          ;; UIOP has its own streams for the file descriptors.
           uiop:*stdin* (make-synonym-stream '*standard-input*)
           uiop:*stdout* (make-synonym-stream '*standard-output*)
           uiop:*stderr* (make-synonym-stream '*error-output*))))

@@ -99,7 +99,8 @@
 
 (defun describe-condition (condition)
   "Return a sentence for CONDITION."
-  ;; Its report is user code and may fail; then the second value is the condition of that failure.
+  ;; The report of CONDITION is user code and may fail. Then the second value is the condition of
+  ;; that failure.
   (flet ((limited (function)
            (let ((stream (make-instance 'limited-output
                                         :limit 4000 :when-full (lambda () (throw 'enough nil)))))
@@ -335,7 +336,7 @@
 
 (defun end-heap-filler (thread)
   "Make THREAD, another thread, end its work, because it has filled the heap."
-  ;; Wait a while, and return true if it has done so.
+  ;; Wait a while for that, and return true if THREAD has ended its work.
   (multiple-value-bind (lane call) (call-of thread)
     (cond (lane
            (setf (lane-full lane) call))
@@ -373,7 +374,7 @@
 
 (defun adapt-nursery (used)
   "Collect more often while USED, the octets in use, exceed half of HEAP-LIMIT."
-  ;; What is allocated before the collection that finds the heap full must fit, too.
+  ;; The heap must have space for allocations until the collection that finds it full.
   (let ((few (floor (sb-ext:dynamic-space-size) 50)))
     (cond ((<= used (floor (heap-limit) 2))
            (when *usual-nursery*
@@ -442,7 +443,7 @@
   (:documentation "Signalled while the collector still has enough space to work."))
 
 (defun enter-lane (lane call)
-  "Begin CALL on LANE's own thread, without interrupts."
+  "Record in LANE that CALL begins. Runs on LANE's thread, without interrupts."
   ;; Discard interruptions that arrived between calls.
   (forget-interruptions (lane-thread lane))
   (setf (lane-stop lane) 0
@@ -456,7 +457,7 @@
 
 (defun may-unwind ()
   "Return true if the interrupted code may be unwound."
-  ;; Foreign code may hold a lock, such as malloc's.
+  ;; Foreign code must not be unwound, because it may hold a lock, such as malloc's.
   (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall
@@ -482,7 +483,7 @@
 
 (defun interrupt-lane (lane)
   "Make LANE's thread run LEAVE-IF-WANTED, unless that is already pending."
-  ;; Return true once it has run.
+  ;; Wait briefly, and return true if LEAVE-IF-WANTED has run.
   (when (= 0 (sb-ext:compare-and-swap (lane-pending lane) 0 1))
     (handler-case (sb-thread:interrupt-thread (lane-thread lane) (lambda () (leave-if-wanted lane)))
       (sb-thread:interrupt-thread-error () nil)))
@@ -493,7 +494,7 @@
 
 (defun interrupt-call (call)
   "Interrupt CALL if it is still running."
-  ;; While it is in foreign code, retry for a while; after that the host repeats the order.
+  ;; If CALL is in foreign code, retry for a while. After that, the host repeats the order.
   (dolist (lane *lanes*)
     (when (= (lane-call lane) call)
       (setf (lane-stop lane) call)

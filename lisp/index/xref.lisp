@@ -31,7 +31,7 @@
 (declaim (inline place-in))
 (defun place-in (vector element)
   "Return the index of ELEMENT in VECTOR, or NIL."
-  ;; Unlike POSITION, it does not determine the type of sequence at each call.
+  ;; Unlike POSITION, this function does not determine the type of sequence at each call.
   (declare (type simple-vector vector))
   (loop for known across vector
         for place of-type (unsigned-byte 32) from 0
@@ -305,7 +305,7 @@
            (push code codes))))
      ;; Skip the core if the baseline has its records.
      (and *baseline* (>= above (baseline-serial *baseline*))))
-    ;; The order in the heap differs between builds.
+    ;; Sort the code objects, because their order in the heap differs between builds.
     (values (sort codes #'< :key #'code-serial) highest)))
 
 (defun export-code (state since)
@@ -332,7 +332,7 @@
                          ((= status +replaced+) (add-row (state-refuted state) serial entry)))))))))
 
 (defun note-definitions (baseline)
-  "Record the global definitions of functions with records in BASELINE."
+  "Record in BASELINE the global definitions of functions that have records."
   (let ((names (make-hash-table :test 'equal)))
     (dolist (code (code-with-records -1))
       (loop for (function) in (code-functions code)
@@ -347,7 +347,7 @@
                       (note-definition baseline name)))))))
 
 (defun note-definition (baseline name)
-  "Record the definition of NAME in BASELINE, with its methods if it is a generic function."
+  "Record in BASELINE the definition of NAME, with its methods if it is a generic function."
   (let ((bound (bound-function name)))
     (cond ((null bound))
           ((and (symbolp name) (eq (global-symbol-function name) bound))
@@ -494,7 +494,7 @@
 
 (defun unreferenced-code-p (since)
   "Return true if some code that is newer than SINCE contains no current definition."
-  ;; Only a collection can decide whether it is garbage.
+  ;; Only a collection can determine whether such code is garbage.
   (let ((freshness (make-freshness)))
     (some (lambda (code)
             (notany (lambda (status) (= status +current+))
@@ -530,8 +530,8 @@
                ;; collect.
                (collect-and-give-back)))
             (t
-             ;; Garbage of the compiler is young, and a full collection takes as long as loading a
-             ;; small file.
+             ;; Collect only young generations: the compiler's garbage is young, and a full
+             ;; collection takes as long as loading a small file.
              (when (unreferenced-code-p since) (sb-ext:gc :gen 1))
              (export-since since))))))
 

@@ -31,7 +31,8 @@
 
 (define-inline make-text-source-info (forms starts)
   "Return a source info for a text that is not in a file."
-  ;; FORMS and STARTS are adjustable vectors of its top-level forms and their start positions.
+  ;; FORMS and STARTS are adjustable vectors of the text's top-level forms and their start
+  ;; positions.
   (sb-c::make-source-info
    ;; SBCL versions differ in the name of the truename's keyword.
    :file-info (sb-c::make-file-info :%truename :lisp :truename :lisp :allow-other-keys t

@@ -54,11 +54,11 @@
 (defconstant +query-file-system+ 'sb-impl::%query-file-system
   "The function that TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
 
-;; On failure it returns NIL and the errno.
+;; On failure, the function returns NIL and the errno.
 (defconstant +open-file+ 'sb-unix:unix-open
   "Opens a file. The first arguments are the native name and the flags.")
 
-;; On failure they return NIL and the errno.
+;; On failure, the functions return NIL and the errno.
 (defparameter *writing-calls* '(sb-unix:unix-mkdir sb-unix:unix-unlink sb-unix:unix-rename)
   "Functions that modify a folder. The first argument is the native name.")
 
@@ -90,7 +90,7 @@
 (defconstant +last-resort+ 'sb-impl::error-error
   "The function that is called when handling an error fails. Its arguments are message texts.")
 
-;; It prints a message and signals an error.
+;; SBCL's function prints a message and signals an error.
 (defconstant +overflow+ 'sb-kernel::control-stack-exhausted-error
   "The function that the runtime calls when the stack has reached its guard page.")
 

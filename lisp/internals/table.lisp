@@ -323,7 +323,7 @@
 
 (defun global-function (name)
   "Return the global function NAME without its encapsulations."
-  ;; FDEFINITION does that only up to SBCL 2.6.5.
+  ;; FDEFINITION skips encapsulations only up to SBCL 2.6.5.
   (loop for function = (fdefinition name) then (sb-impl::encapsulation-info-definition around)
         for around = (sb-impl::encapsulation-info function)
         while around

@@ -34,7 +34,7 @@
     done))
 
 (defun restore-done-operations (system done)
-  "Restore the operation times DONE, from DONE-OPERATIONS, of SYSTEM, which was reset."
+  "Restore the operation times DONE, from DONE-OPERATIONS, in SYSTEM, which ASDF has reset."
   (loop for (path class times) in (done-operations system)
         for (nil nil then) = (find-if (lambda (entry)
                                         (and (equal (first entry) path) (eq (second entry) class)))

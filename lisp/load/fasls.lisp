@@ -36,7 +36,7 @@
 
 (defun from-lower-cache (path)
   "Return PATH, a file of the cache."
-  ;; At the first call, if the file is missing, link or copy it from the lower cache.
+  ;; At the first call for PATH, if the file is missing, link or copy it from the lower cache.
   (let ((lower *lower-cache*))
     (when (and lower (in-cache-p path))
       (let ((name (sb-ext:native-namestring path)))
@@ -131,7 +131,7 @@
   (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
 
 (defun version-list (version)
-  "Return VERSION, a file version, as the list that is written."
+  "Return VERSION, a file version, as a list for a record."
   (list (file-version-write-date version) (file-version-size version) (file-version-hash version)))
 
 (defun write-record (fasl record)
@@ -369,8 +369,9 @@
 
 (defun undetected-change (path loaded)
   "Compare the file PATH with LOADED, the file version that was read."
-  ;; Return :CHANGED if it differs and ASDF may not notice because it is not newer, :SAME if its
-  ;; contents are the same, and NIL if ASDF notices the change or the file does not exist.
+  ;; Return :CHANGED if the file differs and ASDF may not notice, because the file is not newer.
+  ;; Return :SAME if the contents are the same, and NIL if ASDF notices the change or the file does
+  ;; not exist.
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)

@@ -26,7 +26,7 @@
     (trim-tap tap)))
 
 (defun cause (condition)
-  "Return the condition that ASDF wrapped in CONDITION while it read a system definition."
+  "Return CONDITION, or the one that ASDF wrapped in it while reading a system definition."
   (if (typep condition 'asdf:load-system-definition-error)
       (cause (asdf/find-system:error-condition condition))
       condition))
@@ -35,7 +35,7 @@
   "Record in SESSION that CONDITION ends the load, and its position, before the stack unwinds."
   ;; If little stack is left, copy the stack instead.
   (cond ((not (stack-short-p)) (describe-failure session condition))
-        ;; On a stack overflow, it was already copied before the handlers ran.
+        ;; On a stack overflow, the stack was already copied before the handlers ran.
         ((not (typep condition 'stack-exhausted))
          (copy-stack)
          (setf (load-session-copied session) t))))
@@ -204,7 +204,8 @@
     (note-new-code (load-session-versions session)
                    (lambda (file created)
                      (declare (ignore created))
-                     ;; A failed load also leaves code of a newer version.
+                     ;; Skip files that are recorded already: a failed load leaves code of a newer
+                     ;; version, too.
                      (or (gethash file *loaded-files*)
                          (gethash file (or components
                                            (setf components (known-component-files)))))))))
@@ -248,7 +249,7 @@
 
 (defun keep-features (session features)
   "Restore FEATURES, and add a caution to SESSION, if *FEATURES* is no longer a proper list."
-  ;; Otherwise nothing could be read.
+  ;; Without a proper list, nothing could be read.
   (unless (proper-list-p *features*)
     (setf *features* features)
     (push "The loaded code left *FEATURES* as an improper list; its previous value was restored."
@@ -261,7 +262,7 @@
       (asdf:clear-system name))))
 
 (defun add-stored-diagnostics-of-system (session system)
-  "Add the stored diagnostics of the files of SYSTEM that this load did not compile to SESSION."
+  "Add to SESSION the stored diagnostics of the files of SYSTEM that were already loaded."
   (let ((compile (asdf:make-operation 'asdf:compile-op)))
     (dolist (component (system-files system))
       (let ((file (around-user-code (source-file-of component)))
@@ -351,8 +352,8 @@
 
 (defun load-systems (systems &key keep-going progress stop timeout-seconds)
   "Load SYSTEMS in order through ASDF."
-  ;; Each is a list of a name and the native name of the file that defines it. KEEP-GOING and the
-  ;; outcome are as for LOAD-SYSTEM.
+  ;; Each system is a list of its name and the native name of the file that defines it. KEEP-GOING
+  ;; and the outcome are as for LOAD-SYSTEM.
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds)))
     (setf (load-session-keep-going session) keep-going)

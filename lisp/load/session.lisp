@@ -23,8 +23,8 @@
   ;; the stack.
   (copied nil :type boolean)
   (restarts '() :type list)
-  ;; Maps the native name of each source file that was compiled or loaded to :COMPILED, or to
-  ;; :CACHED if its fasl existed, in that order.
+  ;; Maps the native name of each source file to :COMPILED, or to :CACHED if its fasl existed. The
+  ;; files are sorted by the time of compiling or loading.
   (files (make-hash-table :test 'equal) :type hash-table)
   (diagnostics '() :type list)
   ;; The diagnostics that occur only when a file is compiled.
@@ -43,8 +43,8 @@
   ;; Maps the pathnames that ASDF requested dates for to the names under which ASDF caches the
   ;; dates.
   (stamped (make-hash-table :test 'equal) :type hash-table)
-  ;; The names of the systems that were reported to ASDF as up to date, or for which it has planned
-  ;; operations.
+  ;; The names of the systems that were reported to ASDF as up to date, or for which ASDF has
+  ;; planned operations.
   (up-to-date (make-hash-table :test 'equal) :type hash-table)
   ;; The components with fasls that were checked before ASDF requested their dates.
   (checked (make-hash-table :test 'eq) :type hash-table)

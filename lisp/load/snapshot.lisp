@@ -73,7 +73,7 @@
               collect (second input) into variables
             ;; Files in the cache can be regenerated.
             else unless (or (and cache (eql 0 (search cache input)))
-                            ;; The load itself may have written it.
+                            ;; The load itself may have written the file.
                             (and (eq how :missing)
                                  (when-file-permits
                                    (probe-file (sb-ext:parse-native-namestring input)))))
@@ -227,7 +227,7 @@
         (progn
           (end-own-threads)
           (leave-heap-unwatched)
-          ;; MAIN encapsulates them again.
+          ;; MAIN encapsulates the exit functions again.
           (dolist (name *exit-functions*)
             (unencapsulate name 'steelbank))
           (setf sb-ext:*invoke-debugger-hook* nil)

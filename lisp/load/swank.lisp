@@ -110,7 +110,7 @@
 
 (define-question "open-swank" (port milliseconds)
   "Start the user's Swank or Slynk on PORT, within MILLISECONDS."
-  ;; Return its system and port, or the reason for a failure.
+  ;; Return the system and the port, or the reason for a failure.
   (let ((*leave-call* (constantly nil)))
     (multiple-value-bind (outcome opened) (open-swank port :timeout-seconds (/ milliseconds 1000))
       (object "system" (getf outcome :system)
@@ -124,7 +124,7 @@
 
 (define-question "note-new-code" ()
   "Record the files that a user compiled and loaded in the editor."
-  ;; Return the contents of the image if there are any.
+  ;; If there are new files, return the contents of the image.
   (if (plusp (note-new-code (make-hash-table :test 'equal)
                             (lambda (file created)
                               (let ((known (gethash file *loaded-files*)))

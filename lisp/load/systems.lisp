@@ -93,7 +93,8 @@
 
 (defun known-systems ()
   "Return the registered systems that are defined in files."
-  ;; Each is a property list of :NAME, :ASD, :LOADED and, if it is below the project's root, :FILES.
+  ;; Each system is a property list of :NAME, :ASD, :LOADED and, if it is below the project's root,
+  ;; :FILES.
   (loop for name in (registered-names)
         for system = (asdf:registered-system name)
         ;; A name has no system while its definition is read, and after reading it failed.

@@ -31,8 +31,9 @@
 
 (defun file-stamp (file)
   "Return the stamp of FILE, a native name, for detecting later changes."
-  ;; It is a list of the change time, in seconds since 1970 and nanoseconds, the write time, size,
-  ;; inode and device. Return :ABSENT if the file does not exist, and NIL if it has an overlay.
+  ;; A stamp is a list of the change time, in seconds since 1970 and nanoseconds, the write time,
+  ;; size, inode and device. Return :ABSENT if the file does not exist, and NIL if it has an
+  ;; overlay.
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))

@@ -25,8 +25,8 @@
         (tap-context tap) nil))
 
 (defun note-tap-stream (tap stream)
-  "Store in TAP the STREAM of its file, and what a closed stream no longer provides."
-  ;; That is the external format and the newlines so far.
+  "Store in TAP the STREAM of its file, and information on the stream."
+  ;; A closed stream provides neither its external format nor the newlines read so far.
   (unless (tap-stream tap)
     (setf (tap-stream tap) stream
           (tap-external-format tap) (external-format-name stream)))

@@ -13,9 +13,9 @@
 
 (defstruct (tap (:constructor %make-tap))
   "The record of one file while it is read. FILE-INFO and STREAM identify the file."
-  ;; SOURCE-LOAD is true if it is loaded as source instead of compiled; then FAILED is true until
-  ;; the load succeeds. EXTERNAL-FORMAT is the stream's. FINISHED is true when the sink has received
-  ;; the record.
+  ;; SOURCE-LOAD is true if the file is loaded as source instead of compiled; then FAILED is true
+  ;; until the load succeeds. EXTERNAL-FORMAT is the stream's. FINISHED is true when the sink has
+  ;; received the record.
   (file-info nil) (stream nil)
   (source-load nil) (failed nil)
   (external-format "" :type string)

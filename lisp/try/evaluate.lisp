@@ -44,7 +44,7 @@
       (invoke-restart restart))))
 
 (defun note-names-without-definition (trial)
-  "Add the warnings about undefined names that a compilation unit gives at its end."
+  "Add to TRIAL the warnings about undefined names that a compilation unit gives at its end."
   (dolist (undefined (undefined-names))
     (let ((name (undefined-name undefined))
           (kind (undefined-name-kind undefined)))

@@ -26,10 +26,10 @@
     (or (null mismatch) (= mismatch (length prefix)))))
 
 (defun own-frame-p (name own)
-  "Return true if NAME, the name of a source file or NIL, is SBCL's or below the folder OWN."
+  "Return true if NAME is the name of a source file of SBCL, or of one below the folder OWN."
   (and (stringp name)
        (or (prefix-p "SYS:" name) (prefix-p own name)
-           ;; Modules that came with SBCL, by the names from their own build.
+           ;; The source files of SBCL's contrib modules have names from the build of SBCL.
            (search "/contrib/" name) (search "obj/asdf-cache" name))))
 
 (defun code-location-place (location)

@@ -101,7 +101,7 @@
 ;;; RT, in two versions
 
 (defun rt-entry-parts (entry)
-  "Return name, form and expected values of ENTRY of RT: a structure, or a list in SBCL's version."
+  "Return name, form and expected values of ENTRY, a structure of RT or a list of SBCL's RT."
   (if (consp entry)
       (values (second entry) (third entry) (cdddr entry))
       (values (its-slot entry "NAME") (its-slot entry "FORM") (its-slot entry "VALS"))))
@@ -455,7 +455,7 @@
     (funcall function description body)))
 
 (defun prove-assertion (report)
-  "Return REPORT, of an assertion of prove, as an assertion."
+  "Return REPORT, prove's report of an assertion, as an assertion."
   (flet ((is (name) (is-a report "PROVE.REPORT" name)))
     (let* ((got (its-slot report "GOT"))
            (form (its-slot report "GOT-FORM"))

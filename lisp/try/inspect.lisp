@@ -93,7 +93,7 @@
 
 (defun table-anatomy (table)
   "Return the anatomy of the hash table TABLE."
-  ;; Its parts are the values, and their labels are the keys.
+  ;; The parts are the values, and their labels are the keys.
   (make-anatomy "hash-table"
                 (facts "count" (hash-table-count table)
                        "test" (let ((test (hash-table-test table)))

@@ -4,7 +4,7 @@
 (in-package :steelbank)
 
 (defun file-policy (forms)
-  "Return the policy of a file with FORMS, its DECLAIMs, starting from the image's policy."
+  "Return the image's policy as modified by FORMS, the DECLAIM forms of a file."
   (let ((policy (current-policy)))
     (dolist (form forms policy)
       (dolist (specifier (rest form))

@@ -148,7 +148,7 @@
                                                   (values (function-file (test-function test))))))))
 
 (define-question "run-test" (framework test)
-  "Run the TEST, by its printed name, of FRAMEWORK."
+  "Run the test of FRAMEWORK with the printed name TEST."
   (let* ((framework (or (known-framework framework)
                         (error "There is no framework ~a." framework)))
          (known (or (find test (funcall (framework-list framework))
@@ -168,7 +168,7 @@
   (let ((primary (asdf:primary-system-name system)))
     (remove-duplicates
      (append
-      ;; Many test-ops name the system that they test only in code.
+      ;; Many test-ops name the system with the tests only in code, so try the usual names.
       (loop for suffix in '("/test" "/tests" "-test" "-tests")
             for name = (concatenate 'string primary suffix)
             when (asdf:find-system name nil)
@@ -239,7 +239,7 @@
 
 (define-question "test-operations" (name &rest others)
   "Return the names of the systems to perform test-op on, to test the system NAME."
-  ;; That is NAME if its test-op does anything, or else those of OTHERS with a test-op that does.
+  ;; Return NAME if its test-op does anything, or else those of OTHERS with a test-op that does.
   (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
     (if (acts-p name)
         (list name)

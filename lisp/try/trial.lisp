@@ -71,7 +71,7 @@
   (unless (trial-noted trial)
     (setf (trial-noted trial) t)
     (cond ((not (stack-short-p)) (describe-stack trial condition))
-          ;; On a stack overflow, it was already copied before the handlers ran.
+          ;; On a stack overflow, the stack was already copied before the handlers ran.
           ((not (typep condition 'stack-exhausted)) (copy-stack)))))
 
 (defun leave-trial (trial)
