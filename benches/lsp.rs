@@ -144,7 +144,7 @@ impl Editor {
         [&mut times, &mut echoes].into_iter().chain(&mut spent).for_each(|row| row.sort());
         let part = |times: &[Duration], percent: usize| times[times.len() * percent / 100];
         println!(
-            "{what}: {:.2?} of the processor at the median, {:.2?} at 99 % (echo {:.2?}, {:.2?}); time: {:.2?}, {:.2?} \
+            "{what}: processor time: {:.2?} at the median, {:.2?} at 99 % (echo {:.2?}, {:.2?}); time: {:.2?}, {:.2?} \
              (echo {:.2?}, {:.2?}); answers of up to {size} bytes",
             part(&spent[0], 50),
             part(&spent[0], 99),
@@ -289,7 +289,7 @@ fn diagnostics(editor: &mut Editor, root: &Path, libraries: &Path) {
         let plain = said.lines().find_map(|line| line.strip_prefix("spent ")?.parse::<u64>().ok());
         let plain = Duration::from_micros(plain.unwrap_or_else(|| panic!("{said}")));
         println!(
-            "diagnostics of {file}, saved: {spent:.2?} of the processor, {:.2?} at the median until they are there; \
+            "diagnostics of {file} after a save: {spent:.2?} of processor time, {:.2?} at the median until they arrive; \
              compile-file in plain SBCL: {plain:.2?}",
             times[SAVES / 2]
         );

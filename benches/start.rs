@@ -149,17 +149,17 @@ fn main() {
     println!("making the snapshot        {:>9.1} ms", milliseconds(making));
     println!("an empty image             {:>9.1} ms", milliseconds(empty));
     println!(
-        "from the snapshot          {:>9.1} ms   {:.2} of the empty image's",
+        "from the snapshot          {:>9.1} ms   {:.2} × the empty image",
         milliseconds(snapshot),
         ratio(pairs[runs / 2])
     );
     println!(
-        "with --system auto         {:>9.1} ms   of the processor; {:.2} of the empty image's; 1.5 are wanted",
+        "with --system auto         {:>9.1} ms   of processor time; {:.2} × the empty image; limit 1.5",
         milliseconds(auto.1),
         ratio(auto)
     );
     println!(
-        "back after Lisp's death    {:>9.1} ms   {:.2} of the empty image's; 50 ms are wanted",
+        "back after Lisp's death    {:>9.1} ms   {:.2} × the empty image; target 50 ms",
         milliseconds(returned),
         ratio((empty, returned))
     );
@@ -169,28 +169,28 @@ fn main() {
     lacking.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
     println!("98 of {LACKING} lack a library  {:>9.1} ms   the first question", milliseconds(first));
     println!(
-        "each further question      {:>9.1} ms   {:.2} of the same in an empty image ({:.1} ms); 2 are wanted",
+        "each further question      {:>9.1} ms   {:.2} × the same question in an empty image ({:.1} ms); target 2",
         milliseconds(kept),
         ratio(lacking[runs / 2]),
         milliseconds(alone)
     );
     println!("an edit, without snapshot  {:>9.1} ms", milliseconds(plain_edits));
     println!(
-        "the first edit             {:>9.1} ms   from what is before the project",
+        "the first edit             {:>9.1} ms   from the snapshot of the project's dependencies",
         milliseconds(first_edit)
     );
     println!(
-        "each later edit            {:>9.1} ms   from what is before the system",
+        "each later edit            {:>9.1} ms   from the snapshot of the systems before the edited one",
         milliseconds(next_edits)
     );
     println!("compiling that file alone  {:>9.1} ms", milliseconds(compiled_alone));
     for (edit, snapshot, alone, of) in [
         (next_edits, snapshot, compiled_alone, ""),
-        (edits_used, snapshot_used, alone_used, "of the processor: "),
+        (edits_used, snapshot_used, alone_used, "processor time: "),
     ] {
         let beyond = edit.saturating_sub(snapshot);
         println!(
-            "an edit beyond the start   {:>9.1} ms   {of}{:.2} of the file alone ({:.1} ms); {:.1} ms more",
+            "an edit minus the start    {:>9.1} ms   {of}{:.2} × compiling the file alone ({:.1} ms); {:.1} ms more",
             milliseconds(beyond),
             ratio((alone, beyond)),
             milliseconds(alone),
@@ -260,13 +260,13 @@ fn behind(folder: &Path) -> f64 {
     }
     let one = after / edits;
     println!(
-        "four files: a load takes   {:>9.1} ms   of the processor ({:.1} ms without one)",
+        "four files: a load takes   {:>9.1} ms   of processor time ({:.1} ms without a load)",
         milliseconds(load),
         milliseconds(empty)
     );
     println!("making the snapshot        {:>9.1} ms", milliseconds(making));
     println!(
-        "an edit and a question     {:>9.1} ms; in the background {:.1} ms, as {edits} edits had it made once: {:.2} of a load; 1.5 are wanted",
+        "an edit and a question     {:>9.1} ms; in the background {:.1} ms, the mean of {edits} edits until a new snapshot: {:.2} × a load; limit 1.5",
         milliseconds(before / edits),
         milliseconds(one),
         ratio((load, one))

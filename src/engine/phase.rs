@@ -64,7 +64,7 @@ impl Phase {
     }
 
     /// Enters `stage`, [`Stage::Dead`] or [`Stage::OtherInterface`], unless Lisp is already dead.
-    /// Returns the reason of the first death, as the end of a sentence.
+    /// Returns the reason of the first death, as a sentence fragment.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
         let _ = self.died_at.set(SystemTime::now());
         self.dead.store(true, Ordering::SeqCst);

@@ -219,7 +219,7 @@ impl Builder {
     }
 
     /// If `why` is given, starts without a snapshot, because an earlier start from one failed for
-    /// that reason. `why` is the end of a sentence. A new snapshot is created later.
+    /// that reason. `why` is a sentence fragment. A new snapshot is created later.
     #[must_use]
     pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
         self.failed_snapshot = why;
@@ -450,12 +450,12 @@ pub enum StartedFrom {
     /// A snapshot of only the first loads: those before the project's first system, or before the
     /// first system with changed files.
     PartOfSnapshot {
-        /// The reason why it is not complete, as the end of a sentence.
+        /// The reason why it is not complete, as a sentence fragment.
         why: Option<String>,
     },
     /// SBCL's core.
     Core {
-        /// The reason why no snapshot was used, as the end of a sentence; `None` if none was
+        /// The reason why no snapshot was used, as a sentence fragment. `None`: no snapshot was
         /// expected.
         why: Option<String>,
     },

@@ -34,7 +34,7 @@ const MAX_RESTARTS: usize = 10;
 pub enum Cause {
     /// Lisp died, for this reason.
     Died(String),
-    /// Lisp is alive but can no longer work. The reason is the end of a sentence.
+    /// Lisp is alive but can no longer work. The reason is a sentence fragment.
     Unusable(String),
     /// A client requested a clean image.
     Requested,
@@ -398,9 +398,9 @@ impl Recovery {
         self.restarts.lock().clone()
     }
 
-    /// Returns the note on the last restart, for an answer to one client. The counter holds the
-    /// number of notes that the client has received, and is incremented. Returns `None` after
-    /// `MAX_RESTART_NOTES` answers.
+    /// Returns the note on the last restart, for an answer to one client, and increments `told`,
+    /// the number of notes that the client has received. `None`: Lisp was not restarted, or the
+    /// client has received `MAX_RESTART_NOTES`.
     pub fn take_note(&self, told: &AtomicUsize) -> Option<String> {
         let next =
             |told| (told < MAX_RESTART_NOTES && self.restored.load(Ordering::SeqCst)).then_some(told + 1);

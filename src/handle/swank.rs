@@ -101,7 +101,7 @@ impl Steelbank {
         let bytes = self.work("open-swank", vec![json!(port)], &control, deadline)?;
         let opened: OpenedSwank = read_json(&bytes)?;
         let (Some(system), Some(port)) = (opened.system, opened.port) else {
-            let why = opened.why.unwrap_or_else(|| "it did not start in time".to_owned());
+            let why = opened.why.unwrap_or_else(|| "the server did not start in time".to_owned());
             let why = format!("No editor can connect (--swank {port}): {}.", why.trim_end_matches('.'));
             return Err(Error::SetUp(why));
         };

@@ -226,7 +226,8 @@ impl Session {
         self.client_slot().is_none_or(|slot| slot.has_handle(handle))
     }
 
-    /// Returns the note on the last restart, if this client's answers should still include it.
+    /// Returns the note on the last restart for an answer to this client, and counts it. `None`:
+    /// Lisp was not restarted, or the client has received the note `MAX_RESTART_NOTES` times.
     pub(super) fn take_restart_note(&self) -> Option<String> {
         let told = self.client_slot().map_or(&*self.restart_notes_shown, |slot| &slot.restart_notes_shown);
         self.recovery.take_note(told)

@@ -342,7 +342,7 @@ impl Edits<'_> {
         // undo.
         if taken_back && let Err(error) = record.finish(!matches!(record.purpose, EditPurpose::Undo(_))) {
             taken_back = false;
-            notes.push(format!("Its journal cannot be closed: {error}."));
+            notes.push(format!("Its journal cannot be marked as complete: {error}."));
         }
         let others = of(RollbackOutcome::Foreign);
         if !others.is_empty() {
@@ -377,7 +377,7 @@ fn write_all(record: &EditRecord) -> Result<(), String> {
     let folders: BTreeSet<&Path> = record.files.iter().filter_map(|file| file.path.parent()).collect();
     folders.into_iter().for_each(sync_folder);
     let marked = record.finish(record.purpose == EditPurpose::Undoable);
-    marked.map_err(|error| format!("The edit's journal cannot be closed: {error}."))
+    marked.map_err(|error| format!("The edit's journal cannot be marked as complete: {error}."))
 }
 
 /// Rolls back the edit. Returns the outcome for each file, the last first, and a sentence for each

@@ -1,13 +1,21 @@
 //! Runs the sessions in tests/sessions: text files with the steps of a session with a project, and
 //! the expected answers, which a person has reviewed.
 //!
-//! A step's heading is `== TOOL {arguments}`. Below it is the expected answer: lines `@/POINTER
-//! JSON` with fields of the structured answer, then the text, after `error:` or `not found:` if it
-//! is one. `…` matches any text. Other steps change the project. `== project` and `== write` write
-//! files, each after a line `//- PATH`; later steps write later dates, as ASDF compares dates in
-//! seconds. `== replace PATH` replaces a text in a file; with `at its date` the file's date stays.
-//! There are also `== remove PATH`, `== link TO PATH` and `== git ARGUMENTS`. `== # TEXT` is a
-//! comment. STEELBANK_BLESS=1 writes the current answers into the files: review the diff.
+//! The heading `== TOOL {arguments}` calls a tool. Below it is the expected answer: first lines
+//! `@/POINTER JSON` with fields of the structured answer, then the text. The text of an
+//! unsuccessful call begins with `error: `, `failed: ` or `not found: `. A line `…` in place of the
+//! text matches any text.
+//!
+//! Other steps change the project:
+//!
+//! * `== project` and `== write` write files, each after a line `//- PATH`. Later steps write later
+//!   dates, because ASDF compares dates in seconds.
+//! * `== replace PATH` replaces a text in a file. Below it are the old text after `-`, and the new
+//!   text after `+`. With `at its date`, the file keeps its date.
+//! * `== remove PATH`, `== link TARGET PATH` and `== git ARGUMENTS`.
+//!
+//! `== # TEXT` is a comment. STEELBANK_BLESS=1 writes the current answers into the files: review
+//! the diff.
 
 use std::fmt::Write;
 use std::fs;

@@ -234,7 +234,7 @@ impl<'a> Planner<'a> {
                 continue;
             }
             if !self.view.contains(&path) {
-                let message = format!("{}, outside of this project, contains it.", path.display());
+                let message = format!("{}, outside of this project, contains the symbol.", path.display());
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
                 files.push(TokensOfFile { path, file, tokens });
@@ -444,19 +444,19 @@ impl<'a> Planner<'a> {
                 unsure => format!("The meaning of {unsure} lines with the symbol is uncertain."),
             }
         } else if warned(|caution| matches!(caution, Caution::UsesFromNameParts { .. })) {
-            "Macros generate some of its uses from parts of names.".to_owned()
+            "Macros generate some uses of the symbol from parts of names.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::WithoutFile(_))) {
-            "Code that was compiled at run time uses it.".to_owned()
+            "Code that was compiled at run time uses the symbol.".to_owned()
         } else if warned(|caution| {
             matches!(caution, Caution::NamesStructure | Caution::NamesStructureSlot(_))
         }) {
-            "It names a structure or its slot.".to_owned()
+            "The symbol names a structure or a structure's slot.".to_owned()
         } else if warned(|caution| matches!(caution, Caution::Designators(_))) {
-            "Names in other packages, or names that code generates, may mean it.".to_owned()
+            "Names in other packages, or names that code generates, may refer to the symbol.".to_owned()
         } else if (unsure_text > 0 && !global) || !text.possible.is_empty() {
-            "It occurs in text that is not loaded.".to_owned()
+            "The symbol occurs in text that is not loaded.".to_owned()
         } else if keys.count() > 0 {
-            "It is a keyword parameter.".to_owned()
+            "The symbol is a keyword parameter.".to_owned()
         } else {
             let defined = definitions.iter().filter(|found| found.evidence == Evidence::Exact);
             let places = found.refs.iter().flat_map(|found| &found.tokens);
@@ -594,7 +594,7 @@ impl<'a> Planner<'a> {
         let unknown = editor.doubts(&text.possible, "the package here is unknown");
         if !unknown.is_empty() {
             let message =
-                "It occurs in text with an unknown package, which may mean another symbol.".to_owned();
+                "The name occurs in text with an unknown package, and may mean another symbol.".to_owned();
             self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
         }
         self.plan.doubtful.extend(unknown);
@@ -603,7 +603,7 @@ impl<'a> Planner<'a> {
             (
                 &text.strings,
                 "a string that code reads at run time",
-                "Strings that code reads at run time name it.",
+                "Strings that code reads at run time name the symbol.",
             ),
             (
                 &named,

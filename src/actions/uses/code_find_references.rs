@@ -351,7 +351,8 @@ struct OccurrenceCounts {
     without_file: usize,
     /// The number of uses in forms that exist only when the file is read with other features.
     other_readings: usize,
-    /// Loaded files below the root that do not belong to a system of the project.
+    /// Loaded files that use the symbol and are below the root, but belong to no system of the
+    /// project.
     left_out: BTreeSet<String>,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
@@ -783,7 +784,8 @@ pub(super) fn classify_occurrence(
             let clear = matches!(occurrence.position, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
-        // A parameter of the same name does not shadow the name that a project macro defines.
+        // The name that a project macro defines. It is outside the scope of a parameter of the same
+        // name in its form.
         SyntaxRole::Named if !occurrence.bound => sure(UseType::Mention),
         _ if occurrence.local => None,
         SyntaxRole::Named => sure(UseType::Mention),

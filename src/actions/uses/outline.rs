@@ -231,7 +231,8 @@ impl OutlineRequest {
                 let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
                 let systems = context.project.image_systems();
                 let system = systems.get(&name).ok_or_else(unknown)?;
-                // A loaded system of the project without components has no files.
+                // A loaded system without components has no list of files. If it belongs to the
+                // project, return an empty list instead of an error.
                 let own = system.loaded && context.project.contains(&system.asd);
                 let none = || own.then(Vec::new);
                 Ok(system.files.clone().or_else(none).ok_or_else(unknown)?)

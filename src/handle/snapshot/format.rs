@@ -141,7 +141,7 @@ impl Refusal {
 }
 
 impl SnapshotManifest {
-    /// Reads and checks the manifest at `path`. The error is the end of a sentence.
+    /// Reads and checks the manifest at `path`. The error is a sentence fragment.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let read = || Ok(MANIFEST.read(&steelbank_cache::read(path)?)?.0);
         read().map_err(|error: io::Error| error.to_string())

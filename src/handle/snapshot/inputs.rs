@@ -152,7 +152,7 @@ fn written(metadata: &Metadata) -> i128 {
 pub(super) struct ChangedInputs {
     /// Files that still exist, with other contents.
     pub(super) files: Vec<PathBuf>,
-    /// Another difference, as the end of a sentence.
+    /// Another difference, as a sentence fragment.
     pub(super) other: Option<String>,
 }
 
@@ -169,7 +169,7 @@ impl ChangedInputs {
         self.files.is_empty() && self.other.is_none()
     }
 
-    /// Describes the differences, as the end of a sentence.
+    /// Describes the differences, as a sentence fragment.
     pub(super) fn describe(&self) -> Option<String> {
         let files = || counted(self.files.len(), "file has changed", "files have changed");
         self.other.clone().or_else(|| (!self.files.is_empty()).then(files))
@@ -239,8 +239,8 @@ impl Inputs {
         self.changes(None).is_none()
     }
 
-    /// Returns the first environment variable with another value, except those in `ignored`, as the
-    /// end of a sentence.
+    /// Describes the first environment variable with another value, except those in `ignored`, as a
+    /// sentence fragment.
     pub(super) fn changed_variable(&self, ignored: &[&str]) -> Option<String> {
         let is_other = |(name, value): &&(String, Option<String>)| {
             variable(name) != *value && !ignored.contains(&name.as_str())

@@ -183,7 +183,7 @@ fn file_identity(path: &Path) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) snapshot: Option<Snapshot>,
-    /// The reason why `snapshot` is missing or not the complete one, as the end of a sentence.
+    /// The reason why `snapshot` is missing or not the complete one, as a sentence fragment.
     pub(crate) without: Option<String>,
     /// The reason why the complete snapshot cannot be saved, as a sentence.
     pub(crate) refused: Option<String>,
@@ -230,8 +230,8 @@ struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Finds the snapshot of `key`. The error is the reason why there is no usable snapshot, as the
-    /// end of a sentence. If inputs have changed, stores the comparison in `compared`, so that it
+    /// Finds the snapshot of `key`. The error is the reason why there is no usable snapshot, as a
+    /// sentence fragment. If inputs have changed, stores the comparison in `compared`, so that it
     /// need not be repeated for another snapshot.
     fn find(key: &SnapshotKey, compared: &mut Option<ComparedInputs>) -> Result<Self, String> {
         let checked = Self::open(&key.path().ok_or("none was made")?, key.as_loaded, compared)?;

@@ -173,7 +173,7 @@ pub struct SymbolToken {
     pub local: bool,
     /// Whether it binds the name, here or in the code that a template generates.
     pub binds: bool,
-    /// Whether it is at a position where a user macro may take the name that it defines.
+    /// Whether it is where a user macro may expect a name to define.
     pub definable: bool,
     /// Whether it is a `&key` parameter without an explicit keyword, so that renaming it changes
     /// the keyword.

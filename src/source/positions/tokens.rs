@@ -368,7 +368,7 @@ struct SeenToken<'a> {
 }
 
 impl SeenToken<'_> {
-    /// Returns whether it is at a position where a macro may take the name that it defines:
+    /// Returns whether the token is where a user macro may expect a name to define:
     /// `(define name …)`, `(define () ("name" name) …)`, `(define x (slots (name …)))`.
     fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
         let place = |event: &usize| self.form.events[*event].place;

@@ -17,9 +17,10 @@ pub enum SyntaxRole {
     Structure,
     /// The first name passed to a macro called `def…`: probably what it defines.
     Named,
-    /// A name in a package definition's `:export`.
+    /// A name in a package definition's `:export`, or in a call to `export` or `unexport`.
     Export,
-    /// A name in another clause of a package definition.
+    /// A name in another clause of a package definition, or in a call to `import`, `shadow` or a
+    /// similar function.
     Import,
     /// A class, structure or condition: superclass, specializer, `make-instance 'x`, `handler-case`
     /// clause.

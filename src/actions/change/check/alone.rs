@@ -29,7 +29,7 @@ impl Action for SpareCopyRequest {
 
     fn run(&self, bank: &Steelbank, control: &Control) -> Result<SpareCopy, Error> {
         if !bank.snapshot_key().is_some_and(|key| key.is_made_after(bank.changed_at())) {
-            return Err(ScratchError::Broken("there is no snapshot of the loaded systems".to_owned()).into());
+            return Err(ScratchError::Broken("there is no up-to-date snapshot".to_owned()).into());
         }
         Ok(SpareCopy(bank.scratch(&ScratchRequest::new().confined(true).of_loaded(), control)?))
     }

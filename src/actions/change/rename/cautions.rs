@@ -30,7 +30,7 @@ impl Planner<'_> {
         let words =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == SyntaxRole::LoopKeyword);
         if words.count() > 0 && iterate_word {
-            let message = "It is a keyword of LOOP or ITERATE, which compare names.".to_owned();
+            let message = "The name is a keyword of LOOP or ITERATE, which compare names.".to_owned();
             self.caution(CautionKind::LoopWord, message, Vec::new());
         }
         let project = self.context.project;
@@ -67,7 +67,7 @@ impl Planner<'_> {
             Location::in_text(shown(&place.file.path), &place.file.lines, bytes, place.token.span)
         });
         let places: Vec<Location> = quoted.chain(of_systems).collect();
-        let message = "It defines nothing, and code may use its name here: as a system's or file's name, or in a comparison.";
+        let message = "The symbol has no definition, and code may use its name here: as a system's or file's name, or in a comparison.";
         self.warn(
             CautionKind::UseMade,
             message,
@@ -88,14 +88,14 @@ impl Planner<'_> {
         }
         let both = clauses.of_symbol.intersection(&clauses.of_keyword);
         let names = both.map(|(_, name)| name.to_lowercase());
-        let message = "Clauses that begin with these contain it both as a symbol and as a keyword: they may compare names.";
+        let message = "Clauses that begin with these words contain the name both as a symbol and as a keyword: they may compare names.";
         self.warn(CautionKind::LoopWord, message, names);
     }
 
     /// Warns of uses that macros generate although their definitions do not contain the name: the
     /// macros may generate it from parts.
     pub(super) fn generated_uses(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
-        let message = "These operators generate uses of it, and their definitions do not contain the name: it may be generated from parts.";
+        let message = "These operators generate uses of the symbol, and their definitions do not contain its name: they may generate the name from parts.";
         self.warn(CautionKind::UseMade, message, generating_operators(found));
     }
 
@@ -121,7 +121,7 @@ impl Planner<'_> {
                 (!stands).then(|| place.clone().whole_line().to_string())
             })
             .collect();
-        let message = "Code that is generated at read time uses it and does not contain the name: it may be generated from parts.";
+        let message = "Code that is generated at read time uses the symbol and does not contain its name: the name may be generated from parts.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
@@ -143,7 +143,7 @@ impl Planner<'_> {
                 places.push(project.shown(&path));
             }
         }
-        let message = "These files have an uninterned symbol or keyword of this name where names are generated or looked up: code may mean it.";
+        let message = "These files contain an uninterned symbol or keyword of this name where names are generated or looked up: it may refer to the symbol.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
@@ -171,8 +171,7 @@ impl Planner<'_> {
                 places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
             }
         }
-        let message =
-            "These forms define it too, from parts of names: they will still generate the old name.";
+        let message = "These forms also define the symbol and generate its name from parts: they will still generate the old name.";
         self.warn(CautionKind::UseMade, message, places);
     }
 
@@ -206,7 +205,7 @@ impl Planner<'_> {
             return;
         }
         let message = format!(
-            "Code contains the keyword :{}, which may depend on it: as an initarg, as a keyword that a macro generates, or as a component's class in a system definition.",
+            "Code contains the keyword :{}, which may depend on the symbol: as an initarg, as a keyword that a macro generates, or as a component's class in a system definition.",
             name.to_lowercase()
         );
         self.warn(
@@ -245,7 +244,7 @@ impl Planner<'_> {
             given.extend(file.file.operators_of_quoted(sought, &means));
         }
         given.retain(|(package, name)| looks_up_by_name(project, self.view, package, name));
-        let message = "These functions take it as an argument, and look up or intern symbols by their arguments' names.";
+        let message = "These functions take the symbol as an argument, and look up or intern another symbol by its name.";
         self.warn(CautionKind::UseMade, message, given.into_iter().map(|(_, name)| name.to_lowercase()));
     }
 
@@ -308,7 +307,7 @@ impl Planner<'_> {
                 let at = || Location::placed(project.shown(&file.path), &file.file, token.range).whole_line();
                 if token.role == SyntaxRole::ReadTime && how != NameAsDatum::Other {
                     let message =
-                        "Code that runs at read time takes the name as an argument: it may look up another symbol by it.".to_owned();
+                        "Code that runs at read time takes the symbol as an argument, and may look up another symbol by its name.".to_owned();
                     self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
                 } else if how == NameAsDatum::String {
                     let message = "Code converts the name to a string: other names may be generated from it."

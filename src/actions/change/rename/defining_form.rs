@@ -72,7 +72,7 @@ impl<'a> Planner<'a> {
         let operator = operator.1.to_lowercase();
         let message = match &origin {
             AccessorOrigin::Slot { slot, prefix, .. } => format!(
-                "{operator} generates it from {} and {}, as DEFSTRUCT does, but may also use the slot's name in other ways.",
+                "{operator} generates the name from {} and {}, as DEFSTRUCT does, but may also use the slot's name in other ways.",
                 prefix.to_lowercase(),
                 slot.1.to_lowercase()
             ),
@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
                 if !structures.have_option(&option[1..].to_uppercase()) {
                     return Ok(None);
                 }
-                format!("{operator} generates it. Its other forms have the option {option}, as in DEFSTRUCT.")
+                format!("{operator} generates the name. Its other forms have DEFSTRUCT's option {option}.")
             }
         };
         let parts = self.of_origin(path, &structures, origin)?;
@@ -110,7 +110,7 @@ impl<'a> Planner<'a> {
                 return None;
             }
             let message = format!(
-                "{} generates it from a string. This form gets a list of the string and the new name, as its other forms have.",
+                "{} generates the name from a string. The rename replaces the string in this form with a list of the string and the new name, as in other forms of this macro.",
                 name.to_lowercase()
             );
             self.caution(CautionKind::Maker, message, Vec::new());
@@ -226,7 +226,7 @@ impl<'a> Planner<'a> {
                 return Ok(None);
             }
             let message = format!(
-                "The slot {} is renamed with it. Other objects have a slot of the same name; these places may mean either slot.",
+                "The slot {} is renamed too. Other objects have a slot of the same name; these places may mean either slot.",
                 readable(&slot.1)
             );
             self.caution(CautionKind::Slot, message, places);

@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
         let makers = generating_operators(&found);
         if !makers.is_empty() {
             let message = format!(
-                "Its form generates {name}. These operators generate uses of that, perhaps from other parts."
+                "The form that defines the symbol also generates {name}. These operators generate uses of {name}, perhaps from other parts."
             );
             self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
         }
@@ -273,7 +273,7 @@ impl<'a> Planner<'a> {
             });
         }
         if !unsure.is_empty() {
-            let message = "Forms that contain it generate these names, which are used elsewhere: rename them too, with `derived`.";
+            let message = "Forms that contain the symbol generate these names, which are used elsewhere: rename them too, with `derived`.";
             self.caution(CautionKind::Maker, message.to_owned(), unsure);
         }
         Ok(())
