@@ -1,20 +1,11 @@
-<<<<<<< HEAD
-;;;; Prints the answers of sb-introspect and Swank as lines FILE:LINE. Loaded into the SBCL that apt
-;;;; provides; evaluates each form that it reads.
-=======
 ;;;; Prints the answers of sb-introspect and Swank as lines FILE:LINE. It is loaded into the SBCL
 ;;;; that apt installs, and evaluates each form that it reads from standard input.
->>>>>>> prose-lisp
 
 (require :asdf)
 (require :sb-introspect)
 
 (defun place (file offset)
-<<<<<<< HEAD
-  "Print FILE and the line of the form after OFFSET characters."
-=======
   "Print FILE and the line of the first text after OFFSET characters that is not white space."
->>>>>>> prose-lisp
   (with-open-file (stream file)
     (let ((line 1))
       (loop repeat offset when (eql (read-char stream nil) #\Newline) do (incf line))
@@ -23,11 +14,7 @@
       (format t "~a:~d~%" (file-namestring file) line))))
 
 (defun form-offset (file number)
-<<<<<<< HEAD
-  "Return the file position before top-level form NUMBER of FILE."
-=======
   "Return the position in FILE after NUMBER top-level forms."
->>>>>>> prose-lisp
   (with-open-file (stream file)
     (let ((*read-suppress* t)) (loop repeat number do (read stream)))
     (file-position stream)))
@@ -35,14 +22,6 @@
 (defun sources (sources)
   (dolist (source sources)
     (let ((file (sb-introspect:definition-source-pathname source))
-<<<<<<< HEAD
-          (form (or (first (sb-introspect:definition-source-form-path source)) 0)))
-      (when file (place file (or (sb-introspect:definition-source-character-offset source)
-                                 (form-offset file form)))))))
-
-(defun who (question name)
-  "Print the answer of sb-introspect's function QUESTION."
-=======
           (form (first (sb-introspect:definition-source-form-path source))))
       (when file
         (place file (or (sb-introspect:definition-source-character-offset source)
@@ -50,26 +29,17 @@
 
 (defun who (question name)
   "Print the positions that sb-introspect's function QUESTION returns for NAME."
->>>>>>> prose-lisp
   (sources (mapcar #'cdr (funcall (find-symbol (string question) :sb-introspect) name))))
 
 (defun defined (name &rest kinds)
   (dolist (kind kinds) (sources (sb-introspect:find-definition-sources-by-name name kind))))
 
 (defun named (part package)
-<<<<<<< HEAD
-  "Print the places of the functions with PART in their names."
-  (dolist (symbol (apropos-list part package)) (defined symbol :function)))
-
-(defun locations (answers)
-  "Print the places in Swank's ANSWERS: lists of a name and a location."
-=======
   "Print the positions of the functions with PART in their names."
   (dolist (symbol (apropos-list part package)) (defined symbol :function)))
 
 (defun locations (answers)
   "Print the positions in ANSWERS of Swank's, which are lists of a name and a location."
->>>>>>> prose-lisp
   (loop for (nil location) in answers
         for (kind (nil file) (nil position)) = location
         when (eq kind :location) do (place file (1- position))))

@@ -179,13 +179,12 @@
         (name-text name))))
 
 (defun leftovers-json (files gone remove)
-<<<<<<< HEAD
   "Return the leftovers of FILES as JSON objects, sorted by their keys: file, kind and name."
   ;; Files in GONE no longer exist. REMOVE is a list of the keys of definitions to remove from the
   ;; image.
   (flet ((key (mark)
            (format nil "~A ~(~A~) ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
-    (loop for (key . mark) in (sort (loop for mark in (leftovers files gone) collect (cons (key mark) mark))
+    (loop for (key . mark) in (sort (mapcar (lambda (mark) (cons (key mark) mark)) (leftovers files gone))
                                     #'string< :key #'car)
           collect (object "kind" (string-downcase (mark-kind mark))
                           "name" (leftover-text mark)
@@ -198,20 +197,3 @@
   (dolist (file gone)
     (remhash file *loaded-files*))
   (leftovers-json files gone keys))
-=======
-  "Return the leftovers of FILES as JSON objects, sorted by file and name."
-  ;; Files in GONE no longer exist. If REMOVE is true, remove the leftovers from the image.
-  (let ((marks (leftovers files gone)))
-    (when remove
-      (dolist (file gone)
-        (remhash file *loaded-files*)))
-    (flet ((key (mark)
-             (format nil "~A ~A ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
-      (loop for (nil . mark) in (sort (loop for mark in marks collect (cons (key mark) mark))
-                                      #'string< :key #'car)
-            for text = (leftover-text mark)
-            collect (object "kind" (string-downcase (mark-kind mark))
-                            "name" text
-                            "path" (mark-file mark)
-                            "removed" (json-boolean (and remove (remove-definition mark))))))))
->>>>>>> prose-lisp
