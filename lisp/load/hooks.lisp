@@ -23,8 +23,8 @@
                (load-session-done session) (load-session-total session) what file))
     (call-as-memory-owner (asdf:component-name (asdf:component-system component))
                           (lambda ()
-                            (call-with-file session file
-                                            (if *loading* (lambda () (call-noting-tests file function)) function))))
+                            (flet ((load-file () (call-noting-tests file function)))
+                              (call-with-file session file (if *loading* #'load-file function)))))
     file))
 
 (defun compiled-version (session source)

@@ -184,12 +184,11 @@
   ;; image.
   (flet ((key (mark)
            (format nil "~A ~(~A~) ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))
-    (loop for (key . mark) in (sort (mapcar (lambda (mark) (cons (key mark) mark)) (leftovers files gone))
-                                    #'string< :key #'car)
+    (loop for mark in (sort (leftovers files gone) #'string< :key #'key)
           collect (object "kind" (string-downcase (mark-kind mark))
                           "name" (leftover-text mark)
                           "path" (mark-file mark)
-                          "removed" (json-boolean (and (member key remove :test #'string=)
+                          "removed" (json-boolean (and (member (key mark) remove :test #'string=)
                                                        (remove-definition mark)))))))
 
 (defun remove-leftovers (files gone keys)

@@ -412,7 +412,8 @@
               (lambda ()
                 (when (or (not (uiop:file-exists-p file)) (special-file-p path))
                   (error 'no-such-file :pathname file))
-                (call-with-file session path (lambda () (call-noting-tests path #'compile-and-load)))))))))
+                (call-with-file session path
+                                (lambda () (call-noting-tests path #'compile-and-load)))))))))
 
 (defun loaded-files-json ()
   "Return the files that we loaded, with their versions at that time, as JSON objects."

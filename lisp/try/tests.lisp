@@ -136,9 +136,10 @@
   "Return the supported frameworks that are loaded."
   (remove-if-not #'find-package *frameworks* :key #'framework-package))
 
-;;; The origins of tests. Frameworks do not record files, and keep a test after its form was deleted.
+;;; The origins of tests. Frameworks record no files, and keep a test after its form was deleted.
 
-(sb-ext:define-load-time-global *test-origins* (make-hash-table :test 'eq :weakness :key :synchronized t)
+(sb-ext:define-load-time-global *test-origins*
+    (make-hash-table :test 'eq :weakness :key :synchronized t)
   "The load that created each test, by the test's identity: a list of the file, or NIL.")
 
 (sb-ext:define-load-time-global *file-loads* (make-hash-table :test 'equal :synchronized t)
@@ -163,35 +164,22 @@
 
 (define-question "list-tests" ()
   "Return the tests of all supported frameworks that are loaded."
-<<<<<<< HEAD
   ;; A test is outdated if its file was loaded again and did not create it.
   (loop for framework in (loaded-frameworks)
         nconc (loop for test in (funcall (framework-list framework))
-                    for name = (if (consp (test-name test)) (first (test-name test)) (test-name test))
+                    for name = (first (uiop:ensure-list (test-name test)))
                     for origin = (gethash (test-identity test) *test-origins*)
-                    for file = (or (first origin)
-                                   (and (test-function test) (values (function-file (test-function test)))))
+                    for function = (test-function test)
+                    for file = (or (first origin) (and function (values (function-file function))))
+                    for last-load = (gethash file *file-loads*)
+                    for package = (and (test-package test) (package-name (test-package test)))
                     collect (object "framework" (framework-name framework)
                                     "test" (test-text test)
-                                    "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
-                                    "package" (and (test-package test) (package-name (test-package test)))
+                                    "name" (princ-to-string (if (symbolp name) (symbol-name name) name))
+                                    "package" package
                                     "file" file
-                                    "outdated" (json-boolean (and origin
-                                                                  (not (eq origin (gethash file *file-loads*)))))))))
-=======
-  (loop for framework in *frameworks*
-        when (find-package (framework-package framework))
-          nconc (loop for test in (funcall (framework-list framework))
-                      for name = (first (uiop:ensure-list (test-name test)))
-                      collect (object "framework" (framework-name framework)
-                                      "test" (test-text test)
-                                      "name" (if (symbolp name) (symbol-name name)
-                                                 (princ-to-string name))
-                                      "package" (and (test-package test)
-                                                     (package-name (test-package test)))
-                                      "file" (and (test-function test)
-                                                  (values (function-file (test-function test))))))))
->>>>>>> prose-lisp
+                                    "outdated" (json-boolean
+                                                (and origin (not (eq origin last-load))))))))
 
 (define-question "run-test" (framework test)
   "Run the test of FRAMEWORK with the printed name TEST."

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 ;;; Text and how the reader treats it: (exported 0) in a comment is no use.
-=======
-;;; Text as SBCL's reader reads it: (exported 0) in a comment is no use.
->>>>>>> prose-lisp
 (in-package :torture)
 
 (defun exported (x) "Not a use: (exported 1)." x)

@@ -1,18 +1,3 @@
-<<<<<<< HEAD
-;;;; The oracle's Lisp half: writes the answers of sb-introspect and FIND-SYMBOL about everything in
-;;;; the image, as lines of text.
-;;;;
-;;;; SB-INTROSPECT:WHO-CALLS and similar functions all call COLLECT-XREF, which walks every code
-;;;; object of the image for every question. That takes 16 ms for each of some 12,000 names and five
-;;;; kinds. COLLECT-XREF gets the code objects from a cache, *CODEBLOB-CACHE*. Therefore one pass
-;;;; with SB-C:MAP-PACKED-XREF-DATA, the decoder that COLLECT-XREF uses, first finds the code
-;;;; objects that have records of each kind and name. For each question, the cache is then filled
-;;;; with only these. COLLECT-XREF still decodes the records and selects among them. The other code
-;;;; objects have no record of the name, and a name without any record has no answer. SPOT-CHECK
-;;;; also asks a sample of the questions with the full cache.
-;;;;
-;;;; The oracle omits steelbank's names, because no answer contains them.
-=======
 ;;;; The Lisp part of the oracle: writes what sb-introspect and FIND-SYMBOL return for everything in
 ;;;; the image, as lines of text.
 ;;;;
@@ -26,7 +11,6 @@
 ;;;; the queries with the full cache.
 ;;;;
 ;;;; steelbank's own code and symbols are omitted, because its answers do not contain them.
->>>>>>> prose-lisp
 
 (defpackage :steelbank-oracle (:use :common-lisp))
 
