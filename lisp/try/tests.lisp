@@ -173,13 +173,13 @@
                     for file = (or (first origin) (and function (values (function-file function))))
                     for last-load = (gethash file *file-loads*)
                     for package = (and (test-package test) (package-name (test-package test)))
-                    collect (object "framework" (framework-name framework)
-                                    "test" (test-text test)
-                                    "name" (princ-to-string (if (symbolp name) (symbol-name name) name))
-                                    "package" package
-                                    "file" file
-                                    "outdated" (json-boolean
-                                                (and origin (not (eq origin last-load))))))))
+                    collect (object
+                             "framework" (framework-name framework)
+                             "test" (test-text test)
+                             "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
+                             "package" package
+                             "file" file
+                             "outdated" (json-boolean (and origin (not (eq origin last-load))))))))
 
 (define-question "run-test" (framework test)
   "Run the test of FRAMEWORK with the printed name TEST."
