@@ -172,8 +172,8 @@ fn is_about_core(reason: &str) -> bool {
     reason.to_lowercase().contains("core")
 }
 
-/// The number of threads that must still be available after this point: the exit monitor, the
-/// finalizer, the supervisor, the work lane's thread, and four of the program.
+/// The number of threads that must be available before Lisp starts: for the exit monitor, the
+/// finalizer, the supervisor and the work lane, and four for the program.
 const LATER_THREADS: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);

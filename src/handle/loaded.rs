@@ -149,11 +149,10 @@ pub struct LoadFailure {
     /// The kind of failure.
     #[schemars(with = "String")]
     pub kind: FailureKind,
-    /// The system, component or package that is missing or has another version, or the members of
-    /// the cycle.
+    /// The system, component or package that the failure concerns, or the members of the cycle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
-    /// The system or component that requires the missing one.
+    /// The system or component that requires it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub required_by: Option<String>,
     /// The file at which the load stopped.

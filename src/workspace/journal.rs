@@ -246,7 +246,7 @@ impl EditRecord {
 
     /// Removes the record, whether it is a journal or not.
     pub(super) fn forget(&self) {
-        // Ignore errors: `sweep` removes old records anyway.
+        // Ignore errors: the next edit closes a remaining journal, and `sweep` removes old records.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -56,11 +56,11 @@ pub(crate) fn run(command: &mut Command) -> Output {
 /// Waits until `goes_on` is false. Fails after ten minutes.
 #[track_caller]
 pub(crate) fn wait_while(mut goes_on: impl FnMut() -> bool) {
-    wait_until("it goes on", || !goes_on());
+    wait_until("the condition remains true", || !goes_on());
 }
 
-/// Waits until `done` is true. Fails after ten minutes: snapshots are written with the lowest
-/// priority.
+/// Waits until `done` is true. Fails with the message `what` after ten minutes, because snapshots
+/// are written with the lowest priority.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(600);

@@ -386,7 +386,7 @@ fn changed_files_are_compiled_again() {
     }
     load(&bank, "moving");
     assert_eq!(changed(), [""; 0]);
-    // Restores an older version with its date.
+    // Restore an older version with its modification time.
     fs::write(root.join("second.lisp"), "(list 22)").unwrap();
     date("second.lisp", 5000);
     assert_eq!(changed(), ["second.lisp"]);

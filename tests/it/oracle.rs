@@ -52,7 +52,7 @@ fn in_a_process_of_its_own() {
     }
     // After several exports, the next one covers everything since the core was saved.
     for number in 0.. {
-        assert!(number < 20, "exports go on from the one before");
+        assert!(number < 20, "each export still begins at the previous one");
         run(&bank, &format!("(defun cl-user::exported-{number} (x) (list x {number}))"));
         if bank.index().since() == core {
             break;

@@ -129,7 +129,7 @@ fn answered(world: &World, heading: &str, body: &str) -> String {
     in_general(&said, &folders)
 }
 
-/// Writes the files of `text` with a date `seconds` from now.
+/// Writes the files of `text`, and sets their modification times to `seconds` from now.
 fn write_later(root: &Path, text: &str, seconds: u64) {
     write_project(root, text);
     let date = SystemTime::now() + Duration::from_secs(seconds);

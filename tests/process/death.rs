@@ -541,7 +541,7 @@ fn thread_that_blocks_garbage_collection_is_reported() {
     assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(20));
     // The thread never continues, so Lisp is reported dead.
-    wait_until("it lives", || matches!(bank.status().state, EngineState::Dead { .. }));
+    wait_until("Lisp is not reported dead", || matches!(bank.status().state, EngineState::Dead { .. }));
     let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
     expect_text("unresponsive", &reason);
     assert!(bank.answer(&WhoRequest::calls("mapcar").package("CL")).count > 300);

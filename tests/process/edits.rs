@@ -438,7 +438,7 @@ impl Waiting {
             let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
             open.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|open| open == path)
         };
-        wait_until("the edit does not come to the lock", waits);
+        wait_until("the edit does not reach the lock", waits);
         Self { folder, child, client, edit, lock }
     }
 

@@ -167,7 +167,7 @@ fn editors_share_lisp_but_not_texts() {
         }
         other.1.response(called);
         agent.1.response(ending);
-        wait_until("Lisp is there again", || {
+        wait_until("Lisp does not restart", || {
             agent.1.status()["restarts"].as_array().is_some_and(|all| all.len() == round + 1)
         });
         wait_while(|| agent.1.status()["loading"] == true);
@@ -217,7 +217,7 @@ fn editors_wait_for_a_running_load() {
     let uses = "(in-package :cl-user)\n(defun uses (list) (later list))\n";
     fs::write(root.join("uses.lisp"), uses).unwrap();
     let mut one = editor(&folder, "One", &[]);
-    wait_until("the load begins", || folder.0.join("loads").exists());
+    wait_until("the load does not begin", || folder.0.join("loads").exists());
     let mut two = editor(&folder, "Two", &["--no-compile"]);
     // Meanwhile, it answers.
     two.open("uses.lisp", uses);

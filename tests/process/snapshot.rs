@@ -494,7 +494,7 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     let ask = || run(&root, &cache, &["--system", "auto", "who-calls", "cl-user::before"]);
     let answer = ask();
     run(&other, &cache, &["--system", "auto", "describe-symbol", "cl-user::other"]);
-    wait_until("the part before, the refusal, and the other project's", || {
+    wait_until("a snapshot or the refusal is missing", || {
         let (all, lisp) = copies(&cache);
         assert!(lisp <= 1, "one makes a snapshot at a time");
         // Ask again: on a busy machine, snapshot writers may stop early because of their low
@@ -505,7 +505,7 @@ fn auto_makes_snapshots_and_remembers_refusals() {
         }
         kept(&cache).len() == 3
     });
-    wait_until("makers end", || copies(&cache).0 == 0);
+    wait_until("snapshot writers still run", || copies(&cache).0 == 0);
     let of = |project: &Path| {
         let (listed, project) = (run(&root, &cache, &["cache"]), project.display().to_string());
         listed.lines().filter(|line| line.contains(&project)).count()
@@ -521,17 +521,17 @@ fn auto_makes_snapshots_and_remembers_refusals() {
     std::thread::sleep(Duration::from_millis(1100));
     write(&root, "keeper.lisp", text);
     assert_eq!(ask(), answer);
-    wait_until("the whole", || {
+    wait_until("there is no complete snapshot", || {
         if copies(&cache).0 == 0 {
             ask();
         }
         kept(&cache).iter().all(|path| path.extension().is_none())
     });
-    wait_until("makers end", || copies(&cache).0 == 0);
+    wait_until("snapshot writers still run", || copies(&cache).0 == 0);
     assert!(!reports(&status()));
     assert_eq!((of(&root), of(&other)), (2, 1));
     assert_eq!(ask(), answer);
-    assert_eq!(copies(&cache).0, 0, "all are there");
+    assert_eq!(copies(&cache).0, 0, "a snapshot was created again without a change");
 }
 
 /// After an edit of a small project, no snapshot is made until the loads have taken as long as
@@ -561,7 +561,7 @@ fn snapshot_is_renewed_when_it_pays() {
     assert_eq!((copies(&cache).0, kept(&cache)), (0, before.clone()), "one load costs less than saving");
     ask();
     assert_eq!(copies(&cache).0, 1, "two cost as much");
-    wait_until("it was not saved anew", || copies(&cache).0 == 0 && kept(&cache) != before);
+    wait_until("no new snapshot was saved", || copies(&cache).0 == 0 && kept(&cache) != before);
     assert_eq!(kept(&cache).len(), 1);
 }
 
@@ -580,7 +580,7 @@ fn damaged_snapshot_is_replaced() {
     assert!(answer.contains("USER") && snapshots().is_empty());
     // The snapshot is made in the background when no file changes.
     assert_eq!(ask(), answer);
-    wait_until("none was made", || snapshots().len() == 1);
+    wait_until("no snapshot was created", || snapshots().len() == 1);
     assert_eq!(ask(), answer);
     // The snapshot's index has the places in SBCL's sources, which are not installed.
     let definition = run(&["find-definition", "cl:mapcar"]);
@@ -597,7 +597,7 @@ fn damaged_snapshot_is_replaced() {
         fs::write(&path, &bytes).unwrap();
         assert_eq!(ask(), answer, "{part}");
         // The process that made the last snapshot may still hold the lock.
-        wait_until("it was not made again", || {
+        wait_until("the snapshot was not created again", || {
             ask() == answer && snapshots() != before && snapshots().len() == 1
         });
         if part != "core" {
@@ -609,7 +609,7 @@ fn damaged_snapshot_is_replaced() {
         fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
         assert_eq!(ask(), answer, "{part}, cut");
         // The process that made the last snapshot may still hold the lock.
-        wait_until("it was not made again", || {
+        wait_until("the snapshot was not created again", || {
             ask() == answer && snapshots() != before && snapshots().len() == 1
         });
     }

@@ -102,7 +102,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
     // Use cargo tree, because cargo metadata also includes packages that only tests use.
     let tree =
         cargo().args(["tree", "--locked", "-p", "steelbank", "-e", "normal", "--prefix", "none"]).output();
-    let tree = tree.map_err(|error| format!("cargo tree: {error}"))?;
+    let tree = tree.map_err(|error| format!("cannot run cargo tree: {error}"))?;
     if !tree.status.success() {
         return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&tree.stderr)));
     }
@@ -115,7 +115,7 @@ fn linked() -> Result<BTreeSet<Package>, String> {
     command.args([
         "metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu",
     ]);
-    let output = command.output().map_err(|error| format!("cargo metadata: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr)));
     }
@@ -162,7 +162,7 @@ pub(crate) fn sbcl_tree() -> Result<PathBuf, String> {
         .args(["bootstrap", "--print-path"])
         .current_dir(root())
         .output()
-        .map_err(|error| format!("bootstrap: {error}"))?;
+        .map_err(|error| format!("cannot run bootstrap: {error}"))?;
     match output.status.success() {
         true => Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
         false => Err("SBCL is not built yet; run ./bootstrap first".to_owned()),

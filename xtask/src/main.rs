@@ -170,7 +170,7 @@ fn documentation() -> Outcome {
 fn features() -> Outcome {
     run(cargo().args(["check", "-q", "-p", "steelbank", "--no-default-features"]))?;
     let arguments = ["tree", "-p", "steelbank", "-e", "features,normal", "--no-default-features"];
-    let output = cargo().args(arguments).output().map_err(|error| format!("cargo tree: {error}"))?;
+    let output = cargo().args(arguments).output().map_err(|error| format!("cannot run cargo: {error}"))?;
     let tree = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         return Err(format!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr)));

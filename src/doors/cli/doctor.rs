@@ -155,8 +155,8 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         contribs: match &image.contribs {
             Contribs::Folder(path) => path.display().to_string(),
             Contribs::Packed { files, folder } => {
-                let state = if folder.is_dir() { "unpacked in" } else { "to be unpacked, when needed, in" };
-                format!("{} modules in this program, {state} {}", files.len(), folder.display())
+                let when = if folder.is_dir() { "" } else { " when needed" };
+                format!("{} modules in this program, unpacked in {}{when}", files.len(), folder.display())
             }
             Contribs::None => {
                 "none: there is no cache folder to unpack them in; set STEELBANK_CACHE".to_owned()

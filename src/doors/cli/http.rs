@@ -41,7 +41,7 @@ pub(super) fn run(
     };
     let token = file.as_deref().map(token).transpose()?;
     let announce = |address: &HttpAddress| {
-        let shown = file.map(|file| format!(" Clients must send the bearer token in {}.", file.display()));
+        let shown = file.map(|file| format!(" Clients must send the bearer token from {}.", file.display()));
         shell.output.error(&format!("serving MCP at {address}.{}", shown.unwrap_or_default()));
     };
     let join = move || joined(&joiner).map_err(|trouble| trouble.message);

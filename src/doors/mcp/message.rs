@@ -1,4 +1,4 @@
-//! Reads and writes JSON-RPC messages, one a line.
+//! Reads and writes JSON-RPC messages, one per line.
 
 use std::borrow::Cow;
 

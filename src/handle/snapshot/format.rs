@@ -66,7 +66,7 @@ impl FilePart {
 pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<(), String> {
     let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     for (name, file, part) in files {
-        let found = file.metadata().map_err(|error| format!("its {name}: {error}"))?;
+        let found = file.metadata().map_err(|error| format!("its {name} cannot be read: {error}"))?;
         if found.len() != part.bytes {
             return Err(format!("its {name} is damaged"));
         }
@@ -77,7 +77,7 @@ pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<
         return Ok(());
     }
     for (name, file, part) in files {
-        if FilePart::of(file).map_err(|error| format!("its {name}: {error}"))? != *part {
+        if FilePart::of(file).map_err(|error| format!("its {name} cannot be read: {error}"))? != *part {
             return Err(format!("its {name} is damaged"));
         }
     }

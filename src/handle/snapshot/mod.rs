@@ -253,7 +253,7 @@ impl CheckedSnapshot {
             }
         }
         let open = |name: &str| -> Result<File, String> {
-            steelbank_cache::open(&path.join(name)).map_err(|error| format!("its {name}: {error}"))
+            steelbank_cache::open(&path.join(name)).map_err(|error| format!("cannot open {name}: {error}"))
         };
         let (core, index) = (open("core")?, open("index")?);
         format::check(path, &[("core", &core, manifest.core), ("index", &index, manifest.index)])?;
@@ -269,7 +269,7 @@ impl CheckedSnapshot {
             IndexUse::Read => Some(read_whole(index, length).map(Cow::Owned)),
             IndexUse::Mapped => Some(map_for_process_lifetime(&index, length).map(Cow::Borrowed)),
         };
-        let index = index.transpose().map_err(|error| format!("its index: {error}"))?;
+        let index = index.transpose().map_err(|error| format!("its index cannot be read: {error}"))?;
         store::touch(&path);
         Ok(Snapshot {
             path,

@@ -171,7 +171,7 @@ fn epoch() -> Result<u64, String> {
     String::from_utf8_lossy(&said)
         .trim()
         .parse()
-        .map_err(|error| format!("git's time of the commit: {error}"))
+        .map_err(|error| format!("cannot parse the commit time that git printed: {error}"))
 }
 
 /// Returns the oldest glibc that provides all symbols the program requires. SBCL's library is

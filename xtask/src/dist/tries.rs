@@ -352,9 +352,9 @@ fn bundle(release: &Release, place: &Place) -> Made {
     // Close the input too: the server then answers pending requests and exits.
     let mut input = server.stdin.take().ok_or("the server has no input")?;
     let text = messages.map(|message| format!("{message}\n")).concat();
-    input.write_all(text.as_bytes()).map_err(|error| format!("the bundle's server: {error}"))?;
+    input.write_all(text.as_bytes()).map_err(|error| format!("cannot write to the server: {error}"))?;
     drop(input);
-    let said = server.wait_with_output().map_err(|error| format!("the bundle's server: {error}"))?;
+    let said = server.wait_with_output().map_err(|error| format!("cannot read from the server: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     if said.contains(r#""counts":{"done":1}"#) {
         Ok(())

@@ -31,7 +31,8 @@ pub(crate) struct LoadReportRequest {
     pub(crate) tests: Vec<String>,
     /// The symbols to locate; only given for the renamed project.
     pub(crate) places: Option<PlacesRequest>,
-    /// Whether to return early, with only the number of compiled files, if any file was compiled.
+    /// Whether to stop after the loads if a file of a system was compiled. The report then contains
+    /// only the results of the loads.
     pub(crate) from_fasls: bool,
     /// Whether to compile all files of the systems, even if nothing that they depend on has
     /// changed.
