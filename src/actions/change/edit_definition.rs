@@ -108,9 +108,9 @@ impl From<FileError> for EditError {
 /// Performs `request` on a file of `project`.
 ///
 /// # Errors
-/// Fails, leaving the file unchanged, in these cases: the file does not exist; no definition or
-/// several match; the text is not exactly one form that can be read in the definition's package; or
-/// the file's version is not the one that the request names.
+/// Fails, leaving the file unchanged, for example in these cases: the file does not exist; no
+/// definition or several match; the text is not exactly one form that can be read in the
+/// definition's package; or the file's version differs from the version in the request.
 pub(crate) fn edit_definition(
     index: &Index,
     project: &Project,

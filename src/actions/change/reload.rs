@@ -31,7 +31,7 @@ impl ReloadRequest {
         Self::default()
     }
 
-    /// Restricts the request to `paths`, unless that list is empty.
+    /// Adds files to reload. If none are added, all changed files are reloaded.
     #[must_use]
     pub fn paths(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.paths.extend(paths);
@@ -46,7 +46,7 @@ impl ReloadRequest {
     }
 }
 
-/// A definition that is in the image but no longer in its file.
+/// A definition in the image that a fresh load of the project would not make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leftover {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::answer::Location;
 use crate::handle::loaded::{Diagnostic, Severity};
 
-/// The maximum number of compiled files in an answer.
+/// The maximum number of compiled files in a JSON answer, unless `detail` is requested.
 pub(crate) const LISTED_FILES: usize = 30;
 
 /// A diagnostic of the compiler, the reader or the load.

@@ -36,7 +36,7 @@ struct ListedReload {
     /// Definitions that are in the image but no longer in their files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<Leftover>,
-    /// Their number, if not all are listed.
+    /// Number of entries in `left`, if not all are listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_total: Option<usize>,
     /// True if nothing of the project was loaded, so that there was nothing to reload.
