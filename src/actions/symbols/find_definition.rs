@@ -114,7 +114,7 @@ pub struct FoundDefinition {
     pub kind: LispKind,
     /// The definition's name.
     pub name: LispName,
-    /// Position of the name if the evidence is exact, otherwise of the form: `file:line:column`.
+    /// Position of the name if it was found, otherwise of the form: `file:line:column`.
     #[serde(rename = "at", serialize_with = "as_text")]
     #[schemars(with = "String")]
     pub place: Location,
