@@ -68,7 +68,7 @@
 ;;; Code objects
 
 (define-inline code-serial (code)
-  "Return the serial number of CODE. Code that is created later has a higher one."
+  "Return the serial number of CODE. Code that is created later has a higher number."
   (sb-kernel:%code-serialno code))
 
 (define-inline last-code-serial ()
@@ -133,7 +133,7 @@
            (when (= type sb-vm:code-header-widetag)
              (funcall function object))))
     (declare (dynamic-extent #'visit))
-    ;; SBCL's MAP-CODE-OBJECTS does the same.
+    ;; SBCL's MAP-CODE-OBJECTS does the same, but for the complete spaces.
     (sb-sys:without-gcing
       (sb-thread::with-system-mutex (sb-vm::*allocator-mutex*)
         (sb-vm::map-objects-in-range #'visit

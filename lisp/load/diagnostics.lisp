@@ -17,7 +17,7 @@
 (defun severity (condition)
   "Return the severity of CONDITION as a keyword, or NIL if it should not be shown."
   (typecase condition
-    ;; ASDF's summaries only repeat earlier diagnostics.
+    ;; Do not show notes and harmless redefinitions. ASDF's summaries repeat earlier diagnostics.
     ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
@@ -80,7 +80,7 @@
                   2000)))
 
 (defun bounded-text (text limit)
-  "Return TEXT, truncated to LIMIT characters."
+  "Return TEXT without surrounding white space, truncated to LIMIT characters."
   (let ((text (string-trim '(#\Space #\Newline #\Tab) text)))
     (if (> (length text) limit)
         (concatenate 'string (subseq text 0 limit) "…")
@@ -210,7 +210,7 @@
 
 (defun note-undefined-names ()
   "Add the warnings that the abandoned compilation unit would have given at its end."
-  ;; They concern undefined variables, and functions that no file has defined so far.
+  ;; They concern undefined variables and types, and functions that no file has defined so far.
   (let ((files '()))
     (dolist (undefined (undefined-names))
       (let ((name (undefined-name undefined))
@@ -244,7 +244,8 @@
     (and symbol (symbolp symbol) (list :subject (symbol-name symbol)))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
-  "Add CONDITION to the diagnostics of this load, once. Return its position."
+  "Add CONDITION, unless SEVERITY is NIL, to the diagnostics of this load, once. Return its
+position."
   (let ((session *load-session*))
     (when (and severity session)
       (let* ((place (reporting-own-errors ("locating a diagnostic")

@@ -131,7 +131,7 @@
 
 (defun leftovers (files gone)
   "Return the marks of the definitions of FILES that the files no longer contain."
-  ;; The contents are those that were last loaded. Files in GONE contain nothing.
+  ;; The contents are those that were last loaded. Files in GONE count as empty.
   (let ((before (marks-by-name)))
     (let ((found (remove-if-not
                   (lambda (mark)
@@ -142,7 +142,7 @@
                                (/= (mark-created mark) (file-version-write-date version)))
                           (not-defined-again-p mark (gethash key before)))))
                   (definitions-in files))))
-      ;; Keep an implicit generic function as long as some of its methods remain.
+      ;; Keep a generic function as long as some of its methods remain.
       (remove-if (lambda (mark)
                    (and (eq (mark-kind mark) :generic-function)
                         (set-difference
@@ -168,7 +168,7 @@
       (error () nil))))
 
 (defun leftover-text (mark)
-  "Return the beginning of the form that defines MARK, for display."
+  "Return the name that MARK defines as text; for a method, with qualifiers and specializers."
   (let ((name (mark-name mark)))
     (if (eq (mark-kind mark) :method)
         (name-text (list* 'method
@@ -180,7 +180,7 @@
 
 (defun leftovers-json (files gone remove)
   "Return the leftovers of FILES as JSON objects, sorted by their keys: file, kind and name."
-  ;; Files in GONE no longer exist. REMOVE is a list of the keys of definitions to remove from the
+  ;; Files in GONE count as empty. REMOVE is a list of the keys of definitions to remove from the
   ;; image.
   (flet ((key (mark)
            (format nil "~A ~(~A~) ~A" (mark-file mark) (mark-kind mark) (leftover-text mark))))

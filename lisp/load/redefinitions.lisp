@@ -1,6 +1,6 @@
 ;;;; Handles redefinitions that occur only on a reload: packages that lost exports, constants with
 ;;;; new values, structures with new slots. A load takes the restart that continues, as a user
-;;;; would, and reports it as a caution in its answer.
+;;;; would, and reports the redefinition as a caution in its answer.
 
 (in-package :steelbank)
 

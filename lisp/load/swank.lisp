@@ -48,7 +48,7 @@
 (defun refusing-stranger (function stream)
   "Wrap Swank's authentication: disconnect clients that do not know the secret."
   ;; The error of such a client is reported and ends the listener, which is then reopened. Otherwise
-  ;; it would wait in the debugger of a connected editor.
+  ;; the listener would wait in the debugger of a connected editor.
   (let ((known nil)
         (sb-ext:*invoke-debugger-hook* 'debugger-hook)
         (*debugger-hook* nil))
@@ -119,7 +119,7 @@
 
 (define-question "code-made" ()
   "Return the number of code objects created so far, which grows when a user compiles code."
-  ;; An export that must be repeated counts as one.
+  ;; An export that must be repeated counts as one code object.
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()

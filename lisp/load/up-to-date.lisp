@@ -113,7 +113,7 @@
          (null (asdf:component-children system)))))
 
 (defun unchanged-systems ()
-  "Return the up-to-date systems with files that have not been touched since."
+  "Return the up-to-date systems that have not changed since, and neither have their dependencies."
   (let ((verdicts (make-hash-table :test 'equal))
         (features (make-hash-table :test 'eq)))
     (labels ((unchanged-p (up-to-date)
@@ -171,8 +171,8 @@
   ;; TOLD is as for REGISTER-UP-TO-DATE-SYSTEMS.
   (asdf/session:with-asdf-session ()
     (let ((session (asdf/session:toplevel-asdf-session)))
-      ;; Upgrade ASDF now. Otherwise the first OPERATE of a session does it and continues in a new
-      ;; session, without the registered systems.
+      ;; Upgrade ASDF now. Otherwise the first OPERATE of a session would upgrade ASDF and continue
+      ;; in a new session, without the registered systems.
       (unless (asdf/session:asdf-upgraded-p session)
         (setf (asdf/session:asdf-upgraded-p session) t)
         (asdf:upgrade-asdf)))

@@ -26,7 +26,7 @@
     (or (null mismatch) (= mismatch (length prefix)))))
 
 (defun own-frame-p (name own)
-  "Return true if NAME is the name of a source file of SBCL, or of one below the folder OWN."
+  "Return true if NAME is the name of a source file of SBCL, or of a file below the folder OWN."
   (and (stringp name)
        (or (prefix-p "SYS:" name) (prefix-p own name)
            ;; The source files of SBCL's contrib modules have names from the build of SBCL.
@@ -34,7 +34,7 @@
 
 (defun code-location-place (location)
   "Return the position of LOCATION as a property list of :FORM and :NUMBER."
-  ;; Return NIL if the compiler did not record it.
+  ;; Return NIL if the compiler did not record the position.
   (let ((form (and location (location-toplevel-form location)))
         (number (and location (location-form-number location))))
     (and form number

@@ -33,8 +33,8 @@
 
 (defun compared-assertion (predicate values &rest initargs)
   "Return the assertion that PREDICATE holds for VALUES, conses of a form and its value."
-  ;; If one of two forms is constant, its value is the expected one. Otherwise it is unknown which
-  ;; value is expected.
+  ;; If PREDICATE tests equality and one of two forms is constant, the constant is the expected
+  ;; value. Otherwise it is unknown which value is expected, and constants are omitted.
   (let ((constants (remove-if-not #'constantp values :key #'car))
         (others (remove-if #'constantp values :key #'car)))
     (apply #'make-assertion
@@ -176,7 +176,7 @@
                                          (describe-object failure stream))))))))
 
 (defun fiasco-test (test)
-  "Return the test for Fiasco's TEST. Its package is that of its suite, if any."
+  "Return the test for Fiasco's TEST, in the package of the suite that is its parent, if any."
   (let ((known (named-test (its-slot test "NAME") (fdefinition (its-slot test "NAME"))))
         (suites (symbol-value (its "FIASCO" "*PACKAGE-BOUND-SUITES*"))))
     (loop for package being the hash-keys of suites using (hash-value suite)
@@ -359,9 +359,9 @@
     (let* ((needed (tests (call-its "ORG.SHIRAKUMO.PARACHUTE" "DEPENDENCIES" test)))
            (unmet (remove-if #'passed-p (remove-duplicates needed))))
       (if unmet
-          (format nil "It depends on ~{~a~^, ~}, which did not pass."
+          (format nil "The test depends on ~{~a~^, ~}, which did not pass."
                   (mapcar (lambda (test) (its-slot test "NAME")) unmet))
-          "Its parent skips it."))))
+          "The test's parent skips it."))))
 
 (define-framework "parachute" "ORG.SHIRAKUMO.PARACHUTE"
     (:tests (loop with indexes = (symbol-value (its "ORG.SHIRAKUMO.PARACHUTE" "*TEST-INDEXES*"))
@@ -462,7 +462,8 @@
            (raised (is "ERROR-TEST-REPORT"))
            (compared (and (is "FAILED-TEST-REPORT") (not raised)))
            (description (its-slot report "DESCRIPTION"))
-           ;; An error inside an assertion fails it; an error outside has no form.
+           ;; An error inside an assertion fails the assertion; an error outside any assertion has
+           ;; no form.
            (outside (and raised (symbolp form) (null (symbol-package form)))))
       (make-assertion :status (cond (outside :error)
                                     ((is "FAILED-TEST-REPORT") :failed)

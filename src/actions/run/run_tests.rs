@@ -340,8 +340,8 @@ impl TestSystems {
         Ok((report.status == SystemStatus::Found).then_some(report))
     }
 
-    /// Lists the systems with a test-op to perform: the first system, or else the systems with its
-    /// tests. Omits test-ops that do nothing.
+    /// Lists the systems to perform test-op on: the first system if its test-op does anything, or
+    /// else the systems with its tests that have such a test-op.
     pub(crate) fn operations(
         &self,
         context: &QueryContext<'_>,
