@@ -43,8 +43,8 @@
 
 (require "asdf")
 
-;; Ignore this machine's configuration: ASDF would replace SBCL's ASDF by a newer one from its
-;; registry.
+;; Ignore this machine's configuration. With it, ASDF would replace SBCL's ASDF by a newer version
+;; from the configured registry.
 (asdf:initialize-source-registry '(:source-registry :ignore-inherited-configuration))
 (asdf:initialize-output-translations
  '(:output-translations :disable-cache :ignore-inherited-configuration))
@@ -58,7 +58,7 @@
 
 (defun load-lisp-half ()
   "Compile and load the components of system steelbank, in the system's order."
-  ;; A warning ends the build.
+  ;; Any warning except a style warning ends the build.
   (let ((folder (make-pathname :name nil :type nil :defaults *load-truename*)))
     (asdf:load-asd (merge-pathnames "steelbank.asd" folder))
     (with-compilation-unit ()

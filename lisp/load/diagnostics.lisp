@@ -173,8 +173,9 @@
 
 (defun frame-position (location source file)
   "Return the position in FILE of code LOCATION with debug SOURCE, as a property list, or NIL."
-  ;; FILE is a native name; return NIL if it was not loaded by us. If the file was read in this
-  ;; load, the position is a line and column. Otherwise the host looks it up in the file's sidecar.
+  ;; FILE is a native name; return NIL if we did not load FILE. If FILE was read in this load, the
+  ;; position is a line and column. Otherwise it is form numbers, which the host looks up in the
+  ;; sidecar of FILE.
   (let* ((toplevel (location-toplevel-form location))
          (number (location-form-number location))
          (tap (gethash (debug-source-namestring source) (load-session-taps *load-session*)))

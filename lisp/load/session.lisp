@@ -58,7 +58,7 @@
       (setf (gethash name table) t))))
 
 (defun note-file (session file how)
-  "Record that FILE, a native name, was :COMPILED in SESSION, or loaded without it (:CACHED)."
+  "Record that FILE, a native name, was compiled (:COMPILED) or only loaded (:CACHED) in SESSION."
   ;; HOW is the keyword. A file that was compiled is also loaded, and remains :COMPILED.
   (let ((files (load-session-files session)))
     (unless (eq (gethash file files) :compiled)
