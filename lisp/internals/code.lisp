@@ -97,7 +97,7 @@
   (sb-c::debug-source-namestring source))
 
 (define-inline debug-source-created (source)
-  "Return the write date of the file of SOURCE when it was compiled."
+  "Return the write date that the file of SOURCE had when it was compiled."
   (sb-c::debug-source-created source))
 
 (define-inline debug-source-starts (source)
@@ -155,7 +155,7 @@
     found))
 
 (defun open-file-streams ()
-  "Return the streams on the heap that have an open file descriptor, except the standard ones."
+  "Return the streams on the heap with an open file descriptor, except the standard streams."
   (let ((own (list sb-impl::*stdin* sb-impl::*stdout* sb-impl::*stderr* sb-impl::*tty*)))
     (objects-on-heap (lambda (object)
                        (and (typep object 'sb-sys:fd-stream)

@@ -245,8 +245,7 @@
     (and symbol (symbolp symbol) (list :subject (symbol-name symbol)))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
-  "Add CONDITION, unless SEVERITY is NIL, to the diagnostics of this load, once. Return its
-position."
+  "Unless SEVERITY is NIL, add CONDITION to this load's diagnostics, once. Return its position."
   (let ((session *load-session*))
     (when (and severity session)
       (let* ((place (reporting-own-errors ("locating a diagnostic")

@@ -380,7 +380,7 @@
                ((same-contents-p version loaded) :same)
                (t :changed)))))
 
-;; The keys are native names. The stamp is the one that the file had when it was found unchanged.
+;; The keys are native names. The stamp is the file's stamp when it was found unchanged.
 (sb-ext:define-load-time-global *definitions-as-read* (make-hash-table :test 'equal :synchronized t)
   "Maps each system definition that was found unchanged to its version as read and its stamp.")
 

@@ -43,7 +43,7 @@
 
 (defun function-file (function)
   "Return the native name and write date of the file that FUNCTION was compiled from."
-  ;; The date is the one at the time of compilation. Return NIL if there is no file.
+  ;; The date is the file's write date at the time of compilation. Return NIL if there is no file.
   (let* ((source (code-source (function-code (entry-function function))))
          (file (and source (debug-source-namestring source))))
     (and file (values (native-name file) (debug-source-created source)))))

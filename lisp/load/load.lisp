@@ -163,7 +163,7 @@
 
 (defun new-code-files ()
   "Return a table of the files of code that was created since the last call."
-  ;; It maps each file to its write date at the time of compilation.
+  ;; The table maps each file to its write date at the time of compilation.
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*))
     (map-code
@@ -182,7 +182,7 @@
 
 (defun note-new-code (versions noted-elsewhere)
   "Record the files of new code in the image, and return their number."
-  ;; Skip files that changed after they were compiled, and those for which NOTED-ELSEWHERE, called
+  ;; Skip files that changed after they were compiled, and files for which NOTED-ELSEWHERE, called
   ;; with name and write date, returns true. VERSIONS maps the files that were read to their
   ;; versions.
   (loop for path being the hash-keys of (new-code-files) using (hash-value created)

@@ -108,7 +108,7 @@
                          (lambda (condition)
                            (unless (gethash name (load-session-constants session))
                              (note-caution "The constant ~S has a new value. Code that is not ~
-                                            recompiled still uses the old one."
+                                            recompiled still uses the old value."
                                            name)
                              (continue condition)))))
           (multiple-value-prog1 (apply function name value more)

@@ -311,7 +311,7 @@
 (defun set-overlays (overlays)
   "Replace all overlays by OVERLAYS, a list of lists of a file and its text file."
   ;; Both are native names; the text file is NIL if the file counts as deleted. The write date of an
-  ;; overlay is that of its text file.
+  ;; overlay is that of its text file plus one second.
   (clrhash *overlays*)
   (loop for (file text) in overlays
         for date = (and text (file-write-date (sb-ext:parse-native-namestring text)))

@@ -14,7 +14,7 @@
   (:report (lambda (condition stream)
              (declare (ignore condition))
              (format stream "Neither Swank nor Slynk was found: ASDF cannot find system swank or ~
-                             slynk. Install one (Debian: apt install cl-swank; Quicklisp: ~
+                             slynk. Install either (Debian: apt install cl-swank; Quicklisp: ~
                              (ql:quickload \"swank\"), with its setup in ~~/.sbclrc; Sly: add its ~
                              folder slynk to CL_SOURCE_REGISTRY), and restart.")))
   (:documentation "No system that serves an editor was found."))

@@ -47,7 +47,7 @@
     (flet ((note (operation component)
              (let ((other (asdf:component-system component)))
                ;; A system depends on the definition of its primary system but not on loading it.
-               ;; The file that defines both is among its sources.
+               ;; The file that defines both systems is among the sources of SYSTEM.
                (unless (or (eq other system)
                            (and (eq other primary) (typep operation 'asdf:define-op)))
                  (pushnew (asdf:component-name other) names :test #'equal)))))
@@ -106,7 +106,7 @@
 
 (defun built-in-p (name)
   "Return true if the system NAME is built into the image and has no files, such as UIOP."
-  ;; Each plan has actions for it that do nothing.
+  ;; Each plan has actions for such a system, which do nothing.
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
          (null (asdf:system-source-file system))

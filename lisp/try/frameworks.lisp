@@ -336,7 +336,7 @@
           append (append (and (its-slot part "RESULTS") (parachute-results part)) (list part))))
 
 (defun call-with-children (chain function)
-  "Call FUNCTION while each test of CHAIN has only the next one as its child, and the last none."
+  "Call FUNCTION while each test of CHAIN has the next test as its only child, and the last none."
   ;; The first test is the outermost one.
   (let ((had (mapcar (lambda (test) (its-slot test "CHILDREN")) chain)))
     (flet ((put (test children)

@@ -125,7 +125,7 @@ pub(crate) fn edit_definition(
         && *wanted != version(&old)
     {
         return Err(EditError::Refused(format!(
-            "{shown} has version {}, not {wanted}: it has changed. Nothing was written; read the file again.",
+            "{shown} has version {}, not {wanted}: the file has changed. Nothing was written; read the file again.",
             version(&old)
         )));
     }
@@ -155,7 +155,8 @@ pub(crate) fn edit_definition(
     })
 }
 
-/// Finds the definition in `text` that `wanted` names. Fails if none or several match.
+/// Finds the definition in `text` that `wanted` names. Fails if no definition matches or several
+/// match.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
     let mut found = edit::find_definitions(text, wanted).map_err(EditError::Refused)?;
     let lines = LineIndex::new(text);

@@ -46,7 +46,7 @@ impl ReloadRequest {
     }
 }
 
-/// A definition in the image that a fresh load of the project would not make.
+/// A definition that is in the image but no longer in the project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leftover {
@@ -67,7 +67,7 @@ pub struct Leftover {
 pub struct ReloadAnswer {
     /// The files that had changed after they were loaded, relative to the project's root.
     pub changed: Vec<String>,
-    /// Definitions that are in the image but no longer in their files.
+    /// Definitions that are in the image but no longer in the project.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub left: Vec<Leftover>,
     /// True if nothing of the project was loaded, so that there was nothing to reload.

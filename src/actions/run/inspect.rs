@@ -143,7 +143,7 @@ pub struct Inspection {
     /// The handle in the request; empty for an expression.
     #[serde(skip)]
     pub asked: String,
-    /// The handle for further requests about this object.
+    /// The handle from which `path` leads to this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// The path from `handle` to this object.

@@ -33,7 +33,7 @@ struct ListedReload {
     /// The files that had changed after they were loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changed: Vec<String>,
-    /// Definitions that are in the image but no longer in their files.
+    /// Definitions that are in the image but no longer in the project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<Leftover>,
     /// Number of entries in `left`, if not all are listed.
