@@ -17,7 +17,7 @@ impl Action for EditRequest {
     /// no file has changed, and [`Error::request`] returns the [`EditError`] unless the cause is
     /// that there is no project.
     fn run(&self, bank: &Steelbank, _: &Control) -> Result<EditAnswer, Error> {
-        Ok(edit_definition(&bank.index(), bank.project(), self)?)
+        Ok(edit_definition(&bank.context(), self)?)
     }
 }
 
