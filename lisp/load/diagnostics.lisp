@@ -96,7 +96,7 @@
 
 (defun stream-place (stream position)
   "Return line and column, from 1, of character POSITION of STREAM."
-  ;; If POSITION is NIL, use the current read position.
+  ;; If POSITION is NIL, use the current read position. Return NIL if STREAM does not record lines.
   (when (form-tracking-stream-p stream)
     (multiple-value-bind (line column) (stream-line-and-column stream position)
       (list :line line :column column))))

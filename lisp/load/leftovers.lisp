@@ -11,7 +11,7 @@
   "The definition of NAME as KIND in FILE."
   ;; For a method, NAME is the method. OBJECT changes when the definition is evaluated again.
   ;; VERSION is the version of the file that was loaded. For a function, CREATED is the write date
-  ;; of the file that it was compiled from.
+  ;; that the file had when the function was compiled.
   kind name file object version created)
 
 (sb-ext:define-load-time-global *marks* '()

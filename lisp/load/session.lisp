@@ -28,7 +28,7 @@
   ;; compiled. The files are sorted by the time of compiling or loading.
   (files (make-hash-table :test 'equal) :type hash-table)
   (diagnostics '() :type list)
-  ;; The diagnostics that occur only when a file is compiled.
+  ;; The diagnostics, except errors, that were signalled while files were compiled.
   (compile-diagnostics '() :type list)
   ;; Sentences that the answer gives in addition to the outcome.
   (cautions '() :type list)

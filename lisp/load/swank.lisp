@@ -74,8 +74,8 @@
   "The number of attempts to listen again before a failure is reported.")
 
 (defun reopen-swank (port)
-  "Have Swank listen on PORT again. Retry for as long as another program uses the port."
-  ;; Swank's sentinel closes the socket asynchronously.
+  "Have Swank listen on PORT again. Retry until the port is free."
+  ;; Swank's sentinel closes the socket asynchronously, so the first attempts may fail.
   (around-user-code (call-swank "STOP-SERVER" port))
   (loop for attempt from 1
         do (pause-microseconds (if (< attempt *reopening-attempts*) 100000 1000000))

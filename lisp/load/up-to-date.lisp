@@ -1,9 +1,9 @@
 ;;;; Tracks up-to-date systems, which are loaded and unchanged, so that ASDF's plan can skip them.
 ;;;;
-;;;; ASDF's plan checks each file and fasl of all direct and indirect dependencies of a system. If a
-;;;; plan found nothing to do for a system, and none of its files or its dependencies' files was
-;;;; touched since, the next plan would find the same. Such systems are registered in ASDF's session
-;;;; as done.
+;;;; ASDF's plan checks each file and fasl of all direct and indirect dependencies of a system.
+;;;; Assume that a plan found nothing to do for a system, and that the system's files, its
+;;;; dependencies' files and *FEATURES* have not changed since. Then the next plan would find
+;;;; nothing to do, either. Such systems are registered in ASDF's session as done.
 
 (in-package :steelbank)
 

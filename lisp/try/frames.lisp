@@ -67,9 +67,9 @@
         (name-text name))))
 
 (defun user-frame (debug-fun location own code locals)
-  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it is SBCL's or ours."
-  ;; CODE is the number of the code being evaluated. LOCALS is a function that returns the names and
-  ;; handles of the local variables.
+  "Return the call of DEBUG-FUN at LOCATION as a JSON object, or NIL if it is not in user code."
+  ;; OWN is the value of OWN-FOLDER. CODE is the number of the code being evaluated. LOCALS is a
+  ;; function that returns the names and handles of the local variables.
   (let* ((source (location-source location))
          (name (and source (debug-source-namestring source)))
          (in-code (and source (eql code (getf (debug-source-properties source) :steelbank-code)))))

@@ -1,5 +1,5 @@
-//! Implements the tool load-system, which loads an ASDF system and reports the compiler's
-//! diagnostics. `loaded` also builds the answer of load-file.
+//! Implements the tool load-system, which loads an ASDF system or all systems of the project, and
+//! reports the compiler's diagnostics. `loaded` also builds the answer of load-file.
 
 use crate::Error;
 use std::path::Path;

@@ -425,11 +425,8 @@ impl FrameworkTest {
         }
     }
 
-    /// Runs the test for at most `allowed`. A timeout or the death of Lisp is a result, not an
-    /// error.
-    ///
-    /// # Errors
-    /// Fails if the call was cancelled.
+    /// Runs the test for at most `allowed`. Failures such as a timeout or the death of Lisp are
+    /// results, not errors.
     pub(crate) fn run(
         &self,
         context: &QueryContext<'_>,
