@@ -53,7 +53,8 @@
   "Return the report of CONDITION as a string of bounded length."
   (let* ((inner (innermost-condition condition))
          (*print-length* 20) (*print-level* 6) (*print-pretty* nil)
-         ;; A deprecation report mentions shared names twice; print them in full, without labels.
+         ;; A deprecation report mentions some names twice; print them in full, without circularity
+         ;; labels.
          (*print-circle* (not (typep inner 'sb-ext:deprecation-condition)))
          (text
            (cond ((source-end-p condition)
@@ -87,7 +88,7 @@
         text)))
 
 (defun session-tap (file)
-  "Return the tap of FILE, a pathname as the compiler names it, in this load."
+  "Return the tap of FILE, a pathname as the compiler names it, in this load, or NIL."
   (let ((tap *tap*))
     (if (and tap (tap-file-info tap)
              (equal file (file-info-pathname (tap-file-info tap))))
@@ -109,7 +110,7 @@
         (stream-place stream nil))))
 
 (defun compiler-place (context)
-  "Return path, line, column and form of CONTEXT, an error context of the compiler."
+  "Return path, line, column and form of CONTEXT, an error context, as far as they are known."
   (let* ((file (error-context-file context))
          (path (error-context-path context))
          (number (and path (source-path-form-number path)))

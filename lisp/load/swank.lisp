@@ -1,5 +1,6 @@
-;;;; Connects a user's editor to the image through the user's own Swank or Slynk. Swank is loaded as
-;;;; an ASDF system, so its symbols are looked up when they are needed.
+;;;; Connects a user's editor to the image through the user's own Swank or Slynk, which is loaded as
+;;;; an ASDF system at run time, so its symbols are looked up when they are needed. In this file,
+;;;; Swank also stands for Slynk.
 
 (in-package :steelbank)
 
@@ -123,7 +124,7 @@
   (+ (last-code-serial) *incomplete-exports*))
 
 (define-question "note-new-code" ()
-  "Record the files that a user compiled and loaded in the editor."
+  "Record the files that a user compiled and loaded from the editor."
   ;; If there are new files, return the contents of the image.
   (if (plusp (note-new-code (make-hash-table :test 'equal)
                             (lambda (file created)

@@ -113,7 +113,7 @@
          (null (asdf:component-children system)))))
 
 (defun unchanged-systems ()
-  "Return the up-to-date systems that have not changed since, and neither have their dependencies."
+  "Return the systems in *UP-TO-DATE-SYSTEMS* that, with their dependencies, are still unchanged."
   (let ((verdicts (make-hash-table :test 'equal))
         (features (make-hash-table :test 'eq)))
     (labels ((unchanged-p (up-to-date)

@@ -427,6 +427,9 @@ impl FrameworkTest {
 
     /// Runs the test for at most `allowed`. Failures such as a timeout or the death of Lisp are
     /// results, not errors.
+    ///
+    /// # Errors
+    /// Fails if the call was cancelled.
     pub(crate) fn run(
         &self,
         context: &QueryContext<'_>,
