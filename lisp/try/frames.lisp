@@ -111,7 +111,8 @@
 (defun user-frames (code &key (locals t) copied)
   "Return the user's stack frames, innermost first, as JSON objects."
   ;; Second value: the number of frames that were omitted. Consecutive calls at the same position
-  ;; become one frame with their number. COPIED are return addresses to use instead of the stack.
+  ;; become one frame with the number of calls. COPIED are return addresses to use instead of the
+  ;; stack.
   (let ((frames '()) (count 0) (more 0) (times 1) (own (own-folder)))
     (labels ((note-times ()
                (when (> times 1)

@@ -45,7 +45,7 @@ pub(crate) struct NotFoundReply {
     /// can be undone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suggestions: Vec<String>,
-    /// Further information: the system to load, or unloaded files that contain the name.
+    /// Further information, such as the system to load, or unloaded files that contain the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// Suggested next steps.

@@ -28,8 +28,8 @@ pub(crate) struct ShownDiagnostic {
 }
 
 impl ShownDiagnostic {
-    /// Converts `diagnostic`, with its path shortened by `shown`. With `detail`, the absolute path,
-    /// line and column are separate fields.
+    /// Converts `diagnostic`. Without `detail`, the position is one string with the path that
+    /// `shown` returns. With `detail`, the absolute path, line and column are separate fields.
     pub(crate) fn new(diagnostic: Diagnostic, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let (place, at) = if detail { (diagnostic.place, None) } else { (None, diagnostic.place) };
         let at = at.map(|at| Location { file: shown(&at.file), ..at }.to_string());

@@ -156,6 +156,7 @@ pub struct FormAt {
 /// list that begins at that column or has its operator there, or else the first list that begins
 /// after the column on the line. If there is no such list, returns the innermost list around the
 /// start of the line. Returns `None` if the file has no such line or no list contains it.
+///
 /// # Errors
 /// Fails if the file cannot be read.
 pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<Option<FormAt>> {

@@ -2,7 +2,8 @@
 //!
 //! The image records each definition and its top-level form. The text, as SBCL's reader saw it,
 //! gives the position of the name in that form. A name that a macro generates (structure accessors,
-//! `define-foo`) may not occur in the text; the answer then has the position of the form.
+//! `define-foo`) may not occur in the text; the answer then has the position of the form. If the
+//! image lacks the symbol, the text of files that are not loaded is searched.
 
 mod text;
 pub(crate) mod tool;

@@ -1,5 +1,5 @@
-//! Runs [`CheckRequest`]: loads the project in a scratch image, from the files on disk and from
-//! texts that are not written yet.
+//! Runs [`CheckRequest`]: loads systems and files in a scratch image, from the files on disk and
+//! from texts that are not written yet.
 
 use std::sync::Arc;
 use std::time::Instant;
