@@ -103,7 +103,7 @@ words! {
         Died = "died",
         /// A test-op returned without any recognized assertions.
         Done = "done",
-        /// The test signalled a condition that was not handled.
+        /// The test or an assertion signalled a condition that was not handled.
         Error = "error",
         /// An assertion failed.
         Failed = "failed",
