@@ -166,7 +166,7 @@ pub struct FormAt {
 /// Without `column`, returns the outermost list that begins on `line`. With `column`, returns the
 /// list that begins at that column or has its operator there, or else the first list that begins
 /// after the column on the line. If there is no such list, returns the innermost list around the
-/// start of the line.
+/// start of the line. Returns `None` if the file has no such line or no list contains it.
 ///
 /// # Errors
 /// Fails if the file cannot be read.
