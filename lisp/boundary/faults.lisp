@@ -33,7 +33,7 @@
   (full 0 :type (unsigned-byte 64)))
 
 (sb-ext:define-load-time-global *lanes* '()
-  "The lanes that were started, newest first.")
+  "The lanes that serve the host at present, newest first.")
 
 
 (defvar *lane* nil
@@ -72,7 +72,7 @@
   "Replacements for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
 
 (defun foreign-substitute (function name)
-  "Return the address of the replacement of the foreign function NAME, or call FUNCTION for it."
+  "Wrap +FIND-FOREIGN-FUNCTION+: return the address of NAME's replacement if it has one."
   (let ((substitute (cdr (or (assoc name *foreign-exit-functions* :test #'string=)
                              (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
@@ -111,7 +111,7 @@
                     (let ((*print-escape* nil) (*print-length* 20) (*print-level* 5)
                           (*package* (find-package :common-lisp-user)))
                       (limited (lambda (stream)
-                                 ;; The full report would repeat the stream.
+                                 ;; The full report of a READER-ERROR would also print the stream.
                                  (if (typep condition '(and reader-error simple-condition))
                                      (apply #'format stream
                                             (simple-condition-format-control condition)
@@ -155,14 +155,15 @@
     (end-of-file :end-of-file)
     (t :error)))
 
-;; It is called before the stack unwinds.
+;; The function is called before the stack unwinds.
 (defvar *note-fault* nil
   "A function to call with the condition that is about to end this thread's work, or NIL.")
 
-;;; The end of the stack. Code that runs there can do little, so the stack is copied and unwound
-;;; first, and the copy is examined.
+;;; ; Stack overflows. Code near the end of the stack can do little, so the stack is copied and
+;;; unwound first, and the copy is examined.
 
-;; This includes what the compiler and the printer need, if examining frames calls them.
+;; The value includes what the compiler and the printer need if code that examines frames calls
+;; them.
 (defparameter *stack-needed* (* 256 1024)
   "The octets of stack needed to examine frames.")
 
@@ -171,7 +172,7 @@
   (< (stack-left) *stack-needed*))
 
 (defvar *return-addresses* nil
-  "The array to which the stack is copied before it unwinds near its end, or NIL.")
+  "The array for the return addresses on the stack, copied before it unwinds near its end, or NIL.")
 
 (defun copy-stack ()
   "Copy the information needed to describe the stack after it unwinds."
@@ -208,7 +209,7 @@
       (end-thread "a second stack overflow, in code that handled the first")))
 
 (defun end-work (condition)
-  "End this thread's work for the host with CONDITION."
+  "Call *NOTE-FAULT* with CONDITION, and throw CONDITION to end this thread's work for the host."
   (let ((note (shiftf *note-fault* nil)))
     (when note
       (funcall note condition)))
@@ -222,7 +223,7 @@
   (sb-thread:abort-thread))
 
 (defun debugger-hook (condition hook)
-  "Replace the debugger. In a call, end the call with CONDITION as its fault."
+  "Replace the debugger. In a call, or if *NOTE-FAULT* is set, end the work with CONDITION."
   ;; In any other thread, report the condition to the host and end that thread.
   (declare (ignore hook))
   (cond ((or (plusp *call*) *note-fault*)
@@ -236,7 +237,7 @@
          (sb-thread:abort-thread))))
 
 (defun replace-debugger ()
-  "Make the debugger itself, and SBCL's last resort for nested errors, call DEBUGGER-HOOK too."
+  "Replace the debugger itself, and SBCL's handling of stack overflows and of nested errors."
   (encapsulate +debugger+ 'steelbank
                       (lambda (function condition)
                         (declare (ignore function))
@@ -265,7 +266,7 @@
   (floor (* *heap-share* (sb-ext:dynamic-space-size))))
 
 (defvar *checking-heap* nil
-  "True while this thread collects garbage to determine the actual heap usage.")
+  "True while this thread does not check after collections whether the heap is full.")
 
 (sb-ext:define-load-time-global *memory-to-free* '()
   "Functions that drop dispensable objects, called when the heap is full.")
@@ -289,21 +290,22 @@
 
 (defun heap-room ()
   "Return the octets in use up to which a full collection certainly has space for a copy."
-  ;; This allows for whatever else is allocated before the collection.
+  ;; The result allows for whatever else is allocated before the collection.
   (floor (* 12/25 (sb-ext:dynamic-space-size))))
 
 (defun heap-bound ()
-  "Return the limit of octets in use: when it is exceeded, a call is ended."
-  ;; It is HEAP-LIMIT. If calls that have ended left more than that in use, it is somewhat more than
-  ;; they left, but less than HEAP-ROOM.
+  "Return the limit of octets in use: when it is exceeded, the work of a thread is ended."
+  ;; Usually return HEAP-LIMIT. If more than HEAP-LIMIT was in use at the last call of NOTE-HEAP,
+  ;; return somewhat more than was in use then, but less than HEAP-ROOM.
   (if (> *heap-noted* (heap-limit))
       (min (+ *heap-noted* (heap-step)) (- (heap-room) (heap-step)))
       (heap-limit)))
 
 (defun heap-filler ()
   "Return the thread that has allocated most since its call began or the counters were reset."
-  ;; Return NIL if growth since then is small, or larger than what the running threads have
-  ;; allocated. In the latter case, a call that has ended may be responsible.
+  ;; Return NIL if the heap has grown little since NOTE-HEAP, or by clearly more than the running
+  ;; threads have allocated. In the latter case, a call that has ended may be responsible; call
+  ;; NOTE-HEAP again.
   (let ((growth (- (heap-in-use) *heap-noted*)) (filler nil) (most 0) (all 0))
     (dolist (thread (sb-thread:list-all-threads))
       (multiple-value-bind (lane call) (call-of thread)
@@ -356,7 +358,7 @@
 (defun relieve-heap ()
   "End the work of threads that have filled the heap, one by one, until it is not full."
   ;; If no thread is responsible, this thread continues as long as the collector has space for what
-  ;; it has allocated.
+  ;; this thread has allocated.
   (mapc #'funcall *memory-to-free*)
   (loop while (> (live-octets) (heap-bound))
         do (let ((filler (heap-filler)))
@@ -384,7 +386,7 @@
                  (sb-ext:bytes-consed-between-gcs) few)))))
 
 (sb-ext:define-load-time-global *heap-reliever* nil
-  "The thread that determines who has filled the heap, or NIL.")
+  "The thread that runs RELIEVE-HEAP, or NIL.")
 
 (defun await-collection (collect generation)
   "Wrap SBCL's SUB-GC. If another thread is about to collect, wait a while for that."
@@ -411,7 +413,7 @@
 (defun check-heap (collect)
   "Wrap SBCL's POST-GC, which the thread that triggered a collection runs after it."
   ;; If the heap is too full even after a full collection, signal HEAP-SHARE-EXHAUSTED in the thread
-  ;; that has filled it.
+  ;; that has filled it. If another thread is already checking that, wait a while for its result.
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
