@@ -1,4 +1,4 @@
-;;;; ;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. Both pass
+;;;; Tracks text that a user compiled from an editor's buffer through Swank or Slynk. Both pass
 ;;;; the text and its position to SBCL as properties of the compilation unit. SBCL records the
 ;;;; buffer's file as the source, but counts forms from the start of the text.
 

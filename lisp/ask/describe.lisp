@@ -1,4 +1,4 @@
-;;;; ;; describe-symbol: returns every facet of one symbol. A facet is what the symbol names in one
+;;;; describe-symbol: returns every facet of one symbol. A facet is what the symbol names in one
 ;;;; namespace, such as its function or class. Only methods on DOCUMENTATION and, in PRINT-VALUE,
 ;;;; print-object methods run user code.
 

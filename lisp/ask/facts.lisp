@@ -1,4 +1,4 @@
-;;;; ;; symbol-facts returns facts about very many symbols at once, in a shorter form than
+;;;; symbol-facts returns facts about very many symbols at once, in a shorter form than
 ;;;; describe-symbol. package-owners returns the loaded systems, and which of them define given
 ;;;; packages.
 

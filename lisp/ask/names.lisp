@@ -34,7 +34,7 @@
 (defvar *plain-pprint-dispatch* (copy-pprint-dispatch nil)
   "A copy of the standard dispatch table that user code cannot change.")
 
-;;; ; Symbols are printed with their home package and two colons, in standard syntax. Exceptions:
+;;; Symbols are printed with their home package and two colons, in standard syntax. Exceptions:
 ;;; symbols without a home package have the prefix #:, and keywords and lambda-list keywords in
 ;;; arguments and specializers are printed as in source code.
 

@@ -1,4 +1,4 @@
-;;;; ;; The host's questions about the image and its symbols, the host's orders to load and save,
+;;;; The host's questions about the image and its symbols, the host's orders to load and save,
 ;;;; and helper functions for both.
 
 (in-package :steelbank)

@@ -159,7 +159,7 @@
 (defvar *note-fault* nil
   "A function to call with the condition that is about to end this thread's work, or NIL.")
 
-;;; ; Stack overflows. Code near the end of the stack can do little, so the stack is copied and
+;;; Stack overflows. Code near the end of the stack can do little, so the stack is copied and
 ;;; unwound first, and the copy is examined.
 
 ;; The value includes what the compiler and the printer need if code that examines frames calls

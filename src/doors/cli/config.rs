@@ -1,8 +1,9 @@
 //! Configuration files: the project's `.steelbank.toml` and the user's `config.toml`. Command-line
-//! options override both.
+//! options override both, but permissions from the options and from the user's file are combined.
 //!
 //! A project's file may come from an untrusted repository. Therefore it cannot load anything that
-//! the command line does not request, and it cannot grant permissions; only the user's file can.
+//! the command line does not request, and it cannot grant permissions. Only the user's file and the
+//! command line can grant permissions.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -28,18 +28,19 @@ pub(super) fn find(image: Option<&SbclImage>) -> Result<Installation, CommandErr
     })
 }
 
-/// The cache folder, with a warning if it is not the configured folder.
+/// The cache folder, with a warning if the configured folder cannot be used.
 struct CacheFolder {
     path: Option<PathBuf>,
     caution: Option<String>,
 }
 
-/// Returns the configured cache folder, or a temporary folder if that is not writable.
+/// Returns the configured cache folder, or a temporary folder if the configured folder is not
+/// writable. `None` if neither can be used or none is configured.
 pub(super) fn cache() -> Option<PathBuf> {
     cache_folder().path.clone()
 }
 
-/// Returns a warning if the cache folder is not the configured folder.
+/// Returns a warning if the configured cache folder cannot be used.
 pub(super) fn caution() -> Option<&'static str> {
     cache_folder().caution.as_deref()
 }

@@ -343,7 +343,8 @@ impl Shell {
             if name == "check"
                 && let [system] = self.options.project.systems()
             {
-                // Pass the system to the tool, which loads it only in the scratch image.
+                // If --system names one system, pass it to the tool, which loads it only in the
+                // scratch image.
                 arguments.insert("system".to_owned(), system.as_str().into());
                 let session = self.session(false)?.allowing(Permissions::ALL);
                 let answer = call::call_with_progress(tool, &session, arguments)?;

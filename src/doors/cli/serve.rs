@@ -1,5 +1,5 @@
 //! `steelbank serve`: serves MCP on the standard streams and loads the project's systems in the
-//! background.
+//! background. `--host`, `--http` and `--share` continue in their own modules.
 //!
 //! The session starts SBCL at once unless the client may still name the project. If Lisp dies, the
 //! process executes the program again in place: the restarted program receives a [`Handover`]
@@ -114,8 +114,8 @@ impl Serve {
         handed_over(self.restarted_from)
     }
 
-    /// Creates the session, and starts its SBCL unless a client may still name the project. Runs
-    /// the loads in the background.
+    /// Creates the session, starts its SBCL, and runs the loads in the background. If a client may
+    /// still name the project, SBCL starts only if something is to be loaded or Swank is requested.
     pub(super) fn start_image(
         &self,
         shell: &Arc<Shell>,
@@ -148,8 +148,7 @@ impl Serve {
                 Source::Socket(listener) => Some(listener.as_raw_fd()),
             },
         );
-        // If a client may still name its project and there is nothing to load yet, SBCL starts
-        // later.
+        // Otherwise SBCL starts later, when the client may have named its project.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
             // Start SBCL now to report a broken installation at once.
             let bank = session.bank()?;

@@ -129,8 +129,8 @@ impl Joiner {
     }
 
     /// Lets the host serve a pair of streams. Returns the socket, which the host closes when the
-    /// client has disconnected, and the host's further messages. Texts among them are printed on
-    /// standard error.
+    /// client has disconnected, and an iterator over the host's further messages. The iterator
+    /// prints texts on standard error and omits them.
     ///
     /// # Errors
     /// The host rejects the client, or does not answer in time.
