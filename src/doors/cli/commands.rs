@@ -192,8 +192,8 @@ fn option(name: &str, property: &Value) -> String {
 }
 
 /// Converts the subcommand's parsed options to the tool's arguments. Omits arguments that were not
-/// given, except `limit`: it becomes its maximum, or with a [`lists::ListOutput`] the largest
-/// number.
+/// given, except `limit`: it becomes the schema's maximum. Without a maximum, `limit` becomes the
+/// largest number if a [`lists::ListOutput`] is requested.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);

@@ -244,7 +244,7 @@ fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     Ok(HealthCheck {
         holds: calls >= MIN_CALLS_OF_MAPCAR,
         what: format!(
-            "{} functions of SBCL call mapcar, at {calls} places ({MIN_CALLS_OF_MAPCAR} are expected)",
+            "{} functions of SBCL call mapcar, at {calls} places (at least {MIN_CALLS_OF_MAPCAR} are expected)",
             answer.count
         ),
     })

@@ -117,7 +117,7 @@ Examples:
 Exit codes: 0 success, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
 `index --status` exits with 1 if the index is stale or missing.
 STEELBANK_HOME: a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/, used in place of the SBCL
-inside the program, which needs /proc. The build writes them to target/release/build/steelbank-*/out/image.
+inside the program (only that SBCL needs /proc). The build writes these files to target/release/build/steelbank-*/out/image.
 STEELBANK_CACHE: the cache folder. If it is not writable, a temporary folder is used.
 .steelbank.toml in the project's folder: systems = [\"NAME\", ...] for --system auto, tools = \"core\" for serve.
 ~/.config/steelbank/config.toml: tools, and allow = [\"edits\", \"eval\"], the permissions of serve.";
@@ -209,8 +209,8 @@ struct Serve {
     #[arg(long, hide = true, value_name = "FD")]
     restarted_from: Option<i32>,
     /// The tools to offer: all, core (the minimum for an agent), read (read-only tools), or names.
-    /// Other tools are then unavailable [default: .steelbank.toml, else the tools for daily use;
-    /// calls of other tools also work]
+    /// Other tools are then unavailable [default: .steelbank.toml, else config.toml, else the tools
+    /// for daily use; calls of other tools also work]
     #[arg(long, value_name = "all|core|read|NAME,...")]
     tools: Option<String>,
     /// Share one Lisp with other processes that serve this project with --share. The first client

@@ -15,8 +15,8 @@ use crate::answer::counted;
 use crate::engine::control::Control;
 
 impl Server {
-    /// Returns a lens for each definition that can have uses. Its text is computed in
-    /// `resolve_lens`.
+    /// Returns a lens for each definition except packages, methods and systems. `resolve_lens`
+    /// computes the text of a lens.
     pub(super) fn lenses(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let counted = definitions(&document.analysed_text()).into_iter().filter(|known| {
@@ -47,8 +47,8 @@ impl Server {
         Ok(lens)
     }
 
-    /// Returns an edit that balances the document's parentheses according to its indentation, if
-    /// the problem is in the requested lines.
+    /// Returns an edit that corrects the first unbalanced parenthesis according to the document's
+    /// indentation, if the error or its correction is in the requested lines.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

@@ -41,7 +41,7 @@ pub(super) struct Client {
 
 impl Client {
     /// Creates a client on a pair of streams, or resumes the client in `handover`. The receiver
-    /// gets a message when the input has ended or the output is closed.
+    /// gets a message when [`Client::end`] is called.
     ///
     /// # Errors
     /// A descriptor cannot be duplicated.
@@ -87,7 +87,8 @@ impl Client {
         std::thread::Builder::new().name(name.into()).spawn(move || body(&client)).map(drop)
     }
 
-    /// Reports that the input has ended or the output is closed.
+    /// Reports that the client has disconnected: the input has ended, the output is closed, or the
+    /// client's process has closed its [`SharedSocket`].
     pub(super) fn end(&self) {
         // Ignore the error: the receiver no longer waits.
         let _ = self.ended.send(());

@@ -1,4 +1,4 @@
-//! Prompts that a user selects in a host's menu. There is one, for reviewing a change.
+//! Prompts that a user selects in a host's menu. The only prompt is for reviewing a change.
 
 use std::fmt::Write as _;
 

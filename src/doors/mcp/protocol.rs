@@ -36,7 +36,7 @@ pub(super) struct Protocol {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 enum Lifecycle {
-    /// The client has sent no request yet.
+    /// The client has sent no request yet, except `ping` and `server/discover`.
     #[default]
     None,
     /// The client has sent `initialize`; the response had this version.

@@ -161,8 +161,8 @@ impl ClientOutput {
         }
     }
 
-    /// Writes all waiting lines, and waits until they are written or `end` has passed. Returns
-    /// `false` after `end`.
+    /// Writes all waiting lines, and waits until they are written, writing fails, or `end` has
+    /// passed. Returns `false` only after `end`.
     pub(in crate::doors) fn drain(&self, end: Option<Instant>) -> bool {
         self.flush();
         let mut waiting = self.waiting.lock();

@@ -95,7 +95,7 @@ impl Endpoint {
             Message::Response { .. } => None,
         };
         let (meta, version) = (Meta::of(params), text(headers, VERSION));
-        // This includes unknown versions, which the server behind the session rejects.
+        // This includes unknown versions, which the MCP server in the host rejects.
         if meta.version().is_some_and(|version| !has_sessions(version.as_str()))
             || version.is_some_and(|version| !has_sessions(version))
         {
