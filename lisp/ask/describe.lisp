@@ -230,7 +230,7 @@
     (nreverse all)))
 
 (defun slots-json (class)
-  "Return the slots of CLASS as JSON objects: direct slots first, then inherited ones."
+  "Return the slots of CLASS as JSON objects: direct slots, then inherited slots not redefined."
   (unless (typep class 'built-in-class)
     (let ((seen '()))
       (loop for owner in (superclasses class)

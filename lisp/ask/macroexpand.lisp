@@ -136,9 +136,9 @@
 (define-question "macroexpand" (text package-name depth read-eval evaluate)
   "Expand the form TEXT, read in the package PACKAGE-NAME."
   ;; DEPTH is "once" for one step, "full" to expand until the result is not a macro form, or "all"
-  ;; to expand the forms inside the result, too. Return the expansion and the macro of each step. #.
-  ;; is an error unless READ-EVAL is given. Forms with local definitions are left unexpanded unless
-  ;; EVALUATE is given.
+  ;; to expand the forms inside the result, too. Return the expansion and its steps, at most
+  ;; *STEPS-SHOWN*. #. is an error unless READ-EVAL is given. Forms with local definitions are left
+  ;; unexpanded unless EVALUATE is given.
   (let ((package (find-package package-name)))
     (if (null package)
         (missing-object :no-package)

@@ -143,7 +143,7 @@
   (leftovers-json files gone '()))
 
 (define-question "remove-leftovers" (files gone keys)
-  "Remove those of the leftovers whose keys, \"FILE KIND NAME\", are in KEYS."
+  "Remove the leftovers with the KEYS, strings \"FILE KIND NAME\", and return all leftovers."
   (remove-leftovers files gone keys))
 
 ;;; The index, snapshots and scratch images

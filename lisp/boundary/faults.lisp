@@ -1,5 +1,5 @@
-;;;; Handles faults of code that the image runs: confines each one to its call, so that the process
-;;;; survives.
+;;;; Handles faults of code that the image runs: ends only the call or the thread with the fault, so
+;;;; that the process survives.
 
 (in-package :steelbank)
 

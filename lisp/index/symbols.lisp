@@ -6,7 +6,7 @@
 ;;; The contents of the saved core
 
 (defstruct (baseline (:constructor make-baseline ()))
-  "The contents of the index embedded in the host. Later exports contain only what is new."
+  "The contents of the index embedded in the host. Later exports omit what has not changed."
   (serial 0 :type (unsigned-byte 32))
   (method-count 0 :type (unsigned-byte 32))
   (functions '() :type list) (others '() :type list) (generics '() :type list)

@@ -35,8 +35,8 @@ use crate::tools::session::Load;
 use crate::tools::{Clients, Permissions, Session};
 use crate::{Control, RecoverEditsRequest, Steelbank};
 
-/// The polling interval while the system cannot accept connections, for example if Lisp code has
-/// used up the descriptors, and while a load is running.
+/// The polling interval for new connections while the system cannot accept any, for example because
+/// Lisp code has used up the descriptors, and for the end of a running load.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// State that all clients of the host share.

@@ -25,7 +25,7 @@ const HOST_WAIT: Duration = Duration::from_secs(20);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The environment variables that affect the image: the locations of code, of the user's files and
-/// of the runtime.
+/// of the runtime, and the time zone.
 const VARIABLES: [&str; 14] = [
     "ASDF_OUTPUT_TRANSLATIONS", "CL_SOURCE_REGISTRY", "HOME", "LD_LIBRARY_PATH", "PATH", "SBCL_HOME",
     "STEELBANK_CACHE", "STEELBANK_HOME", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_DIRS", "XDG_CONFIG_HOME",

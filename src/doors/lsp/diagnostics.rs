@@ -46,7 +46,7 @@ pub(super) struct ChecksDue {
     ended: bool,
 }
 
-/// The copies of an image that compile its editors' documents, one after the other.
+/// The copies of an image that compile the documents of the image's editors, one document at a time.
 #[derive(Debug, Default)]
 pub struct CheckCopies(Mutex<Spare>);
 
@@ -268,8 +268,8 @@ impl Server {
         Ok(Some(self.diagnostics_in(document, &answer.diagnostics)))
     }
 
-    /// Compiles all loaded files and their dependents from the text on disk. Shows the diagnostics
-    /// of open documents without unsaved changes.
+    /// Loads the loaded systems in a scratch image from the texts on disk, which compiles changed
+    /// files and their dependents. Shows the diagnostics of open documents without unsaved changes.
     pub(super) fn check_project(&self, control: &Control) -> Answered {
         let request = CheckRequest { confined: true, ..CheckRequest::default() };
         let answer = self.bank()?.run(&request, control)?;

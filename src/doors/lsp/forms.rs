@@ -41,6 +41,7 @@ impl Server {
         };
         let title = if uses.is_empty() { "no uses".to_owned() } else { counted(uses.len(), "use", "uses") };
         // The editor implements the command: steelbank's extension for VS Code shows the places.
+        // Other editors get no command.
         let command =
             if self.shows_references.load(Ordering::Relaxed) { "steelbank.showReferences" } else { "" };
         lens["command"] = json!({ "title": title, "command": command, "arguments": [uri, position, uses] });

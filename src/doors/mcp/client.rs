@@ -20,7 +20,7 @@ use crate::engine::Writing;
 use crate::handle::recovery::ClientHandover;
 use crate::tools::Session;
 
-/// One client. `reader` reads its messages, `dispatch` and `call` answer them.
+/// One client. `reader` reads its messages; `dispatch`, `call` and `query` answer them.
 pub(super) struct Client {
     pub(super) session: Session,
     /// The serialized results of `tools/list`, one for each

@@ -1,4 +1,5 @@
-//! Answers requests for resources and completions. Their results are built from tools' answers.
+//! Answers requests that list or read resources, and requests for completions. The results are
+//! built from tools' answers.
 
 use std::sync::Arc;
 
