@@ -52,7 +52,7 @@
     (text lambda-list)))
 
 (defun form-text (form)
-  "Return FORM as text without package prefixes, at most 60 list elements of it."
+  "Return FORM as text without package prefixes, truncated after 60 list elements."
   (if (null form) "NIL" (lambda-list-text form 60)))
 
 (defun source-object (name kind)

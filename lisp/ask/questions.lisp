@@ -153,7 +153,7 @@
   (xref-export since))
 
 (define-question "xref-baseline" ()
-  "Return all cross references, as packed columns. Later exports are relative to this one."
+  "Return all cross references, as packed columns. Later exports are relative to this export."
   (xref-baseline))
 
 (define-question "record-inputs" ()
@@ -175,7 +175,7 @@
   (prepare-save path))
 
 (define-question "set-overlays" (cache overlays)
-  "Make this a scratch image, which writes to the folder CACHE."
+  "Make this image a scratch image, which writes to the folder CACHE."
   ;; OVERLAYS is a list of pairs of a file and the file with its overlay's text, which is null if
   ;; the file counts as deleted.
   (use-huge-pages)

@@ -1,5 +1,5 @@
 ;;;; The boundary to the host. sys/include/steelbank.h defines the complete interface; this file
-;;;; implements Lisp's side of it.
+;;;; implements the Lisp side of the interface.
 
 (in-package :steelbank)
 
@@ -142,7 +142,7 @@
 (define-condition left-by-exit (error)
   ()
   (:report "The code made a non-local exit out of the call.")
-  (:documentation "Describes a throw, or an invoked restart, that leaves the call; never signalled."))
+  (:documentation "Describes a throw or an invoked restart that leaves the call; never signalled."))
 
 (defun perform-guarded (call question arguments)
   "Call PERFORM-CAUGHT, and stop non-local exits before they unwind into the host."
@@ -345,8 +345,8 @@
 
 (defun prepare-home ()
   "Set HOME to the root folder if the user has no absolute home folder."
-  ;; UIOP and ASDF need a home folder to start. A user without an entry in the user database has
-  ;; none, and a relative one depends on the current directory.
+  ;; UIOP and ASDF need a home folder to start. A user without an entry in the user database has no
+  ;; home folder, and a relative name depends on the current directory.
   (let ((home (sb-ext:posix-getenv "HOME")))
     (unless (if (plusp (length home))
                 (char= (char home 0) #\/)

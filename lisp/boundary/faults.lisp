@@ -24,8 +24,8 @@
   (call 0 :type (unsigned-byte 64))
   ;; The call that the host wants to interrupt, or 0.
   (stop 0 :type (unsigned-byte 64))
-  ;; 1 while one of our interrupts is pending. Several would pile up while the thread cannot take
-  ;; them, for example during a collection, and then kill it.
+  ;; 1 while an interrupt from INTERRUPT-LANE is pending. Several interrupts would pile up while the
+  ;; thread cannot take them, for example during a collection, and would then kill the thread.
   (pending 0 :type sb-ext:word)
   ;; True if the last interrupt arrived in code that must not be unwound.
   (refused nil :type boolean)
@@ -45,7 +45,7 @@
 
 (defun refuse-exits ()
   "Make every function in *EXIT-FUNCTIONS* signal EXIT-REFUSED."
-  ;; REFUSE-FOREIGN-EXITS does the same for foreign functions.
+  ;; REFUSE-FOREIGN-EXITS redirects the foreign exit functions.
   (dolist (name *exit-functions*)
     (let ((name name))
       (encapsulate name 'steelbank
@@ -60,8 +60,8 @@
 (defparameter *foreign-exit-functions*
   '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit)
     ("_Exit" . steelbank-refuse-exit) ("quick_exit" . steelbank-refuse-exit)
-    ;; These two indicate memory corruption or a similar defect: the shim ends Lisp instead of the
-    ;; process.
+    ;; Called after memory corruption or a similar defect. The replacements in the shim end Lisp
+    ;; instead of the process.
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose")
     ;; Used by RUN-PROGRAM.
     ("spawn" . "steelbank_spawn"))
@@ -185,7 +185,7 @@
   (when (and *lane* (stack-short-p))
     (let ((function (lambda () (throw tag value))))
       ;; Without interrupts, because special variables may refer to objects in the unwound frames
-      ;; until they are unbound.
+      ;; until the variables are unbound.
       (sb-sys:without-interrupts
         (sb-sys:with-pinned-objects (function)
           (sb-alien:alien-funcall
@@ -255,9 +255,9 @@
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
-;; The rest of the dynamic space must hold new allocations (a twentieth), partly free pages, and a
-;; copy of all objects in use, because the runtime does not survive if the collector runs out of
-;; space.
+;; The other part of the dynamic space must hold new allocations (a twentieth), partly free pages,
+;; and a copy of all objects in use, because the runtime does not survive if the collector runs out
+;; of space.
 (defparameter *heap-share* 2/5
   "The fraction of the dynamic space that may be in use after a collection.")
 
@@ -390,8 +390,8 @@
 
 (defun await-collection (collect generation)
   "Wrap SBCL's SUB-GC. If another thread is about to collect, wait a while for that."
-  ;; Otherwise this thread would continue to allocate, and might fill the heap before the other gets
-  ;; a processor.
+  ;; Otherwise this thread would continue to allocate, and might fill the heap before the other
+  ;; thread gets a processor.
   (let* ((epoch (collection-epoch))
          (outcome (funcall collect generation)))
     (when (eql outcome 0)

@@ -46,7 +46,7 @@
   (remove-if (lambda (class) (own-name-p (class-name class))) classes))
 
 (defun others-methods (function)
-  "Return the methods of the generic FUNCTION, except ours and those being replaced."
+  "Return the methods of the generic FUNCTION, except ours and methods that are being replaced."
   (remove-if (lambda (method)
                (let ((name (method-name method)))
                  (or (null name) (own-name-p name))))

@@ -293,8 +293,8 @@
 
 (defun code-with-records (above)
   "Return the code objects with records and a serial number higher than ABOVE, except ours."
-  ;; They are in the order of their creation. Second value: the highest serial number of all code
-  ;; with records, including ours.
+  ;; The objects are in the order of their creation. Second value: the highest serial number of all
+  ;; code with records, including ours.
   (check-type above (integer -1 #xFFFFFFFF))
   (let ((codes '())
         (highest 0))
@@ -414,7 +414,7 @@
                         (list (mapcar #'specializer-name (sb-mop:method-specializers method))))))))
 
 (defconstant +most-walks+ 8
-  "The maximum number of walks over the methods in one export, while other threads replace some.")
+  "The maximum number of walks over all methods in one export while other threads replace methods.")
 
 (defun specializations ()
   "Return the methods that specialize on a class, as lists of class name, method and method name."

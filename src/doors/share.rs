@@ -41,8 +41,8 @@ pub(super) struct HostLock<'a> {
     _lock: File,
 }
 
-/// The first message of a client's process. The descriptors of the client's streams are attached to
-/// it.
+/// The first message of a client's process, to which the descriptors of the client's streams are
+/// attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Joining {
     /// The full description of the required image, because the hashes in two addresses may collide.

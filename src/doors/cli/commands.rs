@@ -1,5 +1,5 @@
 //! Generates a subcommand for each tool from its JSON schema. Required arguments become positional,
-//! the others become options; [`BY_POSITION`] lists the exceptions. [`arguments`] converts the
+//! other arguments become options; [`BY_POSITION`] lists the exceptions. [`arguments`] converts the
 //! parsed options back to the tool's JSON arguments.
 
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ pub(super) struct ProjectConfig {
     /// The systems that `--system auto` loads, in this order.
     #[serde(default)]
     pub(super) systems: Vec<String>,
-    /// The tools that `serve` offers, in the form of `--tools`.
+    /// The tools that `serve` offers without `--tools`, in the form of that option.
     pub(super) tools: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct UserConfig {
     /// The permissions that `serve` grants in addition to its options.
     #[serde(default)]
     allow: Vec<Allowed>,
-    /// The tools that `serve` offers if the project's file does not set them.
+    /// The tools that `serve` offers if neither `--tools` nor the project's file sets them.
     pub(super) tools: Option<String>,
 }
 

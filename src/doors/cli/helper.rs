@@ -66,8 +66,8 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
     if matches!(start.what, HelperTask::Snapshot | HelperTask::Save | HelperTask::Trial) {
         // Lower the priority of helpers that make snapshots in the background. Their child
-        // processes, which save and check the snapshot, inherit it. If a user waits for a snapshot,
-        // these processes have the normal priority.
+        // processes, which save and check the snapshot, inherit the priority. If a user waits for a
+        // snapshot, these processes have the normal priority.
         let _ = rustix::process::nice(if start.what == HelperTask::Snapshot { 19 } else { 0 });
     }
     let outlives = start.outlives;

@@ -250,8 +250,8 @@ impl Host {
         Ok(())
     }
 
-    /// Opens the image's Swank for a client. Sends the client a message when it is open or has
-    /// failed.
+    /// Opens the image's Swank for a client. Sends the client a message when Swank is open or has
+    /// failed to open.
     fn open_swank(&self, port: u16, allowed: bool, socket: &UnixStream) -> Result<(), CommandError> {
         if !allowed {
             return Err(swank_not_allowed());

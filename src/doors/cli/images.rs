@@ -25,7 +25,7 @@ const INDEX: &str = "steelbank.xref";
 pub(super) struct SbclImage {
     pub(super) version: String,
     pub(super) folder: PathBuf,
-    /// Whether this build of the program can start it.
+    /// Whether this build of the program can start the image.
     pub(super) current: bool,
 }
 

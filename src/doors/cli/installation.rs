@@ -12,8 +12,8 @@ use super::images::SbclImage;
 use crate::Installation;
 use crate::engine::RuntimeLibrary;
 
-/// Returns the installation of `image`, or else the one in STEELBANK_HOME, or else the embedded
-/// one.
+/// Returns the installation of `image`. Without an image, returns the installation in
+/// STEELBANK_HOME, or else the embedded installation.
 pub(super) fn find(image: Option<&SbclImage>) -> Result<Installation, CommandError> {
     let cache = cache();
     if let Some(image) = image {

@@ -214,12 +214,12 @@ struct Serve {
     #[arg(long, value_name = "all|core|read|NAME,...")]
     tools: Option<String>,
     /// Share one Lisp with other processes that serve this project with --share. The first client
-    /// starts it, and it ends ten seconds after the last client disconnects
+    /// starts that Lisp, which ends ten seconds after the last client disconnects
     #[arg(long)]
     share: bool,
     /// Serve over HTTP instead of standard input and output. At a port of this machine (0 selects a
-    /// free one), clients need a bearer token; standard error names its file. A Unix socket serves
-    /// processes of this user. All clients share one Lisp, also with --share
+    /// free port), clients need a bearer token; standard error names its file. A Unix socket serves
+    /// processes of this user. All clients share one Lisp, also with clients of --share
     #[cfg(feature = "http")]
     #[arg(long, value_name = "127.0.0.1:PORT|unix:PATH", conflicts_with_all = ["share", "host"])]
     http: Option<crate::doors::mcp::http::HttpAddress>,
@@ -384,8 +384,8 @@ impl Shell {
     }
 }
 
-/// Suggests the existing commands with the most similar names, best first. clap sorts them
-/// alphabetically.
+/// Suggests the existing commands with the most similar names, best first. clap's suggestions are
+/// in alphabetical order.
 fn suggest_nearest(error: &mut clap::Error) {
     if let Some(ContextValue::String(asked)) = error.get(ContextKind::InvalidSubcommand) {
         let line = command_line();
@@ -402,7 +402,7 @@ fn wrong_usage(error: &clap::Error) -> CommandError {
     CommandError { exit: Exit::Usage, message: error.to_string() }
 }
 
-/// Builds the command line: a subcommand for each tool, and the others.
+/// Builds the command line: a subcommand for each tool, and the other subcommands.
 fn command_line() -> clap::Command {
     CommandLine::command().subcommands(commands::all())
 }

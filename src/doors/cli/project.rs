@@ -54,7 +54,8 @@ impl ProjectOptions {
         Self { project, ..Self::default() }
     }
 
-    /// Returns the project's folder: the one in --project, or else the nearest one upwards.
+    /// Returns the project's folder: the value of --project, or else the nearest project's folder,
+    /// from the current folder upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {

@@ -256,7 +256,8 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     // Ignore the error: calls that need the text index report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        // Make a snapshot even if some loads failed, because the successful loads may be worth it.
+        // Make a snapshot even if some loads failed, because the successful loads may be worth a
+        // snapshot.
         Ok(_) => shell.options.project.make_snapshot_later(session, false),
         Err(trouble) => shell.output.error(&trouble.message),
     }

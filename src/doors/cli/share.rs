@@ -191,8 +191,8 @@ impl Joiner {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        // Wait for the host to avoid a zombie if it ends first. Ignore the error: without a thread
-        // it stays a zombie.
+        // Wait on a thread for the host's end, so that the host does not become a zombie. Ignore
+        // the error: without a thread, only a zombie remains.
         let _ = std::thread::Builder::new().name("share-host".into()).spawn(move || host.wait());
         lock.connect()?.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     }

@@ -46,7 +46,7 @@ pub(super) struct ChecksDue {
     ended: bool,
 }
 
-/// The copies of an image that compile the documents of the image's editors, one document at a time.
+/// The copies of an image that compile the documents of its editors, one document at a time.
 #[derive(Debug, Default)]
 pub struct CheckCopies(Mutex<Spare>);
 

@@ -1,6 +1,6 @@
-//! Resources: answers of read-only tools, each addressed by a URI. A host shows them to its user
-//! and passes their text to a model. They are plain text, because Markdown would drop the asterisks
-//! of `*print-base*`. They are never truncated, because a host cannot use a cursor.
+//! Resources: answers of read-only tools, each addressed by a URI. A host shows resources to its
+//! user and passes their text to a model. Resources are plain text, because Markdown would drop the
+//! asterisks of `*print-base*`. Their text is never truncated, because a host cannot use a cursor.
 
 use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
