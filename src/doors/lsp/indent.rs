@@ -66,7 +66,7 @@ const BINDS: [&str; 2] = ["destructuring-bind", "multiple-value-bind"];
 /// Operators with clauses that have a lambda list and a body.
 const HANDLERS: [&str; 2] = ["handler-case", "restart-case"];
 
-/// Derives the style from a lambda list. `None` if it has no `&body`.
+/// Derives the style from a lambda list. `None` if the lambda list has no `&body`.
 fn style_of(arglist: &str) -> Option<Style> {
     let parameters = parameters(arglist);
     let body = parameters.iter().position(|word| word.eq_ignore_ascii_case("&body"))?;

@@ -641,7 +641,8 @@ impl Server {
         self.request("workspace/diagnostic/refresh", Value::Null);
     }
 
-    /// Asks the editor to request the semantic tokens of its documents again, if it supports that.
+    /// Asks the editor to request the semantic tokens of its documents again, if the editor
+    /// supports such a request.
     pub(super) fn refresh_tokens(&self) {
         if self.initialized.lock()["capabilities"]["workspace"]["semanticTokens"]["refreshSupport"] == true {
             self.request("workspace/semanticTokens/refresh", Value::Null);

@@ -69,7 +69,7 @@ impl Client {
         })
     }
 
-    /// Creates a call. It reports its progress if the request has a progress token.
+    /// Creates a call. The call reports its progress if the request has a progress token.
     pub(super) fn new_call(self: &Arc<Self>, meta: &Meta<'_>) -> Call {
         let call = match meta.progress_token.map(RawValue::to_owned) {
             None => Call::default(),
@@ -146,7 +146,7 @@ pub(super) struct PooledRequest {
     pub(super) call: Call,
 }
 
-/// Lets `work` append a line. If it panics, appends an internal error instead.
+/// Lets `work` append a line. If `work` panics, appends an internal error instead.
 fn guarded(id: &Id, line: &mut Vec<u8>, work: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let before = line.len();
     std::panic::catch_unwind(AssertUnwindSafe(|| work(line))).unwrap_or_else(|_| {

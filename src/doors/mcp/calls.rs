@@ -258,7 +258,7 @@ impl Pool {
             return Ok(());
         }
         let outcome = self.add_thread(&mut state);
-        // Fail only if there is no thread at all; otherwise an existing one will run the job.
+        // Fail only if there is no thread at all; otherwise an existing thread will run the job.
         if outcome.is_err() && state.threads == 0 {
             state.queue.pop_back();
             return outcome;

@@ -30,9 +30,10 @@ pub(super) struct Client {
     pub(super) output: ClientOutput,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,
-    /// The pool for calls that run no code. They may wait for Lisp or walk a folder tree.
+    /// The pool for calls that run no code. These calls may wait for Lisp or walk a folder tree.
     pub(super) questions: Arc<Pool>,
-    /// The pool for calls that run code. It is separate so that long loads never block other calls.
+    /// The pool for calls that run code. The pool is separate so that long loads never block other
+    /// calls.
     pub(super) code: Arc<Pool>,
     pub(super) reader: ReaderRole,
     pub(super) joined: Option<SharedSocket>,
