@@ -42,10 +42,10 @@ impl Gate {
             // Prevents DNS rebinding: if the host name of a web page resolves to this machine, the
             // page's requests have that name in the Host header.
             _ if !self.is_local_host(given(HOST)) => {
-                (StatusCode::FORBIDDEN, "The Host header names another host.")
+                (StatusCode::FORBIDDEN, "The Host header is missing or does not name this server.")
             }
             _ if headers.contains_key(ORIGIN) && !is_local_origin() => {
-                (StatusCode::FORBIDDEN, "The Origin header names another host.")
+                (StatusCode::FORBIDDEN, "The Origin header does not name this machine.")
             }
             _ if !self.token.as_ref().is_none_or(|token| has_token(given(AUTHORIZATION), token)) => {
                 (StatusCode::UNAUTHORIZED, "The bearer token is missing or wrong.")
