@@ -1,10 +1,10 @@
 //! Connects client processes to the host of a shared image, and passes their streams to it.
 //!
 //! Each host has three files in the cache folder: its socket, a lock and a log. A client connects
-//! while it holds the lock; if there is no host, it creates the socket and starts a host that
-//! listens on it. A host ends while it holds the same lock, so that it cannot end while a client
-//! waits in its queue. A connected client sends a [`Joining`] message with two descriptors, and the
-//! host replies with [`HostMessage`]s.
+//! while it holds the lock. If there is no host, the client creates the socket and starts a host
+//! that listens on the socket. A host ends while it holds the same lock, so that no client can
+//! connect to a host that ends. A connected client sends a [`Joining`] message with two
+//! descriptors, and the host replies with [`HostMessage`]s.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write};

@@ -32,7 +32,7 @@ enum CachePart {
     Sidecars,
     /// Text indexes
     Text,
-    /// Leftovers of scratch images
+    /// Files of scratch images
     Scratch,
     /// Drawings of call graphs
     Drawings,

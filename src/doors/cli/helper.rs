@@ -38,7 +38,7 @@ type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
 fn reply(replies: &Replies, reply: &Reply) {
     if let Ok(mut line) = serde_json::to_string(reply) {
         line.push('\n');
-        // Ignore the error if the reader has ended: the end of the input will stop this process.
+        // Ignore the error: the process that reads the replies has ended.
         let _ = replies.lock().write_all(line.as_bytes());
     }
 }

@@ -87,7 +87,7 @@ fn claim_folder(folder: &Path) -> Result<(), String> {
     if folder.is_dir() && !folder.is_symlink() { Ok(()) } else { Err("it is not a folder".to_owned()) }
 }
 
-/// Returns the cache folder from the environment.
+/// Returns the configured cache folder, or else the default folder in the user's home.
 fn configured() -> Option<PathBuf> {
     env::var_os("STEELBANK_CACHE")
         .filter(|folder| !folder.is_empty())

@@ -189,7 +189,7 @@ impl Serve {
         Ok(StartedImage { session, handover, restarts })
     }
 
-    /// Returns the loads that the snapshot to start from contains: those of --system, or else,
+    /// Returns the loads that a snapshot for this start must contain: those of --system, or else,
     /// after a restart, the earlier loads up to the first single file.
     fn first_loads(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<LoadedItem> {
         if shell.options.project.any() {

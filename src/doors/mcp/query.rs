@@ -45,7 +45,7 @@ impl From<Failure> for QueryError {
     }
 }
 
-/// Boxes the computation of a request's result.
+/// Boxes the computation of a request's result, with the conversion of the result to JSON.
 pub(super) fn query<T: Serialize>(
     ask: impl FnOnce(&Session, &Call) -> Result<T, QueryError> + Send + 'static,
 ) -> Query {

@@ -26,7 +26,7 @@ pub(super) struct ResourceKind {
     tool: &'static str,
     title: &'static str,
     description: &'static str,
-    /// The start of its URIs, or the entire URI if there is no variable.
+    /// The start of the URIs of this kind, or the entire URI if there is no variable.
     prefix: &'static str,
     /// The variable at the end of the template. It is also the tool's argument.
     pub(super) variable: Option<&'static str>,

@@ -34,7 +34,8 @@ impl Gate {
         Self { address, token }
     }
 
-    /// Checks a request's head.
+    /// Checks a request's path, method and headers: Host, Origin, Authorization, Content-Type and
+    /// Accept.
     pub(super) fn check(&self, Parts { method, uri, headers, .. }: &Parts) -> Result<(), HttpRefusal> {
         let given = |name| text(headers, name);
         let is_local_origin = || given(ORIGIN).is_some_and(is_local_origin);

@@ -251,7 +251,8 @@ impl HttpSession {
         self.tasks.lock().drain(..).for_each(|task| task.abort());
     }
 
-    /// Delivers a line from the image to its exchange.
+    /// Delivers a line from the image to its exchange. Lines that belong to no request go to
+    /// exchange number [`GENERAL`].
     fn receive(&self, line: &[u8]) {
         let Ok(Envelope { id, method, params, result, error, .. }) = serde_json::from_slice(line) else {
             return;
