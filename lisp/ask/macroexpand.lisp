@@ -101,7 +101,7 @@
     (funcall hook function form environment)))
 
 (sb-ext:define-load-time-global *careful-calls* 0
-  "The number of active calls of CALL-CAREFULLY. The host may end a call at any time.")
+  "The number of active calls of CALL-CAREFULLY, which may overlap on several threads.")
 
 (sb-ext:define-load-time-global *careful-calls-lock*
     (sb-thread:make-mutex :name "steelbank macroexpand")

@@ -13,6 +13,7 @@
 (defconstant +command-interrupt+ 1 "STEELBANK_COMMAND_INTERRUPT.")
 (defconstant +command-start-thread+ 2 "STEELBANK_COMMAND_START_THREAD.")
 (defconstant +command-end+ 3 "STEELBANK_COMMAND_END.")
+
 ;;; The host's functions. All are called without interrupts, because an interrupt must not unwind
 ;;; the host's frames.
 

@@ -14,6 +14,7 @@
 (defun object-field (object key)
   "Return the value of KEY in OBJECT, a JSON object, or NIL if there is none."
   (cdr (assoc key (rest object) :test #'string=)))
+
 (defun write-json-string (string stream)
   "Write STRING as a JSON string. Surrogates, which UTF-8 cannot encode, become U+FFFD."
   (write-char #\" stream)

@@ -23,8 +23,8 @@
 (defconstant +current+ 1 "The function is the current definition of its name.")
 (defconstant +replaced+ 2 "The function's name has another definition, or none.")
 
-;; Either the definition was removed, or the code that makes it has not run. CODE-STATUSES exports
-;; such a function as +CURRENT+ or +REPLACED+.
+;; Either the definition was removed, or the code that makes it has not run. CODE-STATUSES replaces
+;; this status with +CURRENT+ or +REPLACED+.
 (defconstant +not-installed+ 3
   "The function's name has no definition.")
 

@@ -148,7 +148,7 @@ impl Serve {
                 Source::Socket(listener) => Some(listener.as_raw_fd()),
             },
         );
-        // Otherwise SBCL starts later, when the client may have named its project.
+        // If this is false, SBCL starts later, when the client may have named its project.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
             // Start SBCL now to report a broken installation at once.
             let bank = session.bank()?;

@@ -48,8 +48,9 @@ impl Server {
         Ok(lens)
     }
 
-    /// Returns an edit that corrects the first unbalanced parenthesis according to the document's
-    /// indentation, if the error or its correction is in the requested lines.
+    /// Returns an edit that corrects the first error in the document's structure, such as an
+    /// unbalanced parenthesis, according to the indentation. Returns no edit if the error, the line
+    /// where it shows and the correction are all outside the requested lines.
     pub(super) fn code_actions(&self, params: &Value) -> Answered {
         let document = self.document_of(params)?;
         let encoding = self.encoding();

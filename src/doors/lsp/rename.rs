@@ -107,8 +107,8 @@ impl Server {
     }
 
     /// Plans the rename on the texts on disk, and moves its edits to the current text of open
-    /// documents. In unsaved documents, forms may have changed since they were loaded. There,
-    /// occurrences are found by reading the text, and the user must confirm these edits.
+    /// documents. In forms of unsaved documents that have changed since the load, occurrences are
+    /// found by reading the text, and the user must confirm the edits of these occurrences.
     fn rename_symbol(&self, found: &FileOccurrence, new: &str, control: &Control) -> Answered {
         let mut request = RenameRequest::new(quoted(&found.name), new);
         request.package = Some(found.package.clone());

@@ -51,8 +51,8 @@ impl HttpSessions {
     }
 
     /// Starts a session. Returns it with its id, which is a random secret. If there are too many
-    /// sessions, first ends the session with the longest idle time, or rejects the new session if
-    /// none is idle for long enough.
+    /// sessions, ends the session with the longest idle time, or rejects the new session if no
+    /// session has been idle for long enough.
     pub(super) async fn begin(&self) -> Result<(String, Arc<HttpSession>), HttpRefusal> {
         let session = self.new_session().await?;
         let name = secret().map_err(|error| unavailable(error.to_string()))?;
