@@ -148,7 +148,7 @@ impl Serve {
                 Source::Socket(listener) => Some(listener.as_raw_fd()),
             },
         );
-        // If this is false, SBCL starts later, when the client may have named its project.
+        // Start SBCL later if the client may still name its project and nothing needs SBCL yet.
         if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() || wants_swank {
             // Start SBCL now to report a broken installation at once.
             let bank = session.bank()?;
