@@ -2,7 +2,7 @@
 //! progress, and returns a [`LoadAnswer`] with diagnostics. After each load, this module refreshes
 //! the index, records the loaded files in the project, and adds positions to the diagnostics. The
 //! positions come from sidecars: files, one for each fasl, with the positions of the compiled
-//! forms. A load waits for another load of the same system (see `flights`).
+//! forms. `flights` coordinates concurrent loads of the same system.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,8 @@ pub(crate) struct RestoredLoads {
     /// The inputs for which the answers are valid, checked at each load; `None` if they need no
     /// check.
     inputs: Option<Inputs>,
-    /// The project's systems, if the snapshot includes all of them.
+    /// The project's systems, if loading the project is the snapshot's only load. The first load of
+    /// the project takes them.
     project: Option<Vec<String>>,
     /// Whether the snapshot contains all requested loads.
     pub(crate) complete: bool,
@@ -53,8 +54,8 @@ pub(crate) struct RestoredLoads {
 /// The delay between the deadline of a load and its interrupt, so that the load can end between two
 /// forms.
 const INTERRUPT_DELAY: Duration = Duration::from_millis(300);
-/// The time that Lisp has after an interrupt to report which files were loaded. If it does not, the
-/// answer lacks that report.
+/// The time that Lisp has after an interrupt to report which files were loaded. If no report
+/// arrives in time, the answer lists no loaded files.
 const REPORT_TIME: Duration = Duration::from_secs(2);
 /// The time limit for refreshing the index after a load.
 const REFRESH_TIME: Duration = Duration::from_secs(10);
@@ -64,7 +65,8 @@ impl Steelbank {
     /// user's init file if the project's settings name one. Questions are answered meanwhile.
     ///
     /// If a load of the same system is in progress, waits for that load, shares its progress
-    /// reports, and then loads again. The answer combines both loads.
+    /// reports, and then loads again. The answer combines all these loads. With the options `force`
+    /// or `keep_going`, does not wait.
     ///
     /// # Errors
     /// The load was cancelled, or Lisp has died. A load that fails is an answer.
@@ -106,7 +108,7 @@ impl Steelbank {
     }
 
     /// Runs the load of `system`, and passes progress and answer to the callers that wait for it.
-    /// `first` is the answer of the load that this caller has waited for.
+    /// `first` is the combined answer of the loads that this caller has waited for.
     fn run_shared_load(
         &self,
         system: &str,
@@ -253,7 +255,8 @@ impl Steelbank {
         Ok(all.finished())
     }
 
-    /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
+    /// Compiles and loads the file at `path`, which is relative to the project's root, or to the
+    /// current folder if the file exists only there. This runs the file's code.
     ///
     /// # Errors
     /// The load was cancelled, or Lisp has died. A load that fails is an answer.

@@ -1,12 +1,11 @@
-//! The handle to SBCL. [`Steelbank`] owns the process's SBCL, the indexes over it, and the project;
-//! [`Builder`] starts it from an [`Installation`]. Callers [`ask`](Steelbank::ask) a [`Question`],
-//! which only reads, or [`run`](Steelbank::run) an action, which loads code, evaluates code or
-//! writes files. The questions and actions themselves are in `crate::actions`.
+//! The handle to SBCL. [`Steelbank`] owns the process's SBCL, the index of its cross references,
+//! and the project; [`Builder`] starts it from an [`Installation`]. Callers [`ask`](Steelbank::ask)
+//! a [`Question`], which only reads, or [`run`](Steelbank::run) an action, which loads code,
+//! evaluates code or writes files. The questions and actions themselves are in `crate::actions`.
 //!
 //! `load` loads systems and files and then refreshes the index. `snapshot` saves an image with its
 //! systems loaded, so that the next process starts from it. `scratch` starts copies of the program
-//! for code that must not run in this image. `recovery` carries the state over a restart after Lisp
-//! has died.
+//! for code that must not run in this image. `recovery` carries the state over a restart of Lisp.
 
 mod ask;
 pub mod context;
@@ -160,7 +159,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses `installation` instead of the one that the build produced.
+    /// Uses `installation` instead of [`Installation::built`].
     #[must_use]
     pub fn installation(mut self, installation: Installation) -> Self {
         self.installation = installation;
@@ -194,7 +193,8 @@ impl Builder {
     }
 
     /// Declares the systems that the caller will load first; this does not load them. If an
-    /// up-to-date snapshot of them exists, SBCL starts from that snapshot, with the systems loaded.
+    /// up-to-date snapshot of all or of the first of these systems exists, SBCL starts from that
+    /// snapshot, with the systems loaded.
     #[must_use]
     pub fn systems(self, systems: Vec<String>) -> Self {
         self.loads(systems.into_iter().map(recovery::LoadedItem::System).collect())
@@ -218,8 +218,8 @@ impl Builder {
         self
     }
 
-    /// If `why` is given, starts without a snapshot, because an earlier start from one failed for
-    /// that reason. `why` is a sentence fragment. A new snapshot is created later.
+    /// If `why` is `Some`, starts without a snapshot, because an earlier start from a snapshot
+    /// failed for that reason. `why` is a sentence fragment. A new snapshot is created later.
     #[must_use]
     pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
         self.failed_snapshot = why;
@@ -241,8 +241,8 @@ impl Builder {
     }
 
     /// Sets whether to watch the project's files from the first question on, so that a question
-    /// checks only changed files. Useful for programs that ask many questions. Without it, each
-    /// question checks every file.
+    /// checks only changed files. Useful for programs that ask many questions. If the files are not
+    /// watched, each question checks every file.
     #[must_use]
     pub fn watching(mut self, watching: bool) -> Self {
         self.watching = watching;
@@ -266,9 +266,8 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// SBCL did not start; the error names the file and the remedy. If SBCL did not start from a
-    /// snapshot, the error is [`Error::Snapshot`], and the snapshot is removed, so the next process
-    /// starts without it.
+    /// A file is unusable, or SBCL did not start. If SBCL did not start from a snapshot, the error
+    /// is [`Error::Snapshot`], and the snapshot is removed, so the next process starts without it.
     pub fn start(self) -> Result<Steelbank, Error> {
         let bank = self.launch()?;
         match (bank.lisp().wait_until_ready(), bank.discard_failed_snapshot()) {
@@ -400,8 +399,8 @@ pub(crate) struct SharedBank {
     /// last index that was exported while no other code was being compiled; the next export
     /// contains only the changes since that index.
     refreshing: Mutex<Index>,
-    /// Whether a thread is waiting to refresh the index after loads that ended with an error. It
-    /// does so for all of them.
+    /// Whether a thread is waiting to refresh the index after loads that ended with an error. Its
+    /// refresh covers all such loads.
     refresh_waits: AtomicBool,
     /// The start time of the last operation that loaded or defined something. Older snapshots lack
     /// its definitions.
@@ -414,14 +413,15 @@ pub(crate) struct SharedBank {
     project: Project,
     flights: flights::InFlightLoads,
     program: Option<scratch::HelperProgram>,
-    /// Cached answers to paged questions.
+    /// Cached results of expensive work, such as answers to paged questions.
     pub(crate) memo: memo::Memo,
     /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
     /// The files for which the last requested load did not complete, by their real paths.
     unloaded: Mutex<BTreeSet<PathBuf>>,
     dynamic_space_size: Option<usize>,
-    /// The snapshot that this image was started from, or that will be created from it.
+    /// The key of the snapshot that this image was started from, or under which a snapshot with its
+    /// loads will be stored.
     key: Option<snapshot::SnapshotKey>,
     /// The answers to the loads in that snapshot, used for the first load of each system; `None` if
     /// the image did not start from a snapshot.
@@ -485,7 +485,7 @@ impl Steelbank {
     }
 
     /// Returns the handle to this process's SBCL. If SBCL was not started yet, starts it with
-    /// `builder`. Several threads may call this concurrently, as a program's tests do.
+    /// `builder`. Several threads may call this concurrently, for example in tests.
     ///
     /// # Errors
     /// SBCL did not start.
@@ -540,8 +540,8 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Calls `listener` after each change of the index, for as long as the caller holds it. It must
-    /// not block.
+    /// Calls `listener` after each change of the index, for as long as the caller keeps its `Arc`.
+    /// The listener must not block.
     pub(crate) fn subscribe(&self, listener: &Arc<ChangeListener>) {
         self.inner.listeners.lock().push(Arc::downgrade(listener));
     }
@@ -652,7 +652,7 @@ impl Steelbank {
     }
 
     /// Returns the reason, as a sentence, why no complete snapshot of the current systems can be
-    /// created.
+    /// created; `None` if there is no such reason.
     pub fn refused_snapshot(&self) -> Option<&str> {
         self.inner.refused_snapshot.as_deref()
     }
@@ -668,8 +668,9 @@ impl Steelbank {
         self.inner.is_edited
     }
 
-    /// Removes the snapshot that this image was started from if Lisp died before it was ready, so
-    /// that no other start uses it. Returns the removed folder.
+    /// Removes the snapshot that this image was started from if Lisp died, or the time limit of the
+    /// start passed, before Lisp was ready. No other start uses it then. Returns the removed
+    /// folder.
     pub(crate) fn discard_failed_snapshot(&self) -> Option<PathBuf> {
         let path = self.inner.started_from.as_ref()?;
         let status = self.status();

@@ -18,7 +18,8 @@ pub trait Question {
     /// The type of the answer. If possible, a missing subject is an answer, not an error.
     type Answer;
 
-    /// Whether the question may be retried if Lisp's heap was full, because it runs no user code.
+    /// Whether [`Steelbank::ask`] retries the question if Lisp's heap was full. Set it only for
+    /// questions that run no user code.
     const REPEATABLE: bool = false;
 
     /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no
