@@ -34,8 +34,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A text for HTML or XML content, outside of tags. Characters that are not allowed there are
-/// replaced by U+FFFD.
+/// A text, formatted with escapes for HTML or XML content outside of tags. `\r` is omitted; other
+/// characters that are not allowed there are replaced by U+FFFD.
 pub(crate) struct Markup<'a>(pub(crate) &'a str);
 
 impl Display for Markup<'_> {

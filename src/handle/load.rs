@@ -564,7 +564,8 @@ fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     }
 }
 
-/// Sets the line of a diagnostic from the sidecar of the compiled file.
+/// Sets the place of a diagnostic without a line, from the sidecar of the compiled file, unless the
+/// file has changed since it was compiled.
 fn place(project: &Project, diagnostic: &mut Diagnostic) {
     let (Some(at), Some(place)) =
         (diagnostic.at, diagnostic.place.as_mut().filter(|place| place.line.is_none()))
@@ -584,7 +585,8 @@ type ReadTexts = HashMap<String, Option<(Vec<u8>, LineIndex, LispText)>>;
 
 /// Sets the end of a diagnostic, which is the end of its form. If the diagnostic is about an
 /// undefined name, narrows its range to that name in the form, because the compiler does not report
-/// the name's position. Prefers an occurrence outside nested forms.
+/// the name's position; prefers an occurrence outside nested forms. A read error gets no end, but
+/// the start and the message that [`misread`] returns.
 fn end(project: &Project, diagnostic: &mut Diagnostic, texts: &mut ReadTexts) {
     let Some(place) = &mut diagnostic.place else { return };
     let (Some(line), Some(column)) = (place.line, place.column) else { return };
@@ -654,8 +656,8 @@ fn is_own(own: &ProjectFiles, diagnostic: &Diagnostic) -> bool {
     diagnostic.place.as_ref().is_some_and(|place| own.contains(Path::new(&place.file)))
 }
 
-/// Records the files of the requested system or file, so that files among them that were not loaded
-/// are searched as text.
+/// Records the files that the load compiled and the file at which it failed, and all files of a
+/// system outside the project. Those files that are not loaded are then searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
     project.note_requested(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));

@@ -27,9 +27,9 @@
 //! the user has not permitted to run.
 //!
 //! A scratch image ends when the [`Scratch`] is dropped, when its time limit passes, or when the
-//! process that started it ends in any way, because its input pipe is closed then. Its memory is
-//! limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The start of a scratch
-//! image removes files that killed processes have left in the cache.
+//! process that started it ends in any way, because that closes the image's input pipe. Its memory
+//! is limited (`RLIMIT_AS`), and there are at most [`MAX_SCRATCHES`] at a time. The start of a
+//! scratch image removes files that killed processes have left in the cache.
 
 mod messages;
 
@@ -129,7 +129,7 @@ pub enum ScratchError {
         /// The reason.
         why: String,
     },
-    /// This system cannot confine a process, so the code was not run.
+    /// The operating system cannot confine a process, so the code was not run.
     #[error("the text cannot be tried in a confined copy: {0}")]
     Unconfined(String),
     /// The image started, but could not be set up.
@@ -394,7 +394,8 @@ impl ScratchRequest {
         self
     }
 
-    /// Starts from the snapshot of this image's loads even if loaded files have changed since.
+    /// Starts from the snapshot of this image's loads even if loaded files have changed since, and
+    /// even with overlays or confinement.
     #[must_use]
     pub(crate) fn of_loaded(mut self) -> Self {
         self.as_loaded = true;
@@ -425,8 +426,8 @@ impl Steelbank {
         self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, confined, control)
     }
 
-    /// Starts a scratch image without a snapshot. In the image, the files of `texts`, given by
-    /// their real paths, have other contents than on disk.
+    /// Starts a scratch image without a snapshot. `texts` lists real paths of files with the
+    /// contents that the image sees instead of those on disk.
     pub(crate) fn scratch_of(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -542,8 +543,8 @@ impl Scratch {
         self.order(CALL, &(tool, arguments), control)
     }
 
-    /// Restarts the image. Nothing is loaded in the new one, but its cache has the compiled files
-    /// of the old one.
+    /// Restarts the image. The new image has only the loads of its snapshot, if it starts from a
+    /// snapshot, but its cache has the compiled files of the old image.
     pub(crate) fn restart(&mut self, control: &Control) -> Result<(), ScratchError> {
         let until = Instant::now() + control.allowed();
         self.helper.end();

@@ -24,7 +24,7 @@ pub(crate) struct HelperStart {
     /// Whether a process that creates snapshots outlives the process that started it.
     #[serde(default)]
     pub(crate) outlives: bool,
-    /// The folder for the snapshot to create.
+    /// The folder of the snapshot to create or to test.
     pub(crate) folder: Option<PathBuf>,
     /// The systems of a snapshot of dependencies.
     #[serde(default)]
@@ -71,7 +71,7 @@ impl HelperStart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HelperTask {
-    /// Answers calls of tools.
+    /// Runs orders, such as calls of tools.
     Scratch,
     /// Creates a snapshot by starting further helpers, and ends.
     Snapshot,
@@ -108,8 +108,8 @@ pub(crate) enum Reply {
     Unconfined(String),
     /// The snapshot is saved.
     Saved,
-    /// The snapshot is unusable, but another attempt may succeed. The text is the end of a
-    /// sentence.
+    /// The snapshot is unusable, but another attempt may succeed. The text gives the reason as a
+    /// clause, without a period.
     Again(String),
     Progress {
         id: u64,

@@ -105,8 +105,8 @@ pub(crate) fn last(cache: &Path, root: &Path) -> Option<(Index, Vec<String>)> {
     })
 }
 
-/// Removes all snapshots in `cache`, and returns their size in bytes. Processes that run from a
-/// snapshot can use it until they end.
+/// Removes all snapshots and refusals in `cache`, and returns the size of the removed snapshots in
+/// bytes. Processes that run from a snapshot can use it until they end.
 pub fn clear(cache: &Path) -> u64 {
     let all = cache.join("snapshots");
     let refused = entries(&all).filter(|path| path.extension().is_some_and(|end| end == REFUSED));
@@ -124,7 +124,8 @@ fn folders(all: &Path) -> impl Iterator<Item = PathBuf> {
     entries(all).filter(|path| path.file_name().is_some_and(|name| is_snapshot(&name.to_string_lossy())))
 }
 
-/// Returns whether `name` is a published snapshot's: sixteen digits, a hyphen and a number.
+/// Returns whether `name` is a published snapshot's: sixteen hexadecimal digits, a hyphen and a
+/// number.
 fn is_snapshot(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, number)| {
         key.len() == 16 && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
