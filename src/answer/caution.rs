@@ -114,7 +114,7 @@ impl Display for Caution {
             }
             Self::Designators(count) => write!(
                 f,
-                "An uninterned symbol or keyword of this name is used to intern or look up a name in {}; it may refer to this symbol.",
+                "In {}, an uninterned symbol or keyword of this name is used to intern or look up a name, which may be this symbol.",
                 counted(*count, "place", "places")
             ),
             Self::NoDefinition => f.write_str(

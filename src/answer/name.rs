@@ -2,11 +2,11 @@
 //!
 //! The *canonical* form is the one that the image prints: the home package's full name, two colons
 //! and the symbol's name, possibly in a list, `(METHOD SHOP::TOTAL (SHOP::CART))`. Names are looked
-//! up, compared and sorted by their canonical form. It is also printed in lines that the tool
-//! contracts prescribe. All other output uses the *readable* form, which a person would write:
+//! up, compared and sorted by their canonical form. Lines that the tool contracts prescribe also
+//! print this form. All other output uses the *readable* form, which a person would write:
 //! `shop:total` if the package exports the symbol, `shop::%helper` if it does not, `cl:mapcar`,
 //! `:key`, `#:g12`, `shop::|Mixed|`, and lists of these, `(method shop:total (shop:cart))`. Every
-//! tool accepts both.
+//! tool accepts both forms.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};

@@ -5,8 +5,8 @@
 //! permissions. `call` has the types of a call, its answer and its failure; `work` runs jobs that
 //! outlast a call.
 //!
-//! This module knows no protocol (MCP, LSP and the command line are in `crate::doors`). It gets the
-//! list of tools from `crate::actions`.
+//! This module is independent of protocols (MCP, LSP and the command line are in `crate::doors`).
+//! `crate::actions` defines the list of tools.
 
 pub(crate) mod arguments;
 pub(crate) mod budget;
@@ -64,7 +64,7 @@ impl Tools {
         Self { list, unlisted: Vec::new() }
     }
 
-    /// Lists the tools that agents need daily, without those that `permissions` never allow. The
+    /// Lists the tools that agents need daily, except those that `permissions` does not allow. The
     /// other tools still answer when called by name.
     #[must_use]
     pub fn daily(&self, permissions: Permissions) -> Self {

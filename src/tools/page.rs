@@ -69,8 +69,8 @@ impl Paging {
         }
     }
 
-    /// Renders the longest page of `answer` that fits into `budget` characters. `answer` must have
-    /// the entries of all pages.
+    /// Renders the page at the cursor, with as many entries as the limit and `budget` allow.
+    /// `answer` must have the entries of all pages.
     ///
     /// # Errors
     /// The cursor is invalid or points past the end, or `render` fails.
@@ -107,8 +107,8 @@ impl<R> Continued<R> {
         Ok(self.request)
     }
 
-    /// Renders the longest page of `answer` that fits into `budget` characters, and adds the cursor
-    /// to it. `render` gets the answer with the entries of the page.
+    /// Renders the page at the cursor, with as many entries as `budget` allows, and adds the cursor
+    /// of the next page. `render` gets the answer with the entries of the page.
     ///
     /// # Errors
     /// See [`Paging::cut`].

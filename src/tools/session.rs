@@ -66,7 +66,7 @@ pub struct ProjectRoot {
 }
 
 impl ProjectRoot {
-    /// Makes a root that is set to `folder`, or `None` if the project is not known yet.
+    /// Makes a root with the project's folder; `None` if the project is not known yet.
     pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self { folder: Mutex::new(folder) })
     }
@@ -209,8 +209,8 @@ impl Session {
         &self.work
     }
 
-    /// Returns a clone for use in a background job. It does not keep the client's jobs alive, so
-    /// that a disconnect still cancels them.
+    /// Returns a clone for use in a background job. The clone does not keep the client's jobs
+    /// alive, so that a disconnect still cancels them.
     pub(crate) fn for_work(&self) -> Self {
         Self { work: Arc::default(), ..self.clone() }
     }
@@ -265,8 +265,8 @@ impl Session {
         })
     }
 
-    /// Warns if a symbol in the call's arguments occurs in no loaded file although its home package
-    /// does: it may have been defined only in the image.
+    /// Warns if a symbol in the call's arguments occurs in no loaded file although the symbol's
+    /// home package does: the symbol may have been defined only in the image.
     pub(crate) fn only_in_image(&self, arguments: &Object) -> Option<Caution> {
         let bank = self.started()?;
         let (index, project) = (bank.index(), bank.project());
@@ -377,7 +377,7 @@ impl Session {
     /// Returns the index of the project's text; opens it if necessary.
     ///
     /// # Errors
-    /// There is no project: the message explains how to set one.
+    /// There is no project, or the index cannot be opened.
     pub fn text(&self) -> Result<&Arc<TextIndex>, Failure> {
         let _one_at_a_time = self.text.opening.lock();
         if self.text.index.get().is_none() {
@@ -403,7 +403,7 @@ impl Session {
     /// Checks that the session has `permission`.
     ///
     /// # Errors
-    /// The session does not have it: the message names the option that grants it.
+    /// The session lacks the permission: the message names the option that grants it.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
         self.permit_to("this call", permission)
     }

@@ -15,7 +15,8 @@ const FILE: &str = "xtask/ceilings.txt";
 /// The figures by name.
 pub(crate) type Ceilings = BTreeMap<String, f64>;
 
-/// Reads the ceilings, and checks that none is higher than in any earlier commit.
+/// Reads the ceilings, and checks that none is higher than in any earlier commit, except a higher
+/// figure of `product-lines` that CHANGELOG.md names.
 pub(crate) fn read() -> Result<Ceilings, String> {
     let text = std::fs::read_to_string(root().join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
     let now = parse(&text)?;
