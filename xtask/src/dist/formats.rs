@@ -31,7 +31,7 @@ pub(super) fn make(release: &Release) -> Made {
 }
 
 /// Compresses the tar archive `name` with xz at the given level. Always uses two threads, because
-/// the result differs from that with one thread.
+/// xz's output with several threads differs from its output with one.
 pub(super) fn xz(release: &Release, name: &str, octets: &[u8], level: &str) -> Result<Vec<u8>, String> {
     let file = release.file(name);
     fs::write(&file, octets).map_err(|error| format!("{}: {error}", file.display()))?;
